@@ -1,0 +1,143 @@
+"""Every error a user can meet.
+
+One class per kind of mistake. A class carries a stable ``code`` (shown as ``error[P101]``), the exit status of the
+command line, and a docstring that explains the kind at length (`convc explain CODE` prints it). An instance carries
+what happened: a message (what was expected, what came), where it happened (a node, a file, a span of a text) and a
+hint that says what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A piece of one line of a text file.
+
+    Attributes:
+        file: name shown to the user.
+        line, column: 1-based position of the first character.
+        length: number of characters marked (at least 1).
+        text: the whole source line, without its newline.
+    """
+
+    file: str
+    line: int
+    column: int
+    length: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+    def caret(self) -> str:
+        """The source line with carets under the marked characters."""
+        number = str(self.line)
+        gutter = " " * len(number)
+        lead = "".join("\t" if ch == "\t" else " " for ch in self.text[: self.column - 1])
+        return f"{gutter} |\n{number} | {self.text}\n{gutter} | {lead}{'^' * max(1, self.length)}"
+
+
+class ConvcError(Exception):
+    """A problem that convc can explain."""
+
+    code = "E000"
+    exit_code = 2
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "", span: Span | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+        self.span = span
+
+    def __str__(self) -> str:
+        lines = [f"error[{self.code}]: {self.message}"]
+        if self.span is not None:
+            lines += [f"  --> {self.span}", self.span.caret()]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ModelError(ConvcError):
+    """The ONNX file cannot be read: it is missing, truncated, not ONNX, or points outside its own folder."""
+
+    code = "O100"
+
+
+class NodeError(ConvcError):
+    """A node of the model is not one that convc compiles: its group, rank, weights or shape."""
+
+    code = "O200"
+
+
+class ProblemError(ConvcError):
+    """The numbers of a convolution do not fit together (an output of negative size, a kernel of size zero)."""
+
+    code = "C100"
+
+
+class PlanError(ConvcError):
+    """No kernel can be planned: a limit of the hardware (tensor map, shared memory, tensor memory) is passed."""
+
+    code = "C200"
+
+
+class LimitError(ConvcError):
+    """The work would need more memory than this machine has."""
+
+    code = "C300"
+
+
+class PtxSyntaxError(ConvcError):
+    """The PTX text is not well formed: bad syntax, an undeclared name, or a form that is not in the table."""
+
+    code = "P100"
+
+
+class UnmodelledError(ConvcError):
+    """The PTX text is well formed, but the machine has no semantics for one of its instructions, so nothing is run."""
+
+    code = "P200"
+
+
+class LaunchError(ConvcError):
+    """The launch file is wrong, or does not fit the kernel: grid, block, parameters, tensor maps, buffers."""
+
+    code = "L100"
+
+
+class BuildError(ConvcError):
+    """The build folder is damaged, incomplete, or was not made by convc."""
+
+    code = "B100"
+
+
+class InputError(ConvcError):
+    """An argument or an input array is wrong: a file that is missing, another shape or type than the kernel takes."""
+
+    code = "I100"
+
+
+class ToolError(ConvcError):
+    """An outside tool (ptxas) is missing or refused its input."""
+
+    code = "T100"
+
+
+class MachineFault(ConvcError):
+    """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand."""
+
+    code = "M100"
+    exit_code = 1
+
+
+class DeadlockError(ConvcError):
+    """The kernel hangs: no warp can go on and no asynchronous work is pending."""
+
+    code = "M200"
+    exit_code = 1
