@@ -1,0 +1,179 @@
+"""The waist of convc: a kernel as text, and the launch file that says how to run it.
+
+A kernel folder holds ``kernel.ptx`` and ``launch.json`` and nothing else is needed to run it: no fact reaches the
+machine except through these two. The launch file is plain JSON, meant to be written by hand for foreign kernels:
+
+    {"format": "convc-launch/1", "entry": "scale", "grid": [4,1,1], "block": [128,1,1],
+     "buffers": {"x": {"dtype": "f32", "shape": [512], "file": "x.npy"},
+                 "y": {"dtype": "f32", "shape": [512], "save": "y.npy"}},
+     "params": [{"kind": "pointer", "buffer": "x"}, {"kind": "pointer", "buffer": "y"},
+                {"kind": "scalar", "dtype": "f32", "value": 2.0}]}
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import msgspec
+
+from convc.errors import LaunchError
+from convc.tensormap import TensorMap
+
+FORMAT = "convc-launch/1"
+
+BYTES = {
+    "u8": 1, "s8": 1, "u16": 2, "s16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8,
+    "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8,
+}  # fmt: skip
+"""Size in bytes of an element of each type a buffer can have."""
+
+GIB = 1 << 30
+MAX_BUFFER_BYTES = 64 * GIB
+
+
+class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A buffer in global memory.
+
+    Attributes:
+        dtype: element type (see `BYTES`).
+        shape: extents; the buffer is contiguous, last dimension fastest.
+        file: .npy with the contents before the launch, relative to the launch file; without one (and with no
+            array given at run time) the buffer starts as poison.
+        save: .npy to write after the launch, relative to the launch file.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: str | None = None
+    save: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the buffer takes."""
+        return math.prod(self.shape) * BYTES[self.dtype]
+
+
+class TensorMapParam(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="tensor_map", forbid_unknown_fields=True
+):
+    """A 128-byte tensor-map parameter."""
+
+    map: TensorMap
+
+
+class PointerParam(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="pointer", forbid_unknown_fields=True
+):
+    """A 64-bit global address: the start of a buffer plus ``offset`` bytes."""
+
+    buffer: str
+    offset: int = 0
+
+
+class ScalarParam(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="scalar", forbid_unknown_fields=True
+):
+    """A number passed by value."""
+
+    dtype: str
+    value: int | float
+
+
+Param = TensorMapParam | PointerParam | ScalarParam
+
+
+class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to launch one entry of a PTX module.
+
+    Attributes:
+        entry: name of the ``.entry``.
+        grid, block, cluster: extents (x, y, z).
+        shared_bytes: dynamic shared memory per CTA.
+        buffers: global memory by name.
+        params: one per kernel parameter, in order.
+    """
+
+    format: str = FORMAT
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    shared_bytes: int = 0
+    buffers: dict[str, BufferSpec]
+    params: tuple[Param, ...]
+
+    @property
+    def ctas(self) -> int:
+        """Number of CTAs in the grid."""
+        return math.prod(self.grid)
+
+    def check(self, where: str = "launch file") -> None:
+        """Raise `LaunchError` where the numbers cannot be a launch (limits: CUDA programming guide)."""
+
+        def bad(message: str, hint: str = "") -> LaunchError:
+            return LaunchError(message, where=where, hint=hint)
+
+        if self.format != FORMAT:
+            raise bad(f"expected format {FORMAT!r}, got {self.format!r}")
+        for name, extents, limits in (
+            ("grid", self.grid, (2**31 - 1, 65535, 65535)),
+            ("block", self.block, (1024, 1024, 64)),
+            ("cluster", self.cluster, (16, 16, 16)),
+        ):
+            for axis, extent, limit in zip("xyz", extents, limits, strict=True):
+                if not 1 <= extent <= limit:
+                    raise bad(f"{name}.{axis} must be in 1..{limit}, got {extent}")
+        if math.prod(self.block) > 1024:
+            raise bad(f"a block has at most 1024 threads, got {math.prod(self.block)}")
+        if math.prod(self.cluster) > 16 or any(g % c for g, c in zip(self.grid, self.cluster, strict=True)):
+            raise bad(
+                f"grid {self.grid} must be a multiple of cluster {self.cluster}, and a cluster has at most 16 CTAs"
+            )
+        if not 0 <= self.shared_bytes <= 232448:
+            raise bad(f"shared_bytes must be in 0..232448 (227 KiB, the limit of sm_100a), got {self.shared_bytes}")
+        for name, buffer in self.buffers.items():
+            if buffer.dtype not in BYTES:
+                raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BYTES)}")
+            if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
+                raise bad(f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB")
+        for index, param in enumerate(self.params):
+            self._check_param(index, param, bad)
+
+    def _check_param(self, index: int, param: Param, bad) -> None:
+        match param:
+            case ScalarParam(dtype=dtype):
+                if dtype not in BYTES:
+                    raise bad(f"parameter {index}: unknown scalar type {dtype!r}", hint=f"one of {', '.join(BYTES)}")
+            case PointerParam(buffer=name) | TensorMapParam(map=TensorMap(buffer=name)):
+                if name not in self.buffers:
+                    raise bad(
+                        f"parameter {index} names buffer {name!r}, which the launch file does not have",
+                        hint=f"buffers are: {', '.join(self.buffers) or 'none'}",
+                    )
+
+
+class KernelArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel: its text and its launch."""
+
+    ptx: str
+    launch: LaunchSpec
+
+
+def load_launch(path: Path) -> LaunchSpec:
+    """Read and check a launch file; `LaunchError` names the offending JSON path."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LaunchError(f"cannot read the launch file: {error.strerror}", where=str(path)) from None
+    try:
+        launch = msgspec.json.decode(data, type=LaunchSpec)
+    except msgspec.MsgspecError as error:
+        raise LaunchError(f"not a launch file: {error}", where=str(path)) from None
+    launch.check(str(path))
+    return launch
+
+
+def dump_launch(launch: LaunchSpec) -> bytes:
+    """JSON of a launch, indented for people."""
+    return msgspec.json.format(msgspec.json.encode(launch), indent=1)
