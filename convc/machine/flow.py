@@ -1,0 +1,121 @@
+"""Control flow of a kernel: where divergent lanes meet again, and which registers still matter there.
+
+Lanes that part at a branch run one after the other under a mask until the branch's immediate post-dominator (the
+first instruction that every path from the branch reaches). While they run, a register that nobody reads after the
+meeting point needs no merging with the values of the waiting lanes, which keeps the registers of an elected thread
+as narrow as plain integers.
+
+Everything is computed on basic blocks, once per kernel and only when a branch really diverges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowFacts:
+    """What control flow needs to know of one instruction.
+
+    Attributes:
+        target: index of the branch target, or None.
+        falls: whether the next instruction may follow.
+        reads, writes: register slots. ``writes`` only where the write is certain (not predicated).
+    """
+
+    target: int | None
+    falls: bool
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+
+class Flow:
+    """Basic blocks, post-dominators and liveness of a kernel body."""
+
+    def __init__(self, facts: Sequence[FlowFacts]) -> None:
+        self.facts = facts
+        count = len(facts)
+        leaders = {0}
+        for i, fact in enumerate(facts):
+            if fact.target is not None:
+                leaders.add(fact.target)
+            if fact.target is not None or not fact.falls:
+                leaders.add(i + 1)
+        self.starts = sorted(s for s in leaders if s < count)
+        self.ends = [*self.starts[1:], count]
+        self.block_of = {}
+        for block, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
+            for i in range(start, end):
+                self.block_of[i] = block
+        self.exit = len(self.starts)
+        self.successors = [self._successors(end - 1, count) for end in self.ends]
+        self._live: list[frozenset[int]] | None = None
+        self._post: list[set[int]] | None = None
+
+    def _successors(self, last: int, count: int) -> list[int]:
+        fact = self.facts[last]
+        out = []
+        if fact.target is not None:
+            out.append(self.block_of[fact.target] if fact.target < count else self.exit)
+        if fact.falls:
+            out.append(self.block_of[last + 1] if last + 1 < count else self.exit)
+        return out or [self.exit]
+
+    def join(self, branch: int) -> int | None:
+        """First instruction of the immediate post-dominator of a branch; None when paths only meet at the exit."""
+        if self._post is None:
+            self._post = self._post_dominators()
+        block = self.block_of[branch]
+        strict = self._post[block] - {block, self.exit}
+        for candidate in strict:
+            if strict <= self._post[candidate]:
+                return self.starts[candidate]
+        return None
+
+    def _post_dominators(self) -> list[set[int]]:
+        everything = set(range(self.exit + 1))
+        post = [everything.copy() for _ in range(self.exit)] + [{self.exit}]
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(range(self.exit)):
+                meet = set.intersection(*(post[s] for s in self.successors[block])) | {block}
+                if meet != post[block]:
+                    post[block] = meet
+                    changed = True
+        return post
+
+    def live_in(self, index: int | None) -> frozenset[int]:
+        """Registers whose value at instruction ``index`` may still be read."""
+        if index is None or index >= len(self.facts):
+            return frozenset()
+        if self._live is None:
+            self._live = self._liveness()
+        block = self.block_of[index]
+        live = set().union(*(self._live[s] for s in self.successors[block]))
+        for i in reversed(range(index, self.ends[block])):
+            live = (live - self.facts[i].writes) | self.facts[i].reads
+        return frozenset(live)
+
+    def _liveness(self) -> list[frozenset[int]]:
+        summary: list[Callable] = []
+        for start, end in zip(self.starts, self.ends, strict=True):
+            reads: set[int] = set()
+            writes: set[int] = set()
+            for i in range(start, end):
+                reads |= self.facts[i].reads - writes
+                writes |= self.facts[i].writes
+            summary.append((frozenset(reads), frozenset(writes)))
+        live: list[frozenset[int]] = [frozenset()] * (self.exit + 1)
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(range(self.exit)):
+                out = frozenset().union(*(live[s] for s in self.successors[block]))
+                reads, writes = summary[block]
+                new = reads | (out - writes)
+                if new != live[block]:
+                    live[block] = new
+                    changed = True
+        return live

@@ -1,0 +1,104 @@
+"""Register values: as narrow as they really are.
+
+The machine runs many CTAs in lockstep, so a register of a strand (some warps of some CTAs with one program counter)
+stands for rows x warps x 32 lanes values. Most of them are equal: loop counters, descriptors and barrier addresses are
+the same for every lane of every CTA. A value is therefore one of
+
+* a Python ``int`` (or ``bool`` for a predicate): the same everywhere, held as the unsigned bit pattern;
+* a numpy array of shape (rows | 1, warps | 1, lanes | 1), unsigned (or bool) and of the register's width.
+
+Floating-point registers hold bit patterns too, since PTX ``.b32`` registers are untyped; arithmetic views them.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+import numpy as np
+
+from convc.ptx.syntax import TYPE_BITS
+
+Value = int | bool | np.ndarray
+
+DTYPE = {
+    1: np.dtype(bool),
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
+SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+MASK = {bits: (1 << bits) - 1 for bits in (1, 8, 16, 32, 64, 128)}
+POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF, 128: (1 << 128) - 1}
+"""What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
+
+
+def width(type_name: str) -> int:
+    """Bits of a register or instruction type such as ``b32``, ``f16x2`` or ``pred``."""
+    return TYPE_BITS[type_name]
+
+
+def array(value: Value, bits: int) -> np.ndarray:
+    """The value as an unsigned array of three axes."""
+    if isinstance(value, np.ndarray):
+        return value
+    return np.full((1, 1, 1), value, DTYPE[bits])
+
+
+def narrow(value: Value) -> Value:
+    """An array whose elements are all equal becomes a plain int or bool."""
+    if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
+        return value.flat[0].item()
+    return value
+
+
+def signed(value: Value, bits: int) -> Value:
+    """The same bits read as two's complement."""
+    if isinstance(value, np.ndarray):
+        return value.view(SIGNED[bits])
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def unsigned(value: Value, bits: int) -> Value:
+    """A signed result back to bits."""
+    if isinstance(value, np.ndarray):
+        return value.view(DTYPE[bits])
+    return value & MASK[bits]
+
+
+_FORMAT = {16: ("<H", "<e"), 32: ("<I", "<f"), 64: ("<Q", "<d")}
+
+
+@lru_cache(maxsize=4096)
+def _scalar_float(bits_value: int, bits: int) -> np.floating:
+    pack, _ = _FORMAT[bits]
+    return np.frombuffer(struct.pack(pack, bits_value), FLOAT[bits])[0]
+
+
+def floats(value: Value, bits: int) -> np.ndarray | np.floating:
+    """The bits read as IEEE floating point (16, 32 or 64 bits)."""
+    if isinstance(value, np.ndarray):
+        return value.view(FLOAT[bits])
+    return _scalar_float(value, bits)
+
+
+def from_floats(value: np.ndarray | np.floating, bits: int) -> Value:
+    """Floating point back to bits; a numpy scalar becomes an int."""
+    if isinstance(value, np.ndarray):
+        return value.view(DTYPE[bits])
+    return int(value.view(DTYPE[bits]))
+
+
+def flat_rows(value: Value, rows: int) -> int | np.ndarray:
+    """A value that may differ between CTAs but not inside one: an int, or int64 array of shape (rows,).
+
+    Takes lane and warp 0 of an array; callers use it for operands that only one thread supplies.
+    """
+    if not isinstance(value, np.ndarray):
+        return int(value)
+    column = value[:, 0, 0]
+    if column.size == 1:
+        return int(column[0])
+    return column.astype(np.int64) if column.size == rows else np.broadcast_to(column, (rows,)).astype(np.int64)

@@ -1,0 +1,184 @@
+"""Integer and floating semantics: plain ints, arrays and exact arithmetic must agree."""
+
+from __future__ import annotations
+
+import operator
+import struct
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convc.machine.ops import arith, floating
+from convc.machine.values import DTYPE, MASK, array, signed
+
+EDGES = [
+    0,
+    1,
+    2,
+    31,
+    32,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0xFFFFFFFF,
+    0x7FFFFFFFFFFFFFFF,
+    0x8000000000000000,
+    MASK[64],
+]
+word = st.one_of(st.sampled_from(EDGES), st.integers(0, MASK[64]))
+bits_of = st.sampled_from([16, 32, 64])
+
+
+def same(function, bits, result_bits, *operands):
+    """Ints, arrays and a mixture give the same bits."""
+    plain = function(*operands)
+    arrays = [array(o, bits) for o in operands]
+    for mixed in (arrays, [*arrays[:1], *operands[1:]], [*operands[:1], *arrays[1:]]):
+        got = function(*mixed)
+        assert int(np.asarray(got).reshape(-1)[0]) == plain
+        if isinstance(got, np.ndarray) and result_bits > 1:
+            assert got.dtype == DTYPE[result_bits]
+    return plain
+
+
+@given(bits_of, word, word, st.sampled_from(["add", "sub", "mul"]))
+def test_wrapping(bits, a, b, name):
+    a, b = a & MASK[bits], b & MASK[bits]
+    op = getattr(operator, name)
+    assert same(arith.wrapping(op, bits), bits, bits, a, b) == op(a, b) % (1 << bits)
+
+
+@given(st.sampled_from([16, 32]), word, word, st.booleans())
+def test_wide_and_high_products(bits, a, b, is_signed):
+    a, b = a & MASK[bits], b & MASK[bits]
+    x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
+    assert same(arith.multiply_wide(bits, is_signed), bits, 2 * bits, a, b) == (x * y) & MASK[2 * bits]
+    assert same(arith.multiply_high(bits, is_signed), bits, bits, a, b) == ((x * y) >> bits) & MASK[bits]
+
+
+@given(word, word, st.booleans())
+def test_high_product_of_64_bits(a, b, is_signed):
+    x, y = (signed(a, 64), signed(b, 64)) if is_signed else (a, b)
+    assert same(arith.multiply_high(64, is_signed), 64, 64, a, b) == ((x * y) >> 64) & MASK[64]
+
+
+@given(bits_of, word, word, st.booleans())
+def test_division_truncates_toward_zero(bits, a, b, is_signed):
+    a, b = a & MASK[bits], (b & MASK[bits]) or 3
+    x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
+    quotient = int(Fraction(x, y)) if x * y >= 0 else -int(Fraction(-x, y))
+    assert same(arith.divide(bits, is_signed, False), bits, bits, a, b) == quotient & MASK[bits]
+    assert same(arith.divide(bits, is_signed, True), bits, bits, a, b) == (x - quotient * y) & MASK[bits]
+
+
+@given(bits_of, word, st.integers(0, 80))
+def test_shifts(bits, a, amount):
+    a &= MASK[bits]
+    for mixed in (
+        (a, amount),
+        (array(a, bits), amount),
+        (array(a, bits), array(amount, 32)),
+        (a, array(amount, 32)),
+    ):
+        assert int(np.asarray(arith.shift_left(bits)(*mixed)).reshape(-1)[0]) == (a << amount) & MASK[bits]
+        assert int(np.asarray(arith.shift_right(bits, False)(*mixed)).reshape(-1)[0]) == (a >> amount)
+        assert (
+            int(np.asarray(arith.shift_right(bits, True)(*mixed)).reshape(-1)[0])
+            == (signed(a, bits) >> amount) & MASK[bits]
+        )
+
+
+@given(bits_of, word, word, st.booleans(), st.sampled_from(["eq", "ne", "lt", "le", "gt", "ge"]))
+def test_comparisons_and_extremes(bits, a, b, is_signed, name):
+    a, b = a & MASK[bits], b & MASK[bits]
+    x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
+    assert bool(same(arith.compare(name, bits, is_signed), bits, 1, a, b)) == getattr(operator, name)(x, y)
+    assert same(arith.extreme(bits, is_signed, True), bits, bits, a, b) == max(x, y) & MASK[bits]
+    assert same(arith.extreme(bits, is_signed, False), bits, bits, a, b) == min(x, y) & MASK[bits]
+
+
+@given(st.sampled_from([(16, 32), (32, 64), (64, 32), (32, 16)]), word, st.booleans())
+def test_extension(widths, a, is_signed):
+    bits, to = widths
+    a &= MASK[bits]
+    expected = (signed(a, bits) if is_signed else a) & MASK[to]
+    assert arith.extend(a, bits, to, is_signed) == expected
+    assert int(arith.extend(array(a, bits), bits, to, is_signed)[0, 0, 0]) == expected
+
+
+def f32(value: float) -> int:
+    return struct.unpack("<I", struct.pack("<f", value))[0]
+
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@given(finite, finite, finite)
+def test_fma_rounds_once(a, b, c):
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    got = np.uint32(int(np.asarray(floating.fused(32)(f32(a), f32(b), f32(c))).reshape(-1)[0])).view(np.float32)
+    if not np.isfinite(got):
+        assert abs(exact) > Fraction(float(np.finfo(np.float32).max))
+        return
+    error = abs(Fraction(float(got)) - exact)
+    with np.errstate(over="ignore"):
+        neighbours = [np.nextafter(got, np.float32(np.inf)), np.nextafter(got, np.float32(-np.inf))]
+    for neighbour in neighbours:
+        if np.isfinite(neighbour):
+            assert error <= abs(Fraction(float(neighbour)) - exact)
+
+
+@given(st.lists(st.integers(0, 0xFFFFFFFF), min_size=1, max_size=16))
+def test_packed_conversion_is_ieee(words):
+    raw = np.array(words, np.uint32).reshape(1, 1, -1)
+    value = raw.view(np.float32)
+    nan = np.isnan(value)
+    with np.errstate(all="ignore"):
+        half, brain = (
+            value.astype(np.float16).view(np.uint16),
+            value.astype(ml_dtypes.bfloat16).view(np.uint16),
+        )
+    for kind, expected in (("f16x2", half), ("bf16x2", brain)):
+        pair = floating.pack_halves(raw, f32(1.0), kind, False)
+        one = 0x3C00 if kind == "f16x2" else 0x3F80
+        assert (pair & 0xFFFF == one).all()
+        assert (pair >> 16 == np.where(nan, 0x7FFF, expected)).all()
+
+
+@given(st.integers(0, 0xFFFF))
+def test_every_half_widens_exactly(bits):
+    from convc.machine.operands import widen_bf16, widen_f16
+
+    raw = np.full(4, bits, np.uint16)
+    assert np.array_equal(widen_f16(raw), raw.view(np.float16).astype(np.float32), equal_nan=True)
+    assert np.array_equal(widen_bf16(raw), raw.view(ml_dtypes.bfloat16).astype(np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "rounding", "target", "expected"),
+    [
+        (2.5, "rni", "s32", 2),
+        (-2.5, "rzi", "s32", -2),
+        (-2.5, "rmi", "s32", -3),
+        (2.1, "rpi", "u32", 3),
+        (-1.0, "rzi", "u32", 0),
+        (1e20, "rzi", "s32", 2**31 - 1),
+    ],
+)
+def test_float_to_integer(value, rounding, target, expected):
+    got = floating.float_to_integer(f32(value), "f32", target, rounding)
+    assert int(signed(got, 32)[0, 0, 0] if target[0] == "s" else got[0, 0, 0]) == expected
+
+
+def test_nan_is_canonical_and_comparisons_are_ordered():
+    nan, one = 0x7FC00000, f32(1.0)
+    assert floating.arithmetic(operator.add, 32)(nan, one) == 0x7FFFFFFF
+    assert floating.compare("lt", 32)(nan, one) is False
+    assert floating.compare("ltu", 32)(nan, one) is True
+    assert floating.extreme(True, 32)(nan, one) == one

@@ -1,0 +1,76 @@
+"""The mbarrier object, uniform and with CTAs that differ; the array path must agree with the int path."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convc.errors import MachineFault
+from convc.machine.mbarrier import MAX_COUNT, MBarrier
+
+
+def test_a_phase_completes_when_arrivals_and_bytes_are_both_in():
+    barrier = MBarrier(0x400, 1)
+    assert barrier.completed(None, 1) is True  # the phase before the first counts as complete
+    assert barrier.completed(None, 0) is False
+    barrier.add_tx(4, None, 100)
+    barrier.arrive(4, None, 1)
+    assert barrier.completed(None, 0) is False
+    barrier.add_tx(4, None, -100)
+    assert barrier.completed(None, 0) is True
+    assert (barrier.phase, barrier.pending, barrier.tx) == (1, 1, 0)
+
+
+def test_bytes_may_arrive_before_they_are_expected():
+    barrier = MBarrier(0x400, 1)
+    barrier.add_tx(1, None, -64)
+    barrier.add_tx(1, None, 64)
+    assert barrier.phase == 0
+    barrier.arrive(1, None, 1)
+    assert barrier.phase == 1
+
+
+def test_arrive_drop_lowers_later_phases():
+    barrier = MBarrier(0, 2)
+    barrier.drop(1, None, 1)
+    barrier.arrive(1, None, 1)
+    assert (barrier.phase, barrier.pending) == (1, 1)
+
+
+def test_too_many_arrivals_are_refused_with_the_state():
+    barrier = MBarrier(0x410, 2)
+    with pytest.raises(MachineFault, match=r"0x410: more arrivals than the phase allows \(phase 0"):
+        barrier.arrive(1, None, 3)
+
+
+def test_the_transaction_count_has_a_range():
+    with pytest.raises(MachineFault, match="transaction bytes"):
+        MBarrier(0, 1).add_tx(1, None, MAX_COUNT + 1)
+
+
+operation = st.tuples(
+    st.sampled_from(["arrive", "tx"]), st.lists(st.booleans(), min_size=3, max_size=3), st.integers(-40, 40)
+)
+
+
+@given(st.integers(1, 3), st.lists(operation, max_size=30))
+def test_a_cohort_is_the_same_as_single_ctas(count, operations):
+    together = MBarrier(0, count)
+    alone = [MBarrier(0, count) for _ in range(3)]
+    for name, chosen, amount in operations:
+        rows = np.flatnonzero(chosen)
+        if not len(rows) or (name == "arrive" and any(alone[r].pending < 1 for r in rows)):
+            continue
+        where = None if len(rows) == 3 else rows
+        if name == "arrive":
+            together.arrive(3, where, 1)
+        else:
+            together.add_tx(3, where, amount)
+        for r in rows:
+            alone[r].arrive(1, None, 1) if name == "arrive" else alone[r].add_tx(1, None, amount)
+        for r in range(3):
+            assert together.describe(r) == alone[r].describe(0)
+            got = together.completed(None, 0)
+            assert bool(np.broadcast_to(got, 3)[r]) == alone[r].completed(None, 0)
