@@ -1,0 +1,168 @@
+"""Number formats: what an operand or a result is stored as, and how a real number gets there.
+
+Four binary floating-point formats matter here. Each is ``sign, exponent, fraction``:
+
+    ======  ====  ========  ========  =========  ==========================================
+    name    bits  exponent  fraction  precision  stored as
+    ======  ====  ========  ========  =========  ==========================================
+    f16     16    5         10        11         numpy float16
+    bf16    16    8         7         8          ml_dtypes bfloat16
+    tf32    19    8         10        11         numpy float32 whose low 13 bits are zero
+    f32     32    8         23        24         numpy float32
+    ======  ====  ========  ========  =========  ==========================================
+
+(IEEE 754-2019 section 3.6 for f16 and f32; PTX manual, section "Alternate Floating-Point Data Formats", for
+bf16 and tf32.) `encode` rounds to nearest, ties to even, in ONE rounding even from float64: rounding first to
+float32 and then to bfloat16 would round twice, and a value just above a tie could land on the wrong side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DType:
+    """A binary floating-point format.
+
+    Attributes:
+        name: short name, as in `ConvProblem.operand` and in launch files.
+        bits: bits an element takes in memory (tf32 takes 32).
+        storage: numpy type that holds it.
+        precision: significant bits, the hidden one included (p in the literature).
+        min_exponent: exponent of the smallest normal number.
+        max_finite: the largest finite value.
+    """
+
+    name: str
+    bits: int
+    storage: np.dtype
+    precision: int
+    min_exponent: int
+    max_finite: float
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element in memory."""
+        return self.bits // 8
+
+    @property
+    def unit_roundoff(self) -> float:
+        """u = 2^-p: the largest relative error of rounding a normal number to nearest."""
+        return 2.0**-self.precision
+
+    @property
+    def min_normal(self) -> float:
+        """The smallest positive normal number."""
+        return 2.0**self.min_exponent
+
+    @property
+    def min_subnormal(self) -> float:
+        """The smallest positive number; below the normals, all numbers are multiples of it."""
+        return 2.0 ** (self.min_exponent + 1 - self.precision)
+
+
+F16 = DType(
+    name="f16", bits=16, storage=np.dtype(np.float16), precision=11, min_exponent=-14,
+    max_finite=65504.0,
+)  # fmt: skip
+BF16 = DType(
+    name="bf16", bits=16, storage=np.dtype(ml_dtypes.bfloat16), precision=8, min_exponent=-126,
+    max_finite=(2 - 2.0**-7) * 2.0**127,
+)  # fmt: skip
+TF32 = DType(
+    name="tf32", bits=32, storage=np.dtype(np.float32), precision=11, min_exponent=-126,
+    max_finite=(2 - 2.0**-10) * 2.0**127,
+)  # fmt: skip
+F32 = DType(
+    name="f32", bits=32, storage=np.dtype(np.float32), precision=24, min_exponent=-126,
+    max_finite=(2 - 2.0**-23) * 2.0**127,
+)  # fmt: skip
+
+BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32)}
+
+OPERANDS = ("f16", "bf16", "tf32")
+"""Names of the types that the tensor core multiplies."""
+
+OUTPUTS = ("f16", "bf16", "f32")
+"""Names of the types that a convolution can store its result in."""
+
+
+def encode(dtype: DType, array: np.ndarray) -> np.ndarray:
+    """Round numbers (any shape, any real type) to nearest, ties to even; the result is in ``dtype.storage``.
+
+    Too large becomes infinity, NaN stays NaN, subnormals and signed zeros are kept.
+    """
+    array = np.asarray(array)
+    if array.ndim == 0:
+        return encode(dtype, array.reshape(1)).reshape(())
+    if dtype is F32 or dtype is F16 or array.dtype == dtype.storage == BF16.storage:
+        with np.errstate(all="ignore"):
+            return array.astype(dtype.storage)  # numpy rounds once, from any type
+    dropped = 24 - dtype.precision  # low fraction bits of a float32 that the format lacks
+    single = np.ascontiguousarray(_to_f32_odd(array))
+    bits = single.view(np.uint32)
+    rounded = (bits >> np.uint32(dropped)) & np.uint32(1)
+    rounded += bits
+    rounded += np.uint32((1 << (dropped - 1)) - 1)  # + half a unit, less one where the kept part is even
+    rounded &= np.uint32(0xFFFFFFFF << dropped & 0xFFFFFFFF)
+    nan = np.isnan(single)
+    if nan.any():
+        rounded[nan] = 0x7FC00000  # the addition above may have carried a NaN into infinity or zero
+    if dtype is BF16:
+        return (rounded >> np.uint32(16)).astype(np.uint16).view(BF16.storage)
+    return rounded.view(np.float32)
+
+
+def decode(dtype: DType, storage: np.ndarray) -> np.ndarray:
+    """The values of stored elements as float64 (exact), same shape."""
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return widen(dtype, storage).astype(np.float64)
+
+
+def widen(dtype: DType, storage: np.ndarray) -> np.ndarray:
+    """The values of stored elements as float32 (exact: every format fits), same shape; f32 is not copied."""
+    storage = np.asarray(storage)
+    if storage.dtype != dtype.storage:
+        raise TypeError(f"{dtype.name} is stored as {dtype.storage}, got an array of {storage.dtype}")
+    if dtype is BF16:
+        bits = np.ascontiguousarray(storage).view(np.uint16).astype(np.uint32)
+        return (bits << np.uint32(16)).view(np.float32)
+    with np.errstate(invalid="ignore"):
+        return storage.astype(np.float32, copy=False)
+
+
+def quantise(dtype: DType, array: np.ndarray) -> np.ndarray:
+    """Numbers rounded to ``dtype``, as float32 values, same shape."""
+    return widen(dtype, encode(dtype, array))
+
+
+def of_array(array: np.ndarray) -> DType:
+    """The format that an array of results holds: f16, bf16 or f32 by its numpy type."""
+    for dtype in (F16, BF16, F32):
+        if array.dtype == dtype.storage:
+            return dtype
+    raise TypeError(f"expected an array of float16, bfloat16 or float32, got {array.dtype}")
+
+
+def _to_f32_odd(array: np.ndarray) -> np.ndarray:
+    """To float32, exactly or *to odd*: an inexact result takes whichever neighbour has an odd last bit.
+
+    A later rounding to at most 22 bits then gives what rounding the original once would have given (Boldo and
+    Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008).
+    """
+    with np.errstate(all="ignore"):
+        if array.dtype in (np.float32, np.float16, BF16.storage):
+            return array.astype(np.float32, copy=False)
+        exact = array.astype(np.float64, copy=False)
+        nearest = exact.astype(np.float32)
+        back = nearest.astype(np.float64)
+        bits = nearest.view(np.uint32)
+        fix = (back != exact) & (bits & np.uint32(1) == 0) & (exact == exact)
+        outwards = np.abs(exact) > np.abs(back)
+        bits += fix & outwards
+        bits -= fix & ~outwards
+    return nearest

@@ -1,0 +1,194 @@
+"""One convolution as numbers: the record that every room works from.
+
+A 2-D convolution takes activations x (N, C, H, W) and filters w (K, C, R, S) and makes y (N, K, P, Q):
+
+    y[n, k, p, q] = bias[k] + sum over c, r, s of
+                    x[n, c, p*u_h + r*d_h - top, q*u_w + s*d_w - left] * w[k, c, r, s]
+
+where x is zero outside its extent (cross-correlation, as ONNX defines ``Conv``). As a matrix product
+("implicit GEMM") it has N*P*Q rows, one for each output pixel, K columns, one for each output channel, and
+sums of C*R*S terms. Extents and steps are tuples with one entry per spatial axis, outermost first, so that
+nothing here knows the rank.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+
+from convc import dtypes
+from convc.dtypes import DType
+from convc.errors import ProblemError
+
+AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
+"""Names of the spatial axes by rank, outermost first."""
+
+_AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvProblem:
+    """A convolution with one group.
+
+    Attributes:
+        name: for messages and folders; it does not change what is computed.
+        batch: images (N).
+        in_channels, out_channels: C and K.
+        in_extent: (H, W) of the input.
+        kernel: (R, S), filter taps.
+        stride, dilation: (u_h, u_w) and (d_h, d_w), in pixels.
+        pad_lo, pad_hi: (top, left) and (bottom, right), in pixels, not negative.
+        operand: type that is multiplied: f16, bf16 or tf32. Sums are float32.
+        out: type that the result is rounded to: f16, bf16 or f32.
+        bias: whether a number per output channel is added before that rounding.
+
+    Raises:
+        ProblemError: when the numbers do not fit together.
+    """
+
+    name: str = "conv"
+    batch: int = 1
+    in_channels: int
+    out_channels: int
+    in_extent: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    pad_lo: tuple[int, ...] = (0, 0)
+    pad_hi: tuple[int, ...] = (0, 0)
+    operand: str = "f16"
+    out: str = "f16"
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        for field in ("batch", "in_channels", "out_channels"):
+            if getattr(self, field) < 1:
+                raise self._error(f"{field} must be at least 1, got {getattr(self, field)}")
+        if self.rank not in AXIS_NAMES:
+            raise self._error(f"a convolution has 1 to 3 spatial axes, got in_extent {self.in_extent}")
+        for field in _AXIS_FIELDS:
+            self._check_axes(field, least=0 if field.startswith("pad") else 1)
+        if self.operand not in dtypes.OPERANDS:
+            raise self._error(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
+        if self.out not in dtypes.OUTPUTS:
+            raise self._error(f"out must be one of {', '.join(dtypes.OUTPUTS)}, got {self.out!r}")
+        for axis, extent in enumerate(self.out_extent):
+            if extent < 1:
+                padded = self.in_extent[axis] + self.pad_lo[axis] + self.pad_hi[axis]
+                raise self._error(
+                    f"the output has no pixel along {AXIS_NAMES[self.rank][axis]}: the filter spans "
+                    f"{self.span[axis]} pixels, the input with its padding has {padded}",
+                    hint="use a larger image, more padding, or a smaller kernel or dilation",
+                )
+
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return len(self.in_extent)
+
+    @property
+    def span(self) -> tuple[int, ...]:
+        """Pixels from the first to the last tap of the filter, along each axis."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+
+    @property
+    def out_extent(self) -> tuple[int, ...]:
+        """(P, Q): floor((in + pads - span) / stride) + 1 (ONNX operator ``Conv``)."""
+        return tuple(
+            (extent + lo + hi - span) // stride + 1
+            for extent, lo, hi, span, stride in zip(
+                self.in_extent, self.pad_lo, self.pad_hi, self.span, self.stride, strict=True
+            )
+        )
+
+    @property
+    def gemm_m(self) -> int:
+        """Rows of the matrix product: output pixels, N*P*Q."""
+        return self.batch * math.prod(self.out_extent)
+
+    @property
+    def gemm_n(self) -> int:
+        """Columns of the matrix product: output channels."""
+        return self.out_channels
+
+    @property
+    def gemm_k(self) -> int:
+        """Terms of each sum: C*R*S."""
+        return self.in_channels * math.prod(self.kernel)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of the whole convolution, products with padding included."""
+        return self.gemm_m * self.gemm_n * self.gemm_k
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """(N, C, H, W)."""
+        return (self.batch, self.in_channels, *self.in_extent)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        """(K, C, R, S)."""
+        return (self.out_channels, self.in_channels, *self.kernel)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """(N, K, P, Q)."""
+        return (self.batch, self.out_channels, *self.out_extent)
+
+    @property
+    def operand_dtype(self) -> DType:
+        """The record of ``operand``."""
+        return dtypes.BY_NAME[self.operand]
+
+    @property
+    def out_dtype(self) -> DType:
+        """The record of ``out``."""
+        return dtypes.BY_NAME[self.out]
+
+    def describe(self) -> str:
+        """One line for people."""
+        parts = [f"{self.name}: {_times(self.x_shape)} * {_times(self.w_shape)} -> {_times(self.y_shape)}"]
+        if any(step != 1 for step in self.stride):
+            parts.append(f"stride {_same_or_all(self.stride)}")
+        if any(step != 1 for step in self.dilation):
+            parts.append(f"dilation {_same_or_all(self.dilation)}")
+        if any(self.pad_lo + self.pad_hi):
+            parts.append(f"pad {_same_or_all(self.pad_lo + self.pad_hi)}")
+        if self.bias:
+            parts.append("bias")
+        parts.append(self.operand if self.operand == self.out else f"{self.operand} to {self.out}")
+        parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {self.macs / 1e6:.4g} MMAC")
+        return ", ".join(parts)
+
+    def _check_types(self) -> None:
+        """Accept any integer type and any sequence; keep plain ints and tuples."""
+        try:
+            for field in ("batch", "in_channels", "out_channels"):
+                object.__setattr__(self, field, operator.index(getattr(self, field)))
+            for field in _AXIS_FIELDS:
+                values = tuple(operator.index(value) for value in getattr(self, field))
+                object.__setattr__(self, field, values)
+        except TypeError:
+            raise self._error(f"{field} must be whole numbers, got {getattr(self, field)!r}") from None
+
+    def _check_axes(self, field: str, least: int) -> None:
+        values = getattr(self, field)
+        if len(values) != self.rank:
+            raise self._error(f"{field} must have {self.rank} entries, as in_extent {self.in_extent} has, got {values}")
+        if min(values) < least:
+            hint = "crop the input before the convolution instead" if field.startswith("pad") else ""
+            raise self._error(f"{field} must be at least {least} along every axis, got {values}", hint=hint)
+
+    def _error(self, message: str, hint: str = "") -> ProblemError:
+        return ProblemError(message, where=f"convolution {self.name!r}", hint=hint)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def _same_or_all(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else "(" + ", ".join(map(str, values)) + ")"
