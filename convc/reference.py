@@ -1,0 +1,134 @@
+"""The oracle: a convolution of any rank in float64, written from the definition.
+
+Nothing here knows about tiles, layouts or the machine. The input is padded with zeros; a strided *view* of
+it then holds, for every output pixel, the pixels that its filter touches (no copy: overlapping windows of
+the same memory). Windows of a bounded number of output pixels at a time are gathered into a matrix and
+multiplied with the filters by BLAS.
+
+float64 has 53 significant bits: products of two operands (22 bits at most) are exact, and sums of integers
+are exact up to 2^53, so on integer data this is the exact answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from convc.problem import ConvProblem
+
+_GATHER_BYTES = 8 << 20
+"""Gather at most about this much at a time: bounds memory, and stays in the cache that BLAS reads from."""
+
+
+def conv_problem(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None."""
+    if x.shape != problem.x_shape or w.shape != problem.w_shape:
+        raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
+    return conv(
+        x,
+        w,
+        bias,
+        stride=problem.stride,
+        dilation=problem.dilation,
+        pad_lo=problem.pad_lo,
+        pad_hi=problem.pad_hi,
+    )
+
+
+def conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    *,
+    stride: Sequence[int] | None = None,
+    dilation: Sequence[int] | None = None,
+    pad_lo: Sequence[int] | None = None,
+    pad_hi: Sequence[int] | None = None,
+    groups: int = 1,
+) -> np.ndarray:
+    """Convolution (ONNX ``Conv``: cross-correlation with zero padding) in float64.
+
+    Args:
+        x: (N, C, *spatial), any real type.
+        w: (K, C / groups, *kernel).
+        bias: (K,) or None.
+        stride, dilation: one per spatial axis, default 1.
+        pad_lo, pad_hi: one per spatial axis, default 0.
+        groups: output channels k of group g see only the input channels of group g.
+
+    Returns:
+        float64 (N, K, *out).
+
+    Raises:
+        ValueError: when shapes do not fit or the output is empty.
+    """
+    rank = x.ndim - 2
+    stride, dilation = tuple(stride or (1,) * rank), tuple(dilation or (1,) * rank)
+    pad_lo, pad_hi = tuple(pad_lo or (0,) * rank), tuple(pad_hi or (0,) * rank)
+    batch, channels = x.shape[:2]
+    filters, depth, *kernel = w.shape
+    if w.ndim != x.ndim or rank < 1 or depth * groups != channels or filters % groups:
+        raise ValueError(f"x {x.shape} and w {w.shape} do not fit together with {groups} group(s)")
+    padded = _padded(x, pad_lo, pad_hi)
+    span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    out = tuple((e - s) // u + 1 for e, s, u in zip(padded.shape[2:], span, stride, strict=True))
+    if min(out) < 1:
+        raise ValueError(f"x {x.shape} and w {w.shape} give an empty output {out}")
+
+    windows = _windows(padded, kernel, out, stride, dilation)
+    matrices = np.asarray(w, np.float64).reshape(groups, filters // groups, -1)  # (G, K/G, C/G*R*S)
+    y = np.empty((batch, groups, filters // groups, *out))
+    terms = matrices.shape[-1]
+    with np.errstate(all="ignore"):  # infinities and NaN in the data are the caller's business
+        for tile in _tiles(out, max(1, _GATHER_BYTES // (8 * terms))):
+            for n in range(batch):
+                for g in range(groups):
+                    columns = windows[(n, slice(g * depth, (g + 1) * depth), ..., *tile)].reshape(terms, -1)
+                    part = y[(n, g, slice(None), *tile)]
+                    part[...] = (matrices[g] @ columns).reshape(part.shape)
+        y = y.reshape(batch, filters, *out)
+        if bias is not None:
+            y += np.asarray(bias, np.float64).reshape(-1, *(1,) * rank)
+    return y
+
+
+def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...]) -> np.ndarray:
+    """x in float64 with a border of zeros."""
+    if not any(pad_lo + pad_hi):
+        return np.asarray(x, np.float64)
+    axes = list(zip(pad_lo, x.shape[2:], pad_hi, strict=True))
+    padded = np.zeros((*x.shape[:2], *(lo + extent + hi for lo, extent, hi in axes)))
+    padded[(..., *(slice(lo, lo + extent) for lo, extent, _ in axes))] = x
+    return padded
+
+
+def _windows(
+    x: np.ndarray, kernel: Sequence[int], out: tuple[int, ...], stride: Sequence[int], dilation: Sequence[int]
+) -> np.ndarray:
+    """View (N, C, *kernel, *out): entry [n, c, tap, pixel] is x[n, c, pixel*stride + tap*dilation]."""
+    steps = x.strides[2:]
+    return np.lib.stride_tricks.as_strided(
+        x,
+        shape=(*x.shape[:2], *kernel, *out),
+        strides=(
+            *x.strides[:2],
+            *(s * d for s, d in zip(steps, dilation, strict=True)),
+            *(s * u for s, u in zip(steps, stride, strict=True)),
+        ),
+        writeable=False,
+    )
+
+
+def _tiles(out: tuple[int, ...], limit: int) -> Iterator[tuple[slice, ...]]:
+    """Cut the output into boxes of at most ``limit`` pixels (at least one), outermost axis first."""
+    inner = math.prod(out[1:])
+    step = max(1, limit // inner)
+    for start in range(0, out[0], step):
+        head = slice(start, min(start + step, out[0]))
+        if inner <= limit or len(out) == 1:
+            yield (head, *(slice(None),) * (len(out) - 1))
+        else:
+            for rest in _tiles(out[1:], limit):
+                yield (head, *rest)
