@@ -1,0 +1,272 @@
+"""The index maps of a forward convolution, tiled as an implicit matrix product.
+
+The convolution is a matrix product whose left operand is never written down: row m is an output pixel, column
+k an output channel, and the sum runs over filter taps (r, s) and channels c. A CTA makes ``block_m`` rows and
+``block_n`` columns; each step of its K loop takes one tap and ``channels_per_step`` channels. Everything the
+kernel computes about positions follows from a few maps, composed:
+
+    row         (tile_m, lane)    -> m          which row of the product a lane works on
+    digits      m                 -> n, p, q    which output pixel that is
+    window      n, p, q           -> w, h, n    where its filter window begins, in the padding maybe
+    channel     (block, e)        -> c
+    activation  n, p, q, r, s, c  -> n, h, w, c what a tap reads; zero outside the image
+    filter      k, r, s, c        -> k, tap, c
+    column      (tile_n, column)  -> k
+    output      n, p, q, k        -> element offset in the output buffer
+
+so ``pixel = digits after row``, ``operand_a = activation after pixel and channel``, ``store = output after
+pixel and column``. A guard that no edge makes necessary is dropped, and the record says why.
+`convc.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
+(K, R*S, c_pitch), output rows of k_pitch elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sympy import Integer
+
+from convc.errors import PlanError
+from convc.index.claims import prove_all
+from convc.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.index.symbols import Axis, FloorDiv, Mod
+from convc.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
+from convc.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """How the iteration space is cut: block extents, pitches in elements, number of blocks along each."""
+
+    block_m: int
+    block_n: int
+    channels_per_step: int
+    c_pitch: int
+    k_pitch: int
+    m_tiles: int
+    n_tiles: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvMaps:
+    """The maps of one tiled convolution (see the module's table) and what was proved about them.
+
+    Attributes:
+        row: (tile_m, lane) -> m, below M.
+        pixel: (tile_m, lane) -> n, p, q.
+        window: (tile_m, lane) -> w, h, n: first tap of the pixel's filter window.
+        start: (tile_m) -> w, h, n: coordinates of the tile's im2col copy.
+        walk: (image, y, x, lane) -> w, h, n: the im2col walk in closed form, from position (x, y) of the box.
+        step: (r, s, block) -> off_w, off_h, c, tap, k_step: what one step of the K loop hands to the copies.
+        activation: (n, p, q, r, s, c) -> n, h, w, c; zero where the guard fails.
+        operand_a: (tile_m, lane, r, s, block, e) -> n, h, w, c; zero where the guard fails.
+        filter: (k, r, s, c) -> k, tap, c.
+        operand_b: (tile_n, column, r, s, block, e) -> k, tap, c; zero where the guard fails.
+        column: (tile_n, column) -> k, below k_pitch (the padding of an output row is written too).
+        output: (n, p, q, k) -> offset, in elements.
+        store: (tile_m, lane, tile_n, column) -> offset; nothing is written where the guard fails.
+        box: corners of the im2col tensor map.
+        dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
+        proofs: every claim the kernel relies on, proved, refuted or undecided.
+    """
+
+    problem: ConvProblem
+    tiles: Tiles
+    box: Im2colBox
+    row: IndexMap
+    pixel: IndexMap
+    window: IndexMap
+    start: IndexMap
+    walk: IndexMap
+    step: IndexMap
+    activation: IndexMap
+    operand_a: IndexMap
+    filter: IndexMap
+    operand_b: IndexMap
+    column: IndexMap
+    output: IndexMap
+    store: IndexMap
+    dropped: tuple[tuple[str, str, str], ...]
+    proofs: tuple[Outcome, ...]
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """The claims that are refuted or undecided; a kernel is only made where there is none."""
+        return tuple(outcome for outcome in self.proofs if not isinstance(outcome, Proof))
+
+    @property
+    def maps(self) -> tuple[IndexMap, ...]:
+        """All maps, in reading order."""
+        return (
+            self.row, self.pixel, self.window, self.start, self.walk, self.step, self.activation,
+            self.operand_a, self.filter, self.operand_b, self.column, self.output, self.store,
+        )  # fmt: skip
+
+
+def conv_maps(
+    problem: ConvProblem, *, block_m: int, block_n: int, channels_per_step: int, c_pitch: int, k_pitch: int
+) -> ConvMaps:
+    """Derive and prove the maps of one tiled convolution.
+
+    Args:
+        problem: the convolution that the kernel runs (two spatial axes).
+        block_m, block_n: output pixels and channels per CTA.
+        channels_per_step: channels per step of the K loop.
+        c_pitch: elements per activation pixel and per filter tap, at least C.
+        k_pitch: elements per output pixel, at least K.
+
+    Raises:
+        PlanError: for another number of spatial axes, or sizes that do not fit the problem.
+    """
+    _check(problem, block_m, block_n, channels_per_step, c_pitch, k_pitch)
+    tiles = Tiles(
+        block_m=block_m,
+        block_n=block_n,
+        channels_per_step=channels_per_step,
+        c_pitch=c_pitch,
+        k_pitch=k_pitch,
+        m_tiles=-(-problem.gemm_m // block_m),
+        n_tiles=-(-problem.out_channels // block_n),
+        blocks=-(-c_pitch // channels_per_step),
+    )
+    tile_m, lane = Axis("tile_m", tiles.m_tiles), Axis("lane", block_m)
+    tile_n, column = Axis("tile_n", tiles.n_tiles), Axis("column", block_n)
+    block, e = Axis("block", tiles.blocks), Axis("e", channels_per_step)
+    first = IndexMap(name="first", domain=(tile_m,), results=(("m", tile_m.symbol * block_m),))
+    row = _joined("row", "m", tile_m, lane, problem.gemm_m)
+    channel = _joined("channel", "c", block, e, c_pitch)
+    column_b = _joined("column", "k", tile_n, column, problem.out_channels)
+    column_out = _joined("column", "k", tile_n, column, k_pitch)
+
+    digits, window_of = _digits(problem), _window(problem)
+    activation, filter_of, output = (
+        _activation(problem, c_pitch),
+        _filter(problem, c_pitch),
+        _output(problem, k_pitch),
+    )
+    box, start = im2col_box(problem), window_of.compose(digits).compose(first, "start")
+    window = window_of.compose(digits).compose(row, "window")
+    derived = {
+        "row": row,
+        "pixel": digits.compose(row, "pixel"),
+        "window": window,
+        "start": start,
+        "walk": walk_digits(box, problem.batch, lane),
+        "step": _step(problem, block, channels_per_step),
+        "activation": activation,
+        "operand_a": activation.compose(digits).compose(row).compose(channel, "operand_a"),
+        "filter": filter_of,
+        "operand_b": filter_of.compose(column_b).compose(channel, "operand_b"),
+        "column": column_out,
+        "output": output,
+        "store": output.compose(digits).compose(row).compose(column_out, "store"),
+    }
+    reports = {name: simplify_guards(index_map.simplified()) for name, index_map in derived.items()}
+    dropped: dict[tuple[str, str], list[str]] = {}
+    for name, report in reports.items():
+        for reason in report.dropped:
+            dropped.setdefault(reason, []).append(name)
+    maps = ConvMaps(
+        problem=problem,
+        tiles=tiles,
+        box=box,
+        **{name: report.map for name, report in reports.items()},
+        dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
+        proofs=(),
+    )
+    return replace(maps, proofs=(prove_walk(box, start, window), *prove_all(maps)))
+
+
+def _joined(name: str, result: str, tile: Axis, inside: Axis, limit: int) -> IndexMap:
+    """(tile, inside) -> tile * extent of inside + inside, below ``limit``."""
+    number = tile.symbol * inside.extent + inside.symbol
+    return IndexMap(name=name, domain=(tile, inside), results=((result, number),), guard=(less(number, limit),))
+
+
+def _pixel_axes(problem: ConvProblem) -> tuple[Axis, Axis, Axis]:
+    return Axis("n", problem.batch), Axis("p", problem.out_extent[0]), Axis("q", problem.out_extent[1])
+
+
+def _tap_axes(problem: ConvProblem) -> tuple[Axis, Axis]:
+    return Axis("r", problem.kernel[0]), Axis("s", problem.kernel[1])
+
+
+def _digits(problem: ConvProblem) -> IndexMap:
+    m, (out_h, out_w) = Axis("m", problem.gemm_m), problem.out_extent
+    return IndexMap(
+        name="digits",
+        domain=(m,),
+        results=(
+            ("n", FloorDiv(m.symbol, Integer(out_h * out_w))),
+            ("p", Mod(FloorDiv(m.symbol, Integer(out_w)), Integer(out_h))),
+            ("q", Mod(m.symbol, Integer(out_w))),
+        ),
+    )
+
+
+def _window(problem: ConvProblem) -> IndexMap:
+    n, p, q = _pixel_axes(problem)
+    (stride_h, stride_w), (top, left) = problem.stride, problem.pad_lo
+    results = (("w", q.symbol * stride_w - left), ("h", p.symbol * stride_h - top), ("n", n.symbol))
+    return IndexMap(name="window", domain=(n, p, q), results=results)
+
+
+def _step(problem: ConvProblem, block: Axis, channels_per_step: int) -> IndexMap:
+    r, s = _tap_axes(problem)
+    tap = r.symbol * s.extent + s.symbol
+    return IndexMap(
+        name="step",
+        domain=(r, s, block),
+        results=(
+            ("off_w", s.symbol * problem.dilation[1]),
+            ("off_h", r.symbol * problem.dilation[0]),
+            ("c", block.symbol * channels_per_step),
+            ("tap", tap),
+            ("k_step", tap * block.extent + block.symbol),
+        ),
+    )
+
+
+def _activation(problem: ConvProblem, c_pitch: int) -> IndexMap:
+    (n, p, q), (r, s), c = _pixel_axes(problem), _tap_axes(problem), Axis("c", c_pitch)
+    h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
+    w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
+    return IndexMap(
+        name="activation",
+        domain=(n, p, q, r, s, c),
+        results=(("n", n.symbol), ("h", h), ("w", w), ("c", c.symbol)),
+        guard=(at_most(0, h), less(h, problem.in_extent[0]), at_most(0, w), less(w, problem.in_extent[1])),
+    )
+
+
+def _filter(problem: ConvProblem, c_pitch: int) -> IndexMap:
+    k, (r, s), c = Axis("k", problem.out_channels), _tap_axes(problem), Axis("c", c_pitch)
+    results = (("k", k.symbol), ("tap", r.symbol * s.extent + s.symbol), ("c", c.symbol))
+    return IndexMap(name="filter", domain=(k, r, s, c), results=results)
+
+
+def _output(problem: ConvProblem, k_pitch: int) -> IndexMap:
+    (n, p, q), k = _pixel_axes(problem), Axis("k", k_pitch)
+    pixel = (n.symbol * p.extent + p.symbol) * q.extent + q.symbol
+    return IndexMap(name="output", domain=(n, p, q, k), results=(("offset", pixel * k_pitch + k.symbol),))
+
+
+def _check(
+    problem: ConvProblem, block_m: int, block_n: int, channels_per_step: int, c_pitch: int, k_pitch: int
+) -> None:
+    if len(problem.in_extent) != 2:
+        raise PlanError(
+            f"index maps are made for two spatial axes (H, W), got in_extent {problem.in_extent}",
+            where=f"convolution {problem.name!r}",
+            hint="add axes of extent 1, or split the convolution",
+        )
+    for name, value, least in (
+        ("block_m", block_m, 1),
+        ("block_n", block_n, 1),
+        ("channels_per_step", channels_per_step, 1),
+        ("c_pitch", c_pitch, problem.in_channels),
+        ("k_pitch", k_pitch, problem.out_channels),
+    ):
+        if value < least:
+            raise PlanError(f"{name} must be at least {least}, got {value}", where=f"convolution {problem.name!r}")

@@ -1,0 +1,101 @@
+"""Where sympy ends: an index expression becomes an integer expression.
+
+The translation is one to one, node for node, and it is also how expressions are evaluated and bounded
+everywhere in this room: there is one evaluator and one interval arithmetic, those of `convc.intexpr`. What
+comes out is independent of sympy's internal order (terms of a sum are sorted, largest coefficient first), so
+that generated text is reproducible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import sympy
+
+from convc import intexpr
+from convc.index.symbols import FloorDiv, Mod, linear_terms
+from convc.intexpr import Const, Interval, IntExpr, Var
+
+if TYPE_CHECKING:
+    from convc.index.maps import IndexMap
+
+
+@lru_cache(maxsize=4096)
+def translate(expr: sympy.Expr | sympy.core.relational.Relational) -> IntExpr:
+    """The integer expression of an index expression, or the condition of a guard (``<`` and ``<=``).
+
+    ValueError where the expression holds anything but integers, symbols, ``+``, ``*``, `FloorDiv` and `Mod`.
+    """
+    if expr.is_Integer:
+        return Const(int(expr))
+    if expr.is_Symbol:
+        return Var(expr.name)
+    if isinstance(expr, FloorDiv):
+        return intexpr.FloorDiv(translate(expr.args[0]), translate(expr.args[1]))
+    if isinstance(expr, Mod):
+        return intexpr.Mod(translate(expr.args[0]), translate(expr.args[1]))
+    if expr.is_Add or expr.is_Mul:
+        constant, terms = linear_terms(expr)
+        if expr.is_Mul and not constant and len(terms) == 1:
+            coefficient, rest = terms[0]
+            factors = sorted(rest.args, key=sympy.default_sort_key) if rest.is_Mul else [rest]
+            return intexpr.mul(*map(translate, factors), coefficient)
+        parts = [(coefficient, translate(rest)) for coefficient, rest in terms]
+        parts.sort(key=lambda part: (-part[0], str(part[1])))
+        return intexpr.add(*(intexpr.mul(node, coefficient) for coefficient, node in parts), constant)
+    if isinstance(expr, sympy.StrictLessThan):
+        return intexpr.Less(translate(expr.lhs), translate(expr.rhs))
+    if isinstance(expr, sympy.LessThan):  # a <= b is a - 1 < b on integers
+        return intexpr.Less(translate(expr.lhs) - 1, translate(expr.rhs))
+    raise ValueError(f"{expr} ({type(expr).__name__}) is not part of the index algebra")
+
+
+def lower(expr: sympy.Expr, ranges: Mapping[str, Interval]) -> IntExpr:
+    """The integer expression of a finished index expression.
+
+    Args:
+        ranges: (lowest, highest) of each variable that the user of the expression will supply.
+
+    Raises:
+        ValueError: where the expression reads a variable without a range, or is not an index expression.
+    """
+    lowered = translate(expr)
+    missing = sorted(lowered.variables() - ranges.keys())
+    if missing:
+        raise ValueError(f"{expr} reads {', '.join(missing)}, which nobody supplies (there are: {', '.join(ranges)})")
+    return lowered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredMap:
+    """An index map as integer expressions.
+
+    Attributes:
+        name: the map's name.
+        ranges: (name, (lowest, highest)) of each axis, in order.
+        results: (name, expression) in order.
+        guard: conditions that all have to hold; empty: always.
+    """
+
+    name: str
+    ranges: tuple[tuple[str, Interval], ...]
+    results: tuple[tuple[str, IntExpr], ...]
+    guard: tuple[IntExpr, ...]
+
+    def __getitem__(self, name: str) -> IntExpr:
+        """The expression of one result; KeyError where there is none of that name."""
+        return dict(self.results)[name]
+
+
+def lower_map(index_map: IndexMap) -> LoweredMap:
+    """Lower every result and guard of a map."""
+    ranges = index_map.ranges
+    return LoweredMap(
+        name=index_map.name,
+        ranges=tuple(ranges.items()),
+        results=tuple((name, lower(expr, ranges)) for name, expr in index_map.results),
+        guard=tuple(lower(condition, ranges) for condition in index_map.guard),
+    )

@@ -1,0 +1,325 @@
+"""Index maps: functions from named integer axes to named integers, with the condition under which they speak.
+
+A map such as ``(tile_m, lane) -> (n, p, q) where tile_m*128 + lane < M`` says which output pixel a lane of a
+tile works on. Maps compose, can be evaluated on numpy arrays, and answer questions about the values they
+take. An answer is one of three records: a `Proof` with the reason, a `Counterexample` with the point that
+breaks the claim, or `Unknown`. Nothing is guessed: bounds come from interval arithmetic (exact for affine
+expressions) and, where that is not tight enough, from trying every point of the domain if there are not too
+many.
+
+A guard is a conjunction of ``a < b`` and ``a <= b``; outside of it a map says nothing. Composing f with g
+narrows the guard to the points that g sends into the domain of f, unless that is shown to be always so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import sympy
+from sympy import Integer
+from sympy.core.relational import Relational
+
+from convc import intexpr
+from convc.index.algebra import equal, simplify
+from convc.index.lower import translate
+from convc.index.symbols import Axis
+from convc.intexpr import Interval, IntExpr
+
+ENUMERATION_LIMIT = 1 << 20
+"""Points that a claim may be tried on, when bounds do not decide it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The claim holds; ``how`` is the reason in one line."""
+
+    claim: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"proved: {self.claim} [{self.how}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """The claim fails at this point (axis name, value), where it comes to ``value`` instead."""
+
+    claim: str
+    point: tuple[tuple[str, int], ...]
+    value: str
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{name} = {value}" for name, value in self.point)
+        return f"REFUTED: {self.claim} [{f'at {at}: ' if at else ''}{self.value}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Neither shown nor refuted; ``why`` says what was tried."""
+
+    claim: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"not decided: {self.claim} [{self.why}]"
+
+
+Outcome = Proof | Counterexample | Unknown
+
+
+def less(a: sympy.Expr | int, b: sympy.Expr | int) -> Relational:
+    """The guard ``a < b``, kept as it is."""
+    return sympy.StrictLessThan(_whole(a), _whole(b), evaluate=False)
+
+
+def at_most(a: sympy.Expr | int, b: sympy.Expr | int) -> Relational:
+    """The guard ``a <= b``, kept as it is."""
+    return sympy.LessThan(_whole(a), _whole(b), evaluate=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexMap:
+    """A function from axes to named integers.
+
+    Attributes:
+        name: for people.
+        domain: the axes it runs over, outermost first.
+        results: (name, expression in the symbols of the axes), in order.
+        guard: conditions (`less`, `at_most`) that all hold wherever the map means anything.
+
+    Raises:
+        ValueError: where an expression uses a symbol that is no axis, or a name occurs twice.
+    """
+
+    name: str
+    domain: tuple[Axis, ...]
+    results: tuple[tuple[str, sympy.Expr], ...]
+    guard: tuple[Relational, ...] = ()
+
+    def __post_init__(self) -> None:
+        for names in ([axis.name for axis in self.domain], [name for name, _ in self.results]):
+            if len(set(names)) < len(names):
+                raise ValueError(f"map {self.name!r} has a name twice: {', '.join(names)}")
+        symbols = {axis.symbol for axis in self.domain}
+        for expr in (*(expr for _, expr in self.results), *self.guard):
+            if not expr.free_symbols <= symbols:
+                foreign = ", ".join(sorted(map(str, expr.free_symbols - symbols)))
+                raise ValueError(f"map {self.name!r} uses {foreign}, which is no axis of its domain")
+
+    @property
+    def ranges(self) -> dict[str, Interval]:
+        """(lowest, highest) of each axis."""
+        return {axis.name: axis.range for axis in self.domain}
+
+    def __getitem__(self, name: str) -> sympy.Expr:
+        """The expression of one result; KeyError where there is none of that name."""
+        return dict(self.results)[name]
+
+    def compose(self, other: IndexMap, name: str | None = None) -> IndexMap:
+        """self after other: each axis that other has a result for is computed by it; the remaining axes stay.
+
+        The guard is other's, with self's rewritten, and with ``first <= result <= last`` for each axis of
+        self that the result is not known to stay in. An axis that both maps have must be the same one
+        (ValueError).
+        """
+        supplied = dict(other.results)
+        substitution = {axis.symbol: supplied[axis.name] for axis in self.domain if axis.name in supplied}
+        domain: list[Axis] = []
+        for axis in self.domain:
+            for new in other.domain if axis.name in supplied else (axis,):
+                if new not in domain:
+                    domain.append(new)
+        domain += [axis for axis in other.domain if axis not in domain]
+        guard = list(other.guard)
+        known = _known(other)
+        for axis in self.domain:
+            if axis.name in supplied:
+                low, high = intexpr.bounds(translate(supplied[axis.name]), other.ranges, known)
+                first, last = axis.range
+                guard += [at_most(first, supplied[axis.name])] if low < first else []
+                guard += [less(supplied[axis.name], last + 1)] if high > last else []
+        guard += [_substitute(condition, substitution) for condition in self.guard]
+        return IndexMap(
+            name=name or f"{self.name} after {other.name}",
+            domain=tuple(domain),
+            results=tuple((result, expr.xreplace(substitution)) for result, expr in self.results),
+            guard=tuple(dict.fromkeys(guard)),
+        )
+
+    def simplified(self) -> IndexMap:
+        """The same map, its expressions simplified for the extents of the axes (extent 1: a number)."""
+        ranges = self.ranges
+        single = {axis.symbol: Integer(axis.first) for axis in self.domain if axis.extent == 1}
+
+        def smaller(expr: sympy.Expr) -> sympy.Expr:
+            return simplify(expr.xreplace(single) if single else expr, ranges)
+
+        return replace(
+            self,
+            results=tuple((name, smaller(expr)) for name, expr in self.results),
+            guard=tuple(
+                condition.func(smaller(condition.lhs), smaller(condition.rhs), evaluate=False)
+                for condition in self.guard
+            ),
+        )
+
+    def evaluate(self, points: Mapping[str, int | np.ndarray]) -> dict[str, int | np.ndarray]:
+        """The results at points of the domain (ints, or integer arrays that broadcast together), guard or no
+        guard.
+
+        A result that depends on no array is an int.
+        """
+        values = {name: _signed(value) for name, value in points.items()}
+        return {name: intexpr.evaluate(translate(expr), values) for name, expr in self.results}
+
+    def holds(self, points: Mapping[str, int | np.ndarray]) -> bool | np.ndarray:
+        """Whether the guard holds at points of the domain."""
+        values = {name: _signed(value) for name, value in points.items()}
+        result: bool | np.ndarray = True
+        for condition in self.guard:
+            result = result & intexpr.evaluate(translate(condition), values)
+        return result
+
+    def bounds(self) -> dict[str, Interval]:
+        """(lowest, highest) of each result over the axes' extents, narrowed by the guard where it names the
+        same sum.
+
+        Exact for affine results without a guard, sound always.
+        """
+        known = _known(self)
+        return {name: intexpr.bounds(translate(expr), self.ranges, known) for name, expr in self.results}
+
+    def prove_in(self, extents: Mapping[str, Interval], claim: str = "") -> Outcome:
+        """Whether the results named in ``extents`` stay within (lowest, highest) where the guard holds."""
+        limits = " and ".join(f"{name} in {low}..{high}" for name, (low, high) in extents.items())
+        claim = claim or f"{self.name}: {limits}"
+        known, reasons = _known(self), []
+        for name, (low, high) in extents.items():
+            found = intexpr.bounds(translate(self[name]), self.ranges, known)
+            if low <= found[0] and found[1] <= high:
+                reasons.append(f"{name} in {found[0]}..{found[1]} by interval bounds")
+                continue
+            outcome = self._try_points(name, (low, high), claim)
+            if not isinstance(outcome, Proof):
+                return outcome
+            reasons.append(outcome.how)
+        return Proof(claim, "; ".join(reasons))
+
+    def _try_points(self, name: str, limits: Interval, claim: str) -> Outcome:
+        """Decide by evaluation, first with the conditions on the result's own axes, then with all."""
+        result, conditions = translate(self[name]), [translate(condition) for condition in self.guard]
+        own = [condition for condition in conditions if condition.variables() <= result.variables()]
+        outcome = self._try(name, result, own, limits, claim)
+        return (
+            outcome
+            if isinstance(outcome, Proof) or own == conditions
+            else self._try(name, result, conditions, limits, claim)
+        )
+
+    def _try(self, name: str, result: IntExpr, guard: list[IntExpr], limits: Interval, claim: str) -> Outcome:
+        """Try every point of the axes that matter, or only the ends of the axes where those are too many."""
+        used = frozenset().union(result.variables(), *(condition.variables() for condition in guard))
+        axes = [axis for axis in self.domain if axis.name in used]
+        count = math.prod(axis.extent for axis in axes)
+        width = count if count <= ENUMERATION_LIMIT else max(1, int(ENUMERATION_LIMIT ** (1 / len(axes))) // 2)
+        values = [_ends(axis, width) for axis in axes]
+        grid = np.meshgrid(*values, indexing="ij")
+        points = dict(zip((axis.name for axis in axes), grid, strict=True))
+        found = np.asarray(intexpr.evaluate(result, points))
+        wrong = (found < limits[0]) | (found > limits[1])
+        for condition in guard:
+            wrong = wrong & intexpr.evaluate(condition, points)
+        if wrong.any():
+            index = int(np.argmax(wrong))
+            point = tuple((axis, int(array.flat[index])) for axis, array in points.items())
+            return Counterexample(claim, point, f"{name} = {int(found.flat[index if found.ndim else 0])}")
+        if count <= ENUMERATION_LIMIT:
+            return Proof(claim, f"{name} tried on all {count} points of {', '.join(points) or 'the domain'}")
+        return Unknown(claim, f"{name}: bounds are not tight enough, and {count} points are too many to try")
+
+
+def prove_equal(claim: str, a: sympy.Expr, b: sympy.Expr, domain: tuple[Axis, ...]) -> Outcome:
+    """Whether two expressions are the same number at every point of the domain."""
+    if equal(a, b):
+        return Proof(claim, "equal expressions")
+    return IndexMap(name="difference", domain=domain, results=(("difference", a - b),)).prove_in(
+        {"difference": (0, 0)}, claim
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardReport:
+    """A map with the conditions that remain, and (condition, reason) for each one that was dropped."""
+
+    map: IndexMap
+    dropped: tuple[tuple[str, str], ...]
+
+
+def simplify_guards(index_map: IndexMap) -> GuardReport:
+    """Drop every condition that the extents of the axes make true.
+
+    This is how a store loses its guard where the tiles of M end with M.
+    """
+    kept, dropped = [], []
+    for condition in index_map.guard:
+        left = intexpr.bounds(translate(condition.lhs), index_map.ranges)
+        right = intexpr.bounds(translate(condition.rhs), index_map.ranges)
+        strict = isinstance(condition, sympy.StrictLessThan)
+        if left[1] < right[0] or (not strict and left[1] == right[0]):
+            reasons = [] if condition.lhs.is_Integer else [f"the left side is at most {left[1]}"]
+            reasons += [] if condition.rhs.is_Integer else [f"the right side is at least {right[0]}"]
+            dropped.append((guard_text(condition), " and ".join(reasons) or "constants"))
+        else:
+            kept.append(condition)
+    return GuardReport(map=replace(index_map, guard=tuple(kept)), dropped=tuple(dropped))
+
+
+def guard_text(condition: Relational) -> str:
+    """A condition for people."""
+    relation = "<" if isinstance(condition, sympy.StrictLessThan) else "<="
+    return f"{translate(condition.lhs)} {relation} {translate(condition.rhs)}"
+
+
+def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
+    """Intervals of whole expressions that the guard gives: ``a < 5`` and ``0 <= a`` put a within 0..4."""
+    known: dict[IntExpr, Interval] = {}
+    ranges = index_map.ranges
+    for condition in index_map.guard:
+        strict = isinstance(condition, sympy.StrictLessThan)
+        for expr, other, upper in (
+            (condition.lhs, condition.rhs, True),
+            (condition.rhs, condition.lhs, False),
+        ):
+            if expr.is_Integer or not other.is_Integer:
+                continue
+            node, limit = translate(expr), int(other)
+            low, high = known.get(node) or intexpr.bounds(node, ranges)
+            known[node] = (low, min(high, limit - strict)) if upper else (max(low, limit + strict), high)
+    return known
+
+
+def _substitute(condition: Relational, substitution: dict[sympy.Symbol, sympy.Expr]) -> Relational:
+    return condition.func(condition.lhs.xreplace(substitution), condition.rhs.xreplace(substitution), evaluate=False)
+
+
+def _whole(value: sympy.Expr | int) -> sympy.Expr:
+    return Integer(value) if isinstance(value, int) else value
+
+
+def _signed(value: int | np.ndarray) -> int | np.ndarray:
+    return value if isinstance(value, int) else np.asarray(value, dtype=np.int64)
+
+
+def _ends(axis: Axis, width: int) -> np.ndarray:
+    """The first and the last ``width`` values of an axis."""
+    values = (
+        np.arange(axis.extent, dtype=np.int64)
+        if axis.extent <= 2 * width
+        else np.concatenate(
+            (np.arange(width, dtype=np.int64), np.arange(axis.extent - width, axis.extent, dtype=np.int64))
+        )
+    )
+    return values + axis.first

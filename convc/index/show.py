@@ -1,0 +1,70 @@
+"""Index maps as text, for ``inspect``: plain lines, no markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from convc.index.conv import ConvMaps
+from convc.index.lower import translate
+from convc.index.maps import IndexMap, Outcome, guard_text
+from convc.index.symbols import Axis
+
+
+def map_lines(index_map: IndexMap, dropped: Iterable[tuple[str, str]] = ()) -> list[str]:
+    """One map: name, axes with extents, results, conditions, and (condition, reason) of those dropped."""
+    names = ", ".join(name for name, _ in index_map.results)
+    lines = [f"{index_map.name}({', '.join(map(_axis, index_map.domain))}) -> {names}"]
+    lines += [f"    {name} = {translate(expr)}" for name, expr in index_map.results]
+    lines += [f"    where {guard_text(condition)}" for condition in index_map.guard]
+    lines += [f"    always {condition}: {reason}" for condition, reason in dropped]
+    return lines
+
+
+def proof_lines(proofs: Iterable[Outcome]) -> list[str]:
+    """One line per claim: proved, REFUTED or not decided, with the reason."""
+    return [str(outcome) for outcome in proofs]
+
+
+def maps_lines(maps: ConvMaps) -> list[str]:
+    """All maps of a convolution, then what was proved about them."""
+    lines: list[str] = []
+    for index_map in maps.maps:
+        mine = [(condition, reason) for names, condition, reason in maps.dropped if index_map.name in names.split(", ")]
+        lines += [*map_lines(index_map, mine), ""]
+    return [*lines, *proof_lines(maps.proofs)]
+
+
+def loop_nest(maps: ConvMaps) -> list[str]:
+    """The loops around one multiply-add, outermost first, with their extents and what runs them."""
+    problem, tiles = maps.problem, maps.tiles
+    (taps_h, taps_w), rows, channels = problem.kernel, problem.gemm_m, problem.in_channels
+    loops = (
+        ("tile_m", tiles.m_tiles, f"grid x: {tiles.block_m} output pixels each, M = {rows}"),
+        (
+            "tile_n",
+            tiles.n_tiles,
+            f"grid y: {tiles.block_n} output channels each, K = {problem.out_channels}",
+        ),
+        ("r", taps_h, "filter rows"),
+        ("s", taps_w, "filter columns"),
+        (
+            "block",
+            tiles.blocks,
+            f"{tiles.channels_per_step} channels each, C = {channels}, pitch {tiles.c_pitch}",
+        ),
+        ("lane", tiles.block_m, "tensor core: rows"),
+        ("column", tiles.block_n, "tensor core: columns"),
+        ("e", tiles.channels_per_step, "tensor core: sum"),
+    )
+    heads = ["  " * depth + f"for {name} in 0..{extent - 1}:" for depth, (name, extent, _) in enumerate(loops)]
+    width = max(map(len, heads)) + 2
+    lines = [f"{head:<{width}}# {note}" for head, (_, _, note) in zip(heads, loops, strict=True)]
+    a, b = ("tile_m, lane, r, s, block, e", "tile_n, column, r, s, block, e")
+    lines.append("  " * len(loops) + f"acc[lane, column] += A[operand_a({a})] * B[operand_b({b})]")
+    lines.append("    out[store(tile_m, lane, tile_n, column)] = acc[lane, column] + bias[column(tile_n, column)]")
+    return lines
+
+
+def _axis(axis: Axis) -> str:
+    first, last = axis.range
+    return f"{axis.name} < {last + 1}" if first == 0 else f"{first} <= {axis.name} < {last + 1}"

@@ -1,0 +1,197 @@
+"""Index maps: composition, bounds, claims and guards, against plain enumeration."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convc.index import maps
+from convc.index.maps import (
+    Counterexample,
+    IndexMap,
+    Proof,
+    Unknown,
+    at_most,
+    less,
+    prove_equal,
+    simplify_guards,
+)
+from convc.index.symbols import Axis, FloorDiv, Mod
+
+
+def _points(index_map):
+    names = [axis.name for axis in index_map.domain]
+    runs = [range(axis.range[0], axis.range[1] + 1) for axis in index_map.domain]
+    return [dict(zip(names, values, strict=True)) for values in itertools.product(*runs)]
+
+
+def _pixels(tiles, block, rows, columns, images):
+    """The two maps that most others are made of: which row a lane has, and which pixel a row is."""
+    tile, lane, m = Axis("tile", tiles), Axis("lane", block), Axis("m", images * rows * columns)
+    number = tile.symbol * block + lane.symbol
+    row = IndexMap(name="row", domain=(tile, lane), results=(("m", number),), guard=(less(number, m.extent),))
+    digits = IndexMap(
+        name="digits",
+        domain=(m,),
+        results=(
+            ("n", FloorDiv(m.symbol, rows * columns)),
+            ("p", Mod(FloorDiv(m.symbol, columns), rows)),
+            ("q", Mod(m.symbol, columns)),
+        ),
+    )
+    return row, digits
+
+
+extents = st.integers(1, 6)
+
+
+@given(extents, extents, extents, extents, extents, st.integers(-3, 3))
+def test_composition_means_applying_one_after_the_other(tiles, block, rows, columns, images, shift):
+    row, digits = _pixels(tiles, block, rows, columns, images)
+    n, p, q, r = Axis("n", images), Axis("p", rows), Axis("q", columns), Axis("r", 3)
+    h = p.symbol * 2 + r.symbol - shift
+    read = IndexMap(
+        name="read",
+        domain=(n, p, q, r),
+        results=(("n", n.symbol), ("h", h), ("w", q.symbol)),
+        guard=(at_most(0, h), less(h, rows)),
+    )
+    whole = read.compose(digits).compose(row, "whole")
+    assert [axis.name for axis in whole.domain] == ["tile", "lane", "r"]
+    for index_map in (whole, whole.simplified(), simplify_guards(whole.simplified()).map):
+        low_high = index_map.bounds()
+        for point in _points(whole):
+            m = row.evaluate(point)["m"]
+            inside = bool(row.holds(point))
+            pixel = {"n": m // (rows * columns), "p": m // columns % rows, "q": m % columns, "r": point["r"]}
+            inside = inside and bool(read.holds(pixel))
+            assert bool(index_map.holds(point)) == inside
+            if inside:
+                values = index_map.evaluate(point)
+                assert values == read.evaluate(pixel)
+                assert all(low_high[name][0] <= value <= low_high[name][1] for name, value in values.items())
+
+
+def test_composition_keeps_to_the_domain_of_the_outer_map():
+    k, column = Axis("k", 5), Axis("column", 8)
+    outer = IndexMap(name="outer", domain=(k,), results=(("at", k.symbol * 3),))
+    inner = IndexMap(name="inner", domain=(column,), results=(("k", column.symbol - 1),))
+    whole = outer.compose(inner)
+    assert [bool(whole.holds({"column": value})) for value in range(8)] == [False, *[True] * 5, False, False]
+
+
+def test_composition_refuses_two_axes_of_one_name():
+    a = IndexMap(name="a", domain=(Axis("k", 5), Axis("i", 2)), results=(("at", Axis("k", 5).symbol),))
+    b = IndexMap(name="b", domain=(Axis("i", 3),), results=(("k", Axis("i", 3).symbol),))
+    with pytest.raises(ValueError, match=r"'a after b' has a name twice: i, i"):
+        a.compose(b)
+
+
+def test_maps_use_their_own_axes_alone():
+    with pytest.raises(ValueError, match="map 'm' uses y, which is no axis of its domain"):
+        IndexMap(name="m", domain=(Axis("x", 3),), results=(("a", Axis("y", 3).symbol),))
+
+
+def test_evaluation_on_arrays_is_signed():
+    x = Axis("x", 300)
+    back = IndexMap(name="back", domain=(x,), results=(("v", FloorDiv(x.symbol - 4, 3)), ("one", x.symbol * 0 + 1)))
+    values = back.evaluate({"x": np.array([0, 1, 255], dtype=np.uint8)})
+    assert values["v"].tolist() == [-2, -1, 83]
+    assert values["one"] == 1
+
+
+def test_bounds_of_affine_maps_are_exact_and_guards_narrow_them():
+    row, digits = _pixels(tiles=7, block=128, rows=28, columns=28, images=1)
+    assert row.bounds() == {"m": (0, 783)}
+    whole = digits.compose(row)
+    assert whole.bounds() == {"n": (0, 0), "p": (0, 27), "q": (0, 27)}
+
+
+def test_strict_and_lax_guards_narrow_from_both_sides():
+    x = Axis("x", 10)
+    for guard, expected in (
+        (less(2, x.symbol), (3, 9)),
+        (at_most(2, x.symbol), (2, 9)),
+        (less(x.symbol, 7), (0, 6)),
+        (at_most(x.symbol, 7), (0, 7)),
+    ):
+        index_map = IndexMap(name="m", domain=(x,), results=(("x", x.symbol),), guard=(guard,))
+        assert index_map.bounds() == {"x": expected}
+
+
+def test_proof_by_bounds():
+    row, digits = _pixels(tiles=7, block=128, rows=28, columns=28, images=1)
+    outcome = digits.compose(row).prove_in({"p": (0, 27), "q": (0, 27)})
+    assert outcome == Proof(
+        "digits after row: p in 0..27 and q in 0..27",
+        "p in 0..27 by interval bounds; q in 0..27 by interval bounds",
+    )
+
+
+def test_counterexample_names_the_first_point():
+    row, digits = _pixels(tiles=2, block=10, rows=3, columns=5, images=1)
+    outcome = digits.compose(row).prove_in({"p": (0, 1)}, "p stays below 2")
+    assert outcome == Counterexample("p stays below 2", (("tile", 1), ("lane", 0)), "p = 2")
+    assert str(outcome) == "REFUTED: p stays below 2 [at tile = 1, lane = 0: p = 2]"
+
+
+def test_what_bounds_cannot_show_is_tried():
+    x, y = Axis("x", 50), Axis("y", 1000)
+    tangled = IndexMap(name="tangled", domain=(x, y), results=(("v", x.symbol - 3 * FloorDiv(x.symbol, 3)),))
+    assert tangled.bounds()["v"] == (-48, 49)
+    assert tangled.prove_in({"v": (0, 2)}) == Proof("tangled: v in 0..2", "v tried on all 50 points of x")
+    assert tangled.prove_in({"v": (0, 1)}) == Counterexample("tangled: v in 0..1", (("x", 2),), "v = 2")
+
+
+def test_a_guard_on_other_axes_counts_only_where_it_must():
+    x, y = Axis("x", 40), Axis("y", 40)
+    tangled = x.symbol - 3 * FloorDiv(x.symbol, 3)
+    guarded = IndexMap(name="guarded", domain=(x, y), results=(("v", tangled),), guard=(less(x.symbol + y.symbol, 2),))
+    assert guarded.prove_in({"v": (0, 2)}).how == "v tried on all 40 points of x"
+    assert guarded.prove_in({"v": (0, 1)}).how == "v tried on all 1600 points of x, y"
+
+
+def test_too_many_points_is_unknown_unless_an_end_refutes(monkeypatch):
+    monkeypatch.setattr(maps, "ENUMERATION_LIMIT", 100)
+    x = Axis("x", 1000)
+    tangled = IndexMap(name="tangled", domain=(x,), results=(("v", x.symbol - 3 * FloorDiv(x.symbol, 3)),))
+    assert tangled.prove_in({"v": (0, 2)}) == Unknown(
+        "tangled: v in 0..2", "v: bounds are not tight enough, and 1000 points are too many to try"
+    )
+    assert isinstance(tangled.prove_in({"v": (0, 1)}), Counterexample)
+
+
+def test_equality_is_proved_or_refuted():
+    x = Axis("x", 10)
+    digits = 3 * FloorDiv(x.symbol, 3) + Mod(x.symbol, 3)
+    assert prove_equal("same", digits, x.symbol, (x,)) == Proof("same", "equal expressions")
+    assert prove_equal("same", Mod(x.symbol, 16), x.symbol, (x,)).how == "difference tried on all 10 points of x"
+    assert prove_equal("same", Mod(x.symbol, 8), x.symbol, (x,)) == Counterexample(
+        "same", (("x", 8),), "difference = -8"
+    )
+
+
+def test_guards_that_always_hold_are_dropped_with_the_reason():
+    row, _ = _pixels(tiles=7, block=112, rows=28, columns=28, images=1)
+    report = simplify_guards(row)
+    assert report.map.guard == ()
+    assert report.dropped == (("tile*112 + lane < 784", "the left side is at most 783"),)
+    row, _ = _pixels(tiles=7, block=113, rows=28, columns=28, images=1)
+    report = simplify_guards(row)
+    assert report.map.guard == row.guard
+    assert report.dropped == ()
+
+
+def test_lower_guards_are_dropped_at_their_limit():
+    x = Axis("x", 5, first=-1)
+    guards = (at_most(-1, x.symbol), at_most(0, x.symbol), at_most(x.symbol, 3), less(x.symbol, 3))
+    report = simplify_guards(IndexMap(name="m", domain=(x,), results=(("x", x.symbol),), guard=guards))
+    assert report.map.guard == (guards[1], guards[3])
+    assert report.dropped == (
+        ("-1 <= x", "the right side is at least -1"),
+        ("x <= 3", "the left side is at most 3"),
+    )
