@@ -1,0 +1,204 @@
+"""What a plan must not break: each rule is one function that answers None or a sentence with the numbers.
+
+Rules about the problem hold whatever the tiling; if one is broken no kernel exists. Rules about a tiling only take that
+candidate out of the race. Each rule names the limit in `convc.arch` and the reason in the hardware.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from convc import dtypes
+from convc.arch import Arch
+from convc.packing import DeviceForm
+from convc.plan.loads import corners, dims_and_strides
+from convc.plan.records import Rejection, Storage, Tiling
+from convc.problem import AXIS_NAMES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A tiling of a problem on a target, with what follows from it."""
+
+    form: DeviceForm
+    arch: Arch
+    tiling: Tiling
+    storage: Storage
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Tiles along M and along N."""
+        problem = self.form.problem
+        return -(-problem.gemm_m // self.tiling.block_m), -(-problem.out_channels // self.tiling.block_n)
+
+
+def _axes(form: DeviceForm, *columns: tuple[int, ...]) -> Iterator[tuple]:
+    return zip(AXIS_NAMES[form.problem.rank], *columns, strict=True)
+
+
+# ---- the problem ----------------------------------------------------------------------------------------------------
+
+
+def spatial_axes(form: DeviceForm, arch: Arch) -> str | None:
+    """The index maps, and the 4-D tensor map, are for images (H, W)."""
+    if form.problem.rank != 2:
+        return f"{form.problem.rank} spatial axes; a kernel is planned for two, H and W"
+    return None
+
+
+def tensor_map_corners(form: DeviceForm, arch: Arch) -> str | None:
+    """Bounding-box corners of a 4-D im2col map are signed 8-bit numbers (PTX, tensor maps; CUDA driver)."""
+    low, high = arch.limits.im2col_corner
+    limit = f"is outside {low}..{high}, the limit of a 4-D im2col tensor map"
+    lower, upper = corners(form)
+    for axis, pad_lo, pad_hi, span, first, last in _axes(
+        form, form.problem.pad_lo, form.problem.pad_hi, form.problem.span, lower, upper
+    ):
+        if not low <= first <= high:
+            return f"pad {pad_lo} on {axis}: the lower corner {first} {limit}"
+        if not low <= last <= high:
+            return f"pad {pad_hi} and a filter of {span} pixels on {axis}: the upper corner {last} {limit}"
+    return None
+
+
+def tensor_map_offsets(form: DeviceForm, arch: Arch) -> str | None:
+    """The offset of a filter tap is an unsigned 8-bit number (PTX, ``cp.async.bulk.tensor`` with 4-D im2col maps)."""
+    limit = arch.limits.im2col_offset
+    for axis, span in _axes(form, form.problem.span):
+        if span - 1 > limit:
+            return (
+                f"a filter of {span} pixels (dilation included) on {axis}: the offset {span - 1} of its last tap "
+                f"is above {limit}, the limit of a 4-D im2col copy"
+            )
+    return None
+
+
+def tensor_map_steps(form: DeviceForm, arch: Arch) -> str | None:
+    """Element strides of a tensor map are 1 to 8 (CUDA driver, ``cuTensorMapEncodeIm2col``)."""
+    for axis, stride in _axes(form, form.problem.stride):
+        if stride > arch.limits.tma_element_stride:
+            return (
+                f"stride {stride} on {axis} is above {arch.limits.tma_element_stride}, the largest step of a tensor map"
+            )
+    return None
+
+
+def tensor_map_extents(form: DeviceForm, arch: Arch) -> str | None:
+    """Extents and byte strides of tensor maps are limited (CUDA driver, ``cuTensorMapEncodeTiled``)."""
+    for name, buffer in (("activation", form.activation), ("filter", form.filter)):
+        dims, strides = dims_and_strides(buffer)
+        if max(dims) > arch.limits.tma_extent:
+            return f"the {name} buffer has an extent of {max(dims)}; a tensor map takes up to {arch.limits.tma_extent}"
+        if max(strides) >= arch.limits.tma_stride_bytes:
+            return (
+                f"the {name} buffer has a stride of {max(strides)} bytes; "
+                f"a tensor map takes less than {arch.limits.tma_stride_bytes}"
+            )
+    return None
+
+
+def row_numbers(form: DeviceForm, arch: Arch) -> str | None:
+    """The kernel numbers output pixels in signed 32-bit registers, tiles rounded up."""
+    rows = -(-form.problem.gemm_m // arch.limits.tmem_lanes) * arch.limits.tmem_lanes
+    if rows > 2**31 - 1:
+        return f"{form.problem.gemm_m} output pixels do not fit the signed 32-bit row number of the kernel"
+    return None
+
+
+# ---- the tiling -----------------------------------------------------------------------------------------------------
+
+
+def mma_shape(candidate: Candidate) -> str | None:
+    """With M = 128, N is a multiple of 16 up to 256 (PTX, ``tcgen05.mma`` shapes)."""
+    limits, n = candidate.arch.limits, candidate.tiling.block_n
+    if not 0 < n <= limits.mma_n_max or n % limits.mma_n_step:
+        return f"{n} columns: an MMA with 128 rows takes multiples of {limits.mma_n_step} up to {limits.mma_n_max}"
+    return None
+
+
+def ring_stages(candidate: Candidate) -> str | None:
+    """A ring has at least one stage."""
+    if candidate.tiling.stages < 1:
+        return f"{candidate.tiling.stages} stages: the operand tiles need at least one"
+    return None
+
+
+def tensor_map_box(candidate: Candidate) -> str | None:
+    """A box has at most 256 elements along each axis (CUDA driver, ``cuTensorMapEncodeTiled``)."""
+    limit = candidate.arch.limits.tma_box
+    channels = candidate.tiling.row_bytes // dtypes.BY_NAME[candidate.form.problem.operand].bytes
+    for what, extent in (("channels", channels), ("filter rows", candidate.tiling.block_n)):
+        if extent > limit:
+            return f"a box of {extent} {what}; a tensor map takes up to {limit}"
+    return None
+
+
+def shared_memory(candidate: Candidate) -> str | None:
+    """Tiles and barriers fit the dynamic shared memory of a CTA."""
+    need, limit = candidate.storage.smem_bytes, candidate.arch.limits.shared_bytes
+    if need > limit:
+        return f"needs {need} bytes of shared memory, a CTA has {limit}"
+    return None
+
+
+def tensor_memory(candidate: Candidate) -> str | None:
+    """The accumulator fits the columns of tensor memory."""
+    need, limit = candidate.storage.tmem_columns, candidate.arch.limits.tmem_columns
+    if need > limit:
+        return f"needs {need} columns of tensor memory, a CTA has {limit}"
+    return None
+
+
+def grid(candidate: Candidate) -> str | None:
+    """The grid keeps the limits of a launch (CUDA programming guide, compute capabilities)."""
+    for axis, tiles, limit in zip(
+        "xy", candidate.grid, (candidate.arch.limits.grid_x, candidate.arch.limits.grid_y), strict=True
+    ):
+        if tiles > limit:
+            return f"{tiles} tiles along grid axis {axis}, a launch takes up to {limit}"
+    return None
+
+
+def bias_cover(candidate: Candidate) -> str | None:
+    """The last tile of channels ends inside the padded bias buffer, so that bias loads need no guard."""
+    end, length = candidate.grid[1] * candidate.tiling.block_n, math.prod(candidate.form.bias.shape)
+    if end > length:
+        return f"the last tile ends at channel {end}, past the bias buffer of {length} numbers"
+    return None
+
+
+PROBLEM_RULES: tuple[Callable[[DeviceForm, Arch], str | None], ...] = (
+    tensor_map_corners,
+    tensor_map_offsets,
+    tensor_map_steps,
+    tensor_map_extents,
+    row_numbers,
+)
+TILING_RULES: tuple[Callable[[Candidate], str | None], ...] = (
+    mma_shape,
+    ring_stages,
+    tensor_map_box,
+    shared_memory,
+    tensor_memory,
+    grid,
+    bias_cover,
+)
+
+
+def check_problem(form: DeviceForm, arch: Arch) -> tuple[Rejection, ...]:
+    """Every rule that the problem breaks whatever the tiling; only the first if it has no images."""
+    if (reason := spatial_axes(form, arch)) is not None:
+        return (Rejection(rule="spatial_axes", reason=reason),)
+    reasons = ((rule.__name__, rule(form, arch)) for rule in PROBLEM_RULES)
+    return tuple(Rejection(rule=name, reason=reason) for name, reason in reasons if reason is not None)
+
+
+def check_tiling(candidate: Candidate) -> Rejection | None:
+    """The first rule that a candidate breaks."""
+    for rule in TILING_RULES:
+        reason = rule(candidate)
+        if reason is not None:
+            return Rejection(rule=rule.__name__, reason=reason, tiling=candidate.tiling)
+    return None

@@ -1,0 +1,86 @@
+"""The index arithmetic of a kernel, taken from the proved index maps.
+
+`convc.index` derives where every tile, lane and tap reads and writes and proves that one im2col copy visits exactly the
+pixels of a tile. What is left to compute at run time is here: a few integer expressions, each with the map it is a
+result of. This is the last place of the compiler that sees sympy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sympy import Integer
+
+from convc import dtypes
+from convc.errors import PlanError
+from convc.index.conv import ConvMaps, conv_maps
+from convc.index.lower import lower
+from convc.index.maps import IndexMap, Proof
+from convc.packing import DeviceForm
+from convc.plan.records import Coordinate, Tiling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexing:
+    """What the index maps say about a plan: see the fields of the same name of `Plan`."""
+
+    coordinates: tuple[Coordinate, ...]
+    derivation: tuple[str, ...]
+    row_limit: int | None
+    channel_limit: int | None
+
+
+def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
+    """Derive the maps of a tiling and lower what the kernel computes.
+
+    Raises:
+        PlanError: where a claim that the kernel relies on is not proved.
+    """
+    maps = conv_maps(
+        form.problem, block_m=tiling.block_m, block_n=tiling.block_n, channels_per_step=channels,
+        c_pitch=form.c_pitch, k_pitch=form.k_pitch,
+    )  # fmt: skip
+    broken = [str(outcome) for outcome in maps.proofs if not isinstance(outcome, Proof)]
+    if broken:
+        raise PlanError(
+            f"the index maps do not carry this kernel: {broken[0]}", where=f"convolution {form.problem.name!r}"
+        )
+    column = next(axis for axis in maps.column.domain if axis.name == "column")
+    element = dtypes.BY_NAME[form.problem.out].bytes
+    return Indexing(
+        coordinates=(
+            _result(maps.start, "w", "start_w"),
+            _result(maps.start, "h", "start_h"),
+            _result(maps.start, "n", "start_n"),
+            Coordinate(
+                name="first_k",
+                value=lower(maps.column["k"].xreplace({column.symbol: Integer(0)}), maps.column.ranges),
+                meaning="first output channel of the tile",
+            ),
+            *(_result(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
+            _result(maps.row, "m", "m"),
+            _result(maps.column, "k", "k"),
+            Coordinate(
+                name="out_byte",
+                value=lower(maps.store["offset"], maps.store.ranges) * element,
+                meaning=f"store.offset in bytes of {form.problem.out}",
+            ),
+        ),
+        derivation=_derivation(maps),
+        row_limit=form.problem.gemm_m if maps.row.guard else None,
+        channel_limit=form.k_pitch if maps.column.guard else None,
+    )
+
+
+def _result(index_map: IndexMap, result: str, name: str) -> Coordinate:
+    """A result of a map as a number of the kernel."""
+    domain = ", ".join(axis.name for axis in index_map.domain)
+    return Coordinate(
+        name=name, value=lower(index_map[result], index_map.ranges), meaning=f"{result} of {index_map.name}({domain})"
+    )
+
+
+def _derivation(maps: ConvMaps) -> tuple[str, ...]:
+    """What was proved, and which conditions were found to hold always."""
+    dropped = (f"{name}: no test of {condition} is needed ({reason})" for name, condition, reason in maps.dropped)
+    return (*map(str, maps.proofs), *dropped)

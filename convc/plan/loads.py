@@ -1,0 +1,64 @@
+"""The tensor maps of a plan: how the copy engine sees activations and filter.
+
+Activations (N, H, W, C) get an *im2col* map: the engine itself walks over output pixels, and a filter tap is an offset
+added to every pixel it visits. The bounding box keeps the walk on the pixels that the first tap reads:
+from -pad_lo to the last one that leaves room for the whole filter. The filter (K, R*S, C) gets a plain tile map.
+Whatever a copy reads outside a tensor arrives as zero: padding, channels past C and filters past K cost no code.
+
+Corner rule: CUDA driver API, ``cuTensorMapEncodeIm2col``, and PTX, "im2col mode".
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from convc import dtypes
+from convc.packing import BufferForm, DeviceForm
+from convc.plan.records import Loads, Tiling
+from convc.tensormap import TensorMap
+
+
+def corners(form: DeviceForm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lower and upper corner of the bounding box, H before W."""
+    problem = form.problem
+    upper = (hi - (span - 1) for hi, span in zip(problem.pad_hi, problem.span, strict=True))
+    return tuple(-lo for lo in problem.pad_lo), tuple(upper)
+
+
+def dims_and_strides(buffer: BufferForm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Extents of a buffer, innermost first, and the byte strides of all but the innermost."""
+    dims = buffer.shape[::-1]
+    strides = itertools.accumulate(dims[:-1], initial=dtypes.BY_NAME[buffer.dtype].bytes, func=int.__mul__)
+    return dims, tuple(strides)[1:]
+
+
+def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
+    """The two maps for a tiling."""
+    channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
+    lower, upper = corners(form)
+    dims, strides = dims_and_strides(form.activation)
+    a = TensorMap(
+        mode="im2col",
+        buffer="activation",
+        dtype=form.activation.dtype,
+        dims=dims,
+        strides=strides,
+        element_strides=(1, *reversed(form.problem.stride), 1),
+        lower=lower[::-1],
+        upper=upper[::-1],
+        channels=channels,
+        pixels=tiling.block_m,
+        swizzle=f"{tiling.row_bytes}B",
+    )
+    dims, strides = dims_and_strides(form.filter)
+    b = TensorMap(
+        mode="tile",
+        buffer="filter",
+        dtype=form.filter.dtype,
+        dims=dims,
+        strides=strides,
+        element_strides=(1, 1, 1),
+        box=(channels, 1, tiling.block_n),
+        swizzle=f"{tiling.row_bytes}B",
+    )
+    return Loads(a=a, b=b)

@@ -1,0 +1,296 @@
+"""What a plan is made of: small records, each one decision.
+
+A plan says *how* one convolution becomes one launch: which piece of the output a CTA makes (`Tiling`), where its
+operands lie (`Storage`), how its K loop runs (`Pipeline`), which tensor maps feed it (`Loads`), how it is launched
+(`Launch`), how long it should take (`Estimate`) and what was turned down on the way (`Rejection`).
+All of it is plain data that `msgspec` writes as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+
+from convc import intexpr
+from convc.arch import Arch
+from convc.intexpr import IntExpr
+from convc.packing import DeviceForm
+from convc.problem import ConvProblem
+from convc.tensormap import TensorMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """The piece of work that one CTA does, and in which bites.
+
+    Attributes:
+        block_m: output pixels per tile, rows of the GEMM.
+        block_n: output channels per tile, columns of the GEMM.
+        row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
+        stages: operand tiles in flight.
+    """
+
+    block_m: int
+    block_n: int
+    row_bytes: int
+    stages: int
+
+    def __str__(self) -> str:
+        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.stages} stages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmemTile:
+    """An operand tile in shared memory, once per stage.
+
+    Attributes:
+        name: ``a`` (activations) or ``b`` (filter).
+        rows, row_bytes: extent; a row is `row_bytes` of K.
+        swizzle: tensor-map name of the layout of the 16-byte chunks.
+        stages: number of copies.
+        stage_bytes: distance from one stage to the next.
+        offset: byte offset of stage 0 in the CTA's shared memory.
+    """
+
+    name: str
+    rows: int
+    row_bytes: int
+    swizzle: str
+    stages: int
+    stage_bytes: int
+    offset: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one copy of the tile holds, which is also what TMA delivers for it."""
+        return self.rows * self.row_bytes
+
+    @property
+    def end(self) -> int:
+        """First byte past the last stage."""
+        return self.offset + self.stages * self.stage_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemTile:
+    """An accumulator in tensor memory: `lanes` rows of `columns` 32-bit cells."""
+
+    name: str
+    lanes: int
+    columns: int
+    column_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierRing:
+    """A ring of mbarriers, one per stage, with one role that signals and one that waits.
+
+    Attributes:
+        name: ``full``, ``free`` or ``done``.
+        stages: number of barriers (8 bytes each).
+        arrivals: arrivals that complete a phase.
+        tx_bytes: bytes that TMA has to deliver besides, or 0.
+        producer, consumer: name of the role that signals, and of the role that waits.
+        offset: byte offset of barrier 0 in shared memory.
+    """
+
+    name: str
+    stages: int
+    arrivals: int
+    tx_bytes: int
+    producer: str
+    consumer: str
+    offset: int
+
+    @property
+    def end(self) -> int:
+        """First byte past the last barrier."""
+        return self.offset + 8 * self.stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where everything lies in one CTA.
+
+    Attributes:
+        smem: operand tiles.
+        tmem: accumulators.
+        rings: barrier rings.
+        slot_offset: shared word that receives the address of the tensor-memory allocation.
+        smem_bytes: dynamic shared memory of the CTA.
+        tmem_columns: columns to allocate, a power of two.
+    """
+
+    smem: tuple[SmemTile, ...]
+    tmem: tuple[TmemTile, ...]
+    rings: tuple[BarrierRing, ...]
+    slot_offset: int
+    smem_bytes: int
+    tmem_columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """The K loop: for every filter tap and channel block, one step of the ring.
+
+    Attributes:
+        taps: filter extent (R, S).
+        blocks: channel blocks.
+        channels: channels per block; the last block may reach past the tensor, where TMA fills zeros.
+        atoms: ``tcgen05.mma`` instructions per step, 32 bytes of K each.
+        step_bytes: bytes that TMA delivers per step.
+    """
+
+    taps: tuple[int, int]
+    blocks: int
+    channels: int
+    atoms: int
+    step_bytes: int
+
+    @property
+    def steps(self) -> int:
+        """Steps of the K loop."""
+        return math.prod(self.taps) * self.blocks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loads:
+    """The tensor maps: `a` over the activations (im2col), `b` over the filter (tile)."""
+
+    a: TensorMap
+    b: TensorMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The grid (tiles along M, tiles along N, 1) of CTAs of `threads` threads."""
+
+    entry: str
+    grid: tuple[int, int, int]
+    threads: int
+
+    @property
+    def ctas(self) -> int:
+        """CTAs in the grid."""
+        return math.prod(self.grid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinate:
+    """One integer that the kernel computes, with the derivation that says why it is right.
+
+    Attributes:
+        name: register that holds it.
+        value: the expression to compute.
+        meaning: the index map it comes from, for people.
+    """
+
+    name: str
+    value: IntExpr
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """How long the launch should take, in cycles, and why.
+
+    Attributes:
+        waves: rounds of CTAs over the SMs (one CTA per SM at a time).
+        last_wave_fill: part of the SMs that the last round keeps busy, 0 to 1.
+        useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
+        traffic_bytes: what all CTAs together read through L2.
+        mma_cycles, fill_cycles, l2_cycles, copy_cycles: time of one CTA's K loop if only this limited it: the
+            tensor core, the port through which TMA fills shared memory, the share of L2, the turns of the stages.
+        around_cycles: time of one CTA outside its K loop: start, first copy, last MMA, epilogue.
+        cycles: the whole launch.
+        bound_by: what the K loop waits for.
+        sentences: the same, readable.
+    """
+
+    waves: int
+    last_wave_fill: float
+    useful: float
+    traffic_bytes: int
+    mma_cycles: float
+    fill_cycles: float
+    l2_cycles: float
+    copy_cycles: float
+    around_cycles: float
+    cycles: float
+    bound_by: str
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A candidate that breaks a rule.
+
+    Attributes:
+        rule: name of the rule, the function in `convc.plan.constraints`.
+        reason: one sentence with the numbers.
+        tiling: the candidate, or None where the problem itself breaks the rule whatever the tiling.
+    """
+
+    rule: str
+    reason: str
+    tiling: Tiling | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """A legal candidate that the estimate puts behind the chosen one."""
+
+    tiling: Tiling
+    cycles: float
+    bound_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How one convolution becomes one launch.
+
+    Attributes:
+        form: the problem and its device buffers.
+        schedule: which of the algorithms (``reload``: every filter tap loads its own activation tile).
+        arch: the target.
+        tiling, storage, pipeline, loads, launch: the decisions.
+        coordinates: index arithmetic that the kernel does.
+        derivation: the index maps behind it and what was proved about them, one line each.
+        row_limit: output pixels below this number are written; None: every tile is full, no test is needed.
+        channel_limit: the same for channels, padding of the output row included.
+        estimate: expected time of the chosen candidate.
+        alternatives: the next best candidates, best first.
+        rejected: the candidates that break a rule.
+    """
+
+    form: DeviceForm
+    schedule: str
+    arch: Arch
+    tiling: Tiling
+    storage: Storage
+    pipeline: Pipeline
+    loads: Loads
+    launch: Launch
+    coordinates: tuple[Coordinate, ...]
+    derivation: tuple[str, ...]
+    row_limit: int | None
+    channel_limit: int | None
+    estimate: Estimate
+    alternatives: tuple[Alternative, ...]
+    rejected: tuple[Rejection, ...]
+
+    @property
+    def problem(self) -> ConvProblem:
+        """The convolution that the kernel runs."""
+        return self.form.problem
+
+
+def to_json(plan: Plan) -> bytes:
+    """A plan for people and for `inspect`, as indented JSON; expressions as `convc.intexpr.to_json` writes them."""
+    data = msgspec.to_builtins(plan)
+    for entry, coordinate in zip(data["coordinates"], plan.coordinates, strict=True):
+        entry["value"] = intexpr.to_json(coordinate.value)
+        entry["text"] = str(coordinate.value)
+    return msgspec.json.format(msgspec.json.encode(data), indent=1)

@@ -1,0 +1,285 @@
+"""Plans keep the limits of the hardware, say why not otherwise, and are plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convc.arch import SM_100A
+from convc.errors import PlanError
+from convc.packing import device_form
+from convc.plan import constraints
+from convc.plan.candidates import tilings
+from convc.plan.constraints import Candidate, check_problem, check_tiling
+from convc.plan.planner import plan
+from convc.plan.rank import SLACK, choose
+from convc.plan.records import Tiling, to_json
+from convc.plan.storage import storage_of
+from convc.problem import ConvProblem
+from convc.tile.build import build
+from convc.tile.verify import contradictions
+
+
+def problem(**changes) -> ConvProblem:
+    base = {
+        "in_channels": 64,
+        "out_channels": 64,
+        "in_extent": (14, 14),
+        "kernel": (3, 3),
+        "pad_lo": (1, 1),
+        "pad_hi": (1, 1),
+    }
+    return ConvProblem(**{**base, **changes})
+
+
+def form_of(device: ConvProblem):
+    """A device form of the problem as it is, folded or not, to reach the rules behind the folding."""
+    form = device_form(problem())
+    return msgspec.structs.replace(form, model=device, problem=device)
+
+
+@st.composite
+def problems(draw) -> ConvProblem:
+    kernel = draw(st.tuples(st.integers(1, 7), st.integers(1, 7)))
+    dilation = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    pads = st.tuples(st.integers(0, 4), st.integers(0, 4))
+    span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    return ConvProblem(
+        batch=draw(st.integers(1, 5)),
+        in_channels=draw(st.integers(1, 700)),
+        out_channels=draw(st.integers(1, 700)),
+        in_extent=tuple(draw(st.integers(s, s + 40)) for s in span),
+        kernel=kernel,
+        stride=draw(st.tuples(st.integers(1, 10), st.integers(1, 10))),
+        dilation=dilation,
+        pad_lo=draw(pads),
+        pad_hi=draw(pads),
+        operand=draw(st.sampled_from(["f16", "bf16", "tf32"])),
+        out=draw(st.sampled_from(["f16", "bf16", "f32"])),
+    )
+
+
+@settings(max_examples=40)
+@given(problems())
+def test_every_problem_gets_a_plan_within_the_limits(conv):
+    made = plan(device_form(conv))
+    limits, device = SM_100A.limits, made.problem
+    assert made.storage.smem_bytes <= limits.shared_bytes
+    assert made.tiling.block_n <= made.storage.tmem_columns <= limits.tmem_columns
+    assert made.storage.tmem_columns.bit_count() == 1
+    assert made.tiling.block_n % limits.mma_n_step == 0
+    assert made.launch.grid[0] * made.tiling.block_m >= device.gemm_m > (made.launch.grid[0] - 1) * made.tiling.block_m
+    assert made.launch.grid[1] * made.tiling.block_n >= device.out_channels
+    assert made.launch.grid[1] * made.tiling.block_n <= made.form.bias.shape[0]
+    assert made.pipeline.channels * made.pipeline.blocks >= made.form.c_pitch
+    assert made.tiling.stages <= made.pipeline.steps
+    assert max(made.loads.b.box) <= limits.tma_box
+    low, high = limits.im2col_corner
+    assert all(low <= corner <= high for corner in made.loads.a.lower + made.loads.a.upper)
+    assert contradictions(build(made)) == ()
+
+
+@settings(max_examples=60)
+@given(st.sampled_from([16, 48, 64, 224, 256]), st.sampled_from([32, 64, 128]), st.integers(1, 8))
+def test_storage_never_overlaps(block_n, row_bytes, stages):
+    storage = storage_of(Tiling(block_m=128, block_n=block_n, row_bytes=row_bytes, stages=stages), SM_100A)
+    used: set[int] = set()
+    pieces = [
+        range(t.offset + i * t.stage_bytes, t.offset + i * t.stage_bytes + t.bytes)
+        for t in storage.smem
+        for i in range(stages)
+    ]
+    pieces += [range(ring.offset, ring.end) for ring in storage.rings]
+    pieces.append(range(storage.slot_offset, storage.slot_offset + 4))
+    for piece in pieces:
+        assert used.isdisjoint(piece)
+        used |= set(piece)
+    assert max(used) < storage.smem_bytes
+    assert all(t.offset % 1024 == 0 == t.stage_bytes % 1024 for t in storage.smem)
+    assert all(ring.offset % 8 == 0 for ring in storage.rings)
+
+
+@pytest.mark.parametrize(
+    ("costs", "chosen"),
+    [
+        ([(100, 10), (90, 50), (200, 1)], 1),  # the fastest
+        ([(100, 10), (96, 50), (200, 1)], 0),  # about as fast, and fewer bytes
+        ([(100, 10), (99, 10)], 1),  # as many bytes: the faster
+        ([(100, 10), (100, 10)], 0),  # no difference: the first
+    ],
+)
+def test_the_choice_among_estimates(costs, chosen):
+    base = plan(device_form(problem())).estimate
+    estimates = [dataclasses.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
+    assert choose(estimates) == chosen
+
+
+def test_alternatives_are_the_other_widths_best_first():
+    made = plan(device_form(problem(out_channels=512, in_extent=(56, 56), batch=8)))
+    widths = [other.tiling.block_n for other in made.alternatives]
+    assert made.tiling.block_n not in widths
+    assert len(set(widths)) == len(widths) > 1
+    cycles = [other.cycles for other in made.alternatives]
+    assert cycles == sorted(cycles)
+    assert made.estimate.cycles <= SLACK * cycles[0]
+
+
+def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_channels():
+    pointwise = device_form(problem(kernel=(1, 1), in_channels=192, out_channels=40))
+    assert {tiling.stages for tiling in tilings(pointwise)} == {1, 2, 3}
+    assert {tiling.block_n for tiling in tilings(pointwise)} == {16, 32, 48}
+
+
+def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
+    made = plan(device_form(problem(in_channels=512, out_channels=512, in_extent=(56, 56), batch=32)))
+    assert made.tiling.block_n == 256
+    rules = {rejection.rule for rejection in made.rejected}
+    assert rules == {"shared_memory", "bias_cover"}
+    reasons = [rejection.reason for rejection in made.rejected]
+    eight_stages = 8 * (128 + 256) * 128 + 17 * 8 + 4
+    assert f"needs {eight_stages} bytes of shared memory, a CTA has 232448" in reasons
+    assert "the last tile ends at channel 576, past the bias buffer of 512 numbers" in reasons
+
+
+def test_the_estimate_says_where_its_numbers_come_from():
+    """128 x 128 tiles of 1024 rows: 8 x 1 CTAs, 9 steps of 4 MMAs of 64 cycles, 32 KiB a step."""
+    made = plan(device_form(problem(out_channels=128, in_extent=(32, 32))), block_n=128, stages=4)
+    cost = made.estimate
+    assert (cost.waves, made.launch.grid) == (1, (8, 1, 1))
+    assert cost.mma_cycles == 36 * 64
+    assert cost.fill_cycles == pytest.approx(9 * 32768 / 122)
+    assert cost.traffic_bytes == 8 * 9 * 32768
+    assert cost.copy_cycles == pytest.approx(2 * (1000 + 200 + 256 + 32768 / 122))  # 9 steps: 3 turns of 4 stages
+    assert cost.bound_by == "copy latency"
+    assert cost.useful == 1.0
+    text = " ".join(cost.sentences)
+    assert "8 CTAs (8 x 1) on 148 SMs: 1 wave, the last one 5% full." in text
+    assert "Tensor core: 36 MMAs of 128 x 128, 64 cycles each: 2304." in text
+    assert "The K loop waits for copy latency" in text
+
+
+def test_block_n_and_stages_can_be_fixed():
+    made = plan(device_form(problem()), block_n=32, stages=3)
+    assert (made.tiling.block_n, made.tiling.stages) == (32, 3)
+    assert made.alternatives == ()
+
+
+def test_a_plan_is_json():
+    made = plan(device_form(problem()))
+    data = json.loads(to_json(made))
+    assert data["tiling"]["block_m"] == 128
+    start = next(entry for entry in data["coordinates"] if entry["name"] == "start_n")
+    assert (start["value"], start["text"]) == (0, "0")
+    assert any(line.startswith("proved: ") for line in data["derivation"])
+
+
+def test_short_rows_for_few_channels():
+    rows = {
+        channels: plan(device_form(problem(in_channels=channels))).tiling.row_bytes for channels in (3, 16, 17, 64, 65)
+    }
+    assert rows == {3: 32, 16: 32, 17: 64, 64: 128, 65: 128}
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule", "message"),
+    [
+        (
+            {"pad_lo": (1, 200)},
+            "tensor_map_corners",
+            "pad 200 on W: the lower corner -200 is outside -128..127, the limit of a 4-D im2col tensor map",
+        ),
+        (
+            {"pad_hi": (200, 1)},
+            "tensor_map_corners",
+            "pad 200 and a filter of 3 pixels on H: the upper corner 198 is outside -128..127, "
+            "the limit of a 4-D im2col tensor map",
+        ),
+        (
+            {"dilation": (1, 150), "in_extent": (9, 400), "pad_hi": (1, 200)},
+            "tensor_map_offsets",
+            "a filter of 301 pixels (dilation included) on W: the offset 300 of its last tap is above 255, "
+            "the limit of a 4-D im2col copy",
+        ),
+        ({"stride": (9, 1)}, "tensor_map_steps", "stride 9 on H is above 8, the largest step of a tensor map"),
+        (
+            {"batch": 2**25, "in_extent": (8, 8)},
+            "row_numbers",
+            "2147483648 output pixels do not fit the signed 32-bit row number of the kernel",
+        ),
+    ],
+)
+def test_a_problem_beyond_the_limits_is_refused(changes, rule, message):
+    form = form_of(problem(**changes))
+    assert [(r.rule, r.reason) for r in check_problem(form, SM_100A)] == [(rule, message)]
+    with pytest.raises(PlanError) as caught:
+        plan(form)
+    assert str(caught.value).startswith(f"error[C200]: no kernel can be planned: {message}")
+    assert caught.value.exit_code == 2
+
+
+def test_three_spatial_axes_are_refused():
+    deep = ConvProblem(
+        in_channels=8, out_channels=8, in_extent=(4, 4, 4), kernel=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1),
+        pad_lo=(0, 0, 0), pad_hi=(0, 0, 0),
+    )  # fmt: skip
+    with pytest.raises(PlanError, match="3 spatial axes; a kernel is planned for two, H and W"):
+        plan(form_of(deep))
+
+
+def test_a_tensor_too_large_for_a_map_is_refused():
+    form = device_form(problem())
+    huge = msgspec.structs.replace(form, activation=msgspec.structs.replace(form.activation, shape=(2**33, 1, 1, 8)))
+    assert "an extent of 8589934592; a tensor map takes up to 4294967296" in constraints.tensor_map_extents(
+        huge, SM_100A
+    )
+    wide = msgspec.structs.replace(
+        form, activation=msgspec.structs.replace(form.activation, shape=(2, 2**20, 2**19, 8))
+    )
+    assert "activation buffer has a stride of 8796093022208 bytes" in constraints.tensor_map_extents(wide, SM_100A)
+
+
+@pytest.mark.parametrize(
+    ("tiling", "rule", "reason"),
+    [
+        ({"block_n": 24}, "mma_shape", "24 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
+        ({"block_n": 272}, "mma_shape", "272 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
+        ({"block_n": 0}, "mma_shape", "0 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
+        ({"stages": 0}, "ring_stages", "0 stages: the operand tiles need at least one"),
+        ({"row_bytes": 1024}, "tensor_map_box", "a box of 512 channels; a tensor map takes up to 256"),
+        ({"stages": 15}, "shared_memory", "needs 368892 bytes of shared memory, a CTA has 232448"),
+        ({"block_n": 96}, "bias_cover", "the last tile ends at channel 288, past the bias buffer of 256 numbers"),
+    ],
+)
+def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
+    made = Tiling(**{"block_m": 128, "block_n": 64, "row_bytes": 128, "stages": 2, **tiling})
+    form = device_form(problem(out_channels=256))
+    rejection = check_tiling(Candidate(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A)))
+    assert rejection is not None
+    assert rejection.rule == rule
+    assert rejection.reason == reason
+    assert rejection.tiling == made
+
+
+def test_limits_that_no_tiling_of_today_reaches():
+    """Tensor memory and the grid: reached by shrinking the target."""
+    tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
+    small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
+    candidate = Candidate(
+        form=device_form(problem(out_channels=256)), arch=small, tiling=tiling, storage=storage_of(tiling, small)
+    )
+    assert constraints.tensor_memory(candidate) == "needs 64 columns of tensor memory, a CTA has 32"
+    assert constraints.grid(candidate) == "4 tiles along grid axis y, a launch takes up to 1"
+
+
+def test_when_every_tiling_is_illegal_the_error_lists_them():
+    with pytest.raises(PlanError) as caught:
+        plan(device_form(problem(out_channels=256)), block_n=96)
+    text = str(caught.value)
+    assert "128x96 tile, 128-byte rows, 1 stages: the last tile ends at channel 288" in text
+    assert "(and 5 more)" in text
+    assert "where: conv: 1x64x14x14 * 256x64x3x3" in text
