@@ -1,0 +1,106 @@
+"""A tile program as text for people: act by act, role by role, one line a step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convc.tile.steps import (
+    AddBias,
+    Advance,
+    Commit,
+    Compute,
+    Convert,
+    CtaSync,
+    ExpectBytes,
+    GlobalStore,
+    InitRings,
+    Loop,
+    Mma,
+    PrefetchMaps,
+    RingWait,
+    Role,
+    Step,
+    TileProgram,
+    TmaLoad,
+    TmemAlloc,
+    TmemBase,
+    TmemFree,
+    TmemLoad,
+)
+
+ID_WIDTH = 14
+
+
+def show(program: TileProgram) -> str:
+    """The whole program."""
+    grid = program.launch.grid
+    lines = [program.title, f"schedule {program.schedule}, grid {grid[0]} x {grid[1]}, {program.warps} warps"]
+    for act, roles in (("set-up", program.setup), ("main", program.roles), ("teardown", program.teardown)):
+        lines += ["", act]
+        for role in roles:
+            lines.append(f"  {role.name} ({who(role)}): {role.note}")
+            lines += (f"    {line}" for line in _lines(role.steps, ""))
+    return "\n".join(lines) + "\n"
+
+
+def who(role: Role) -> str:
+    """Which threads a role has."""
+    one = role.first_warp == role.last_warp
+    warps = f"warp {role.first_warp}" if one else f"warps {role.first_warp} to {role.last_warp}"
+    return f"one lane of {warps}" if role.elected else warps
+
+
+def _lines(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
+    for step in steps:
+        yield f"{step.id:<{ID_WIDTH}} {indent}{describe(step)}  -- {step.note}"
+        if isinstance(step, Loop):
+            yield from _lines(step.body, indent + "  ")
+
+
+def describe(step: Step) -> str:
+    """What a step does, in a few words."""
+    match step:
+        case PrefetchMaps(maps=maps):
+            return f"prefetch {', '.join(maps)}"
+        case InitRings(rings=rings):
+            return f"make ready {', '.join(rings)}"
+        case TmemAlloc(columns=columns):
+            return f"allocate {columns} columns of tensor memory"
+        case TmemBase():
+            return "read the address of the tensor memory"
+        case TmemFree(columns=columns):
+            return f"free {columns} columns of tensor memory"
+        case CtaSync():
+            return "all threads meet"
+        case Compute(dst=dst, expr=expr):
+            return f"{dst} = {expr}"
+        case Loop(var=var, count=count):
+            return f"for {var} in 0..{count - 1}:"
+        case RingWait(ring=ring, fresh=fresh):
+            return f"wait for {ring}{' (ready at first)' if fresh else ''}"
+        case ExpectBytes(ring=ring, bytes=size):
+            return f"expect {size} bytes on {ring}"
+        case Commit(ring=ring):
+            return f"signal {ring} when the MMAs so far are done"
+        case Advance(stages=stages):
+            return f"next of {stages} stages"
+        case TmaLoad(map=source, tile=tile, ring=ring, coords=coords, offsets=offsets):
+            moved = f" + ({', '.join(offsets)})" if offsets else ""
+            return f"copy {source}[{', '.join(coords)}]{moved} to {tile}, counted on {ring}"
+        case Mma(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand):
+            return f"{acc} += {a} x {b}: {m} x {n}, {atoms} MMAs of {operand}"
+        case TmemLoad(acc=acc, first=first, columns=columns):
+            return f"read {columns} columns of {acc} from column {first}"
+        case AddBias(buffer=buffer, channel=channel, columns=columns):
+            return f"add {columns} of {buffer} from {channel}"
+        case Convert(out=out):
+            return f"round to {out}"
+        case GlobalStore(buffer=buffer, at=at, columns=columns):
+            return f"write {columns} values to {buffer} + {at}{_guards(step)}"
+    raise ValueError(f"unknown step {type(step).__name__}")
+
+
+def _guards(step: GlobalStore) -> str:
+    limits = ((step.row, step.row_limit), (step.channel, step.channel_limit))
+    tests = [f"{name} < {limit}" for name, limit in limits if limit is not None]
+    return f" where {' and '.join(tests)}" if tests else ""

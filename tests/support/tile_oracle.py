@@ -1,0 +1,257 @@
+"""The middle witness: runs a tile program on whole tiles in numpy, and knows nothing of PTX.
+
+Between the plan and the text there is a schedule: roles, rings, steps. This interpreter gives every step the meaning
+its docstring states, with a CTA's roles as coroutines that hand over at ring waits. If it agrees with the reference and
+the machine does not, the fault is in a template or in the machine; if it disagrees, in the plan or the schedule.
+
+Stages, accumulators and the output start as NaN, and a stage becomes NaN again when it is given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convc import dtypes
+from convc.intexpr import evaluate
+from convc.tensormap import TensorMap
+from convc.tile.steps import (
+    AddBias,
+    Advance,
+    Commit,
+    Compute,
+    Convert,
+    ExpectBytes,
+    GlobalStore,
+    Loop,
+    Mma,
+    RingWait,
+    Role,
+    Step,
+    TileProgram,
+    TmaLoad,
+    TmemLoad,
+)
+
+PIECE_BYTES = 16
+
+
+@dataclass
+class Barrier:
+    """An mbarrier: completed phases, arrivals and bytes that the running phase still misses."""
+
+    arrivals: int
+    phases: int = 0
+    pending: int = 0
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.pending = self.arrivals
+
+    def settle(self) -> None:
+        """Complete the phase if nothing is missing."""
+        if self.pending == 0 and self.bytes == 0:
+            self.phases += 1
+            self.pending = self.arrivals
+
+    def passed(self, parity: int) -> bool:
+        """Whether the phase of that parity has completed; the phase before the first one has."""
+        return self.phases % 2 != parity
+
+
+@dataclass
+class Cta:
+    """State of one CTA while its roles run."""
+
+    program: TileProgram
+    buffers: dict[str, np.ndarray]
+    written: np.ndarray
+    tile_m: int
+    tile_n: int
+    barriers: dict[tuple[str, int], Barrier] = field(default_factory=dict)
+    stages: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    acc: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        storage = self.program.storage
+        for ring in storage.rings:
+            self.barriers |= {(ring.name, stage): Barrier(ring.arrivals) for stage in range(ring.stages)}
+        for tile in storage.tmem:
+            self.acc[tile.name] = np.full((tile.lanes, tile.columns), np.nan, np.float32)
+
+    def map_of(self, name: str) -> TensorMap:
+        """The tensor map of a parameter."""
+        return self.program.launch.params[self.program.params.index(name)].map
+
+    def buffer_of(self, name: str) -> np.ndarray:
+        """The buffer that a pointer parameter points at, flat."""
+        return self.buffers[self.program.launch.params[self.program.params.index(name)].buffer]
+
+
+def run_program(program: TileProgram, buffers: dict[str, np.ndarray]) -> np.ndarray:
+    """Run every CTA; returns the output buffer, in its storage type, NaN where nothing was written.
+
+    Args:
+        buffers: packed activation, filter and bias.
+
+    Raises:
+        AssertionError: a deadlock, a start outside the im2col box, bytes that do not add up, an element written twice.
+    """
+    spec = program.launch.buffers["output"]
+    output = np.full(int(np.prod(spec.shape)), np.nan, dtypes.BY_NAME[spec.dtype].storage)
+    written = np.zeros(output.shape, bool)
+    for tile_n in range(program.launch.grid[1]):
+        for tile_m in range(program.launch.grid[0]):
+            _run_cta(Cta(program, {**buffers, "output": output}, written, tile_m, tile_n))
+    return output.reshape(spec.shape)
+
+
+def _run_cta(cta: Cta) -> None:
+    running = [Actor(cta, role).go(role.steps) for role in cta.program.roles]
+    while running:
+        state = [(b.phases, b.pending, b.bytes) for b in cta.barriers.values()]
+        left = [role for role in running if _advance(role)]
+        moved = len(left) < len(running) or state != [(b.phases, b.pending, b.bytes) for b in cta.barriers.values()]
+        assert moved, "deadlock: every role waits"
+        running = left
+
+
+def _advance(role: Iterator[None]) -> bool:
+    """Run a role to its next wait; False when it has ended."""
+    return next(role, StopIteration) is not StopIteration
+
+
+class Actor:
+    """One role of one CTA."""
+
+    def __init__(self, cta: Cta, role: Role) -> None:
+        self.cta = cta
+        self.stage = 0
+        self.phase = 0
+        lanes = 1 if role.elected else 32 * (role.last_warp - role.first_warp + 1)
+        thread = 32 * role.first_warp + np.arange(lanes)
+        self.numbers = {"tile_m": cta.tile_m, "tile_n": cta.tile_n, "thread": thread, "warp": thread // 32}
+        self.values = np.zeros((lanes, 0), np.float32)
+
+    def go(self, steps: tuple[Step, ...]) -> Iterator[None]:
+        """Do the steps; yields while it has to wait."""
+        for step in steps:
+            match step:
+                case Loop(var=var, count=count, body=body):
+                    for self.numbers[var] in range(count):
+                        yield from self.go(body)
+                case RingWait(ring=ring, fresh=fresh):
+                    barrier = self.cta.barriers[ring, self.stage]
+                    while not barrier.passed(self.phase ^ fresh):
+                        yield
+                case _:
+                    self.act(step)
+
+    def act(self, step: Step) -> None:
+        """A step that never waits."""
+        cta = self.cta
+        match step:
+            case Compute(dst=dst, expr=expr):
+                self.numbers[dst] = evaluate(expr, self.numbers)
+            case Advance(stages=stages):
+                self.stage += 1
+                if self.stage == stages:
+                    self.stage, self.phase = 0, self.phase ^ 1
+            case ExpectBytes(ring=ring, bytes=size):
+                barrier = cta.barriers[ring, self.stage]
+                barrier.bytes += size
+                barrier.pending -= 1
+                barrier.settle()
+            case Commit(ring=ring):
+                if ring == "free":
+                    for tile in cta.program.storage.smem:
+                        cta.stages[tile.name, self.stage] *= np.nan
+                barrier = cta.barriers[ring, 0 if ring == "done" else self.stage]
+                barrier.pending -= 1
+                barrier.settle()
+            case TmaLoad():
+                self.copy(step)
+            case Mma(acc=acc, a=a, b=b, counter=counter):
+                product = cta.stages[a, self.stage] @ cta.stages[b, self.stage].T
+                cta.acc[acc] = product if self.numbers[counter] == 0 else cta.acc[acc] + product
+            case TmemLoad(acc=acc, first=first, columns=columns):
+                start = self.numbers[first]
+                self.values = cta.acc[acc][:, start : start + columns]
+            case AddBias(buffer=buffer, channel=channel, columns=columns):
+                start = self.numbers[channel]
+                self.values = self.values + cta.buffer_of(buffer)[start : start + columns]
+            case Convert(out=out):
+                self.values = dtypes.encode(dtypes.BY_NAME[out], self.values)
+            case GlobalStore():
+                self.store(step)
+            case _:
+                raise AssertionError(f"the oracle does not know {type(step).__name__}")
+
+    def copy(self, step: TmaLoad) -> None:
+        """A tensor copy: gather, zero outside, count bytes."""
+        source = self.cta.map_of(step.map)
+        tensor = dtypes.widen(dtypes.BY_NAME[source.dtype], self.cta.buffers[source.buffer])
+        coords = [int(self.numbers[name]) for name in step.coords]
+        offsets = [int(self.numbers[name]) for name in step.offsets]
+        rows = im2col(source, tensor, coords, offsets) if source.mode == "im2col" else box(source, tensor, coords)
+        barrier = self.cta.barriers[step.ring, self.stage]
+        barrier.bytes -= rows.size * dtypes.BY_NAME[source.dtype].bytes
+        self.cta.stages[step.tile, self.stage] = rows
+        barrier.settle()
+
+    def store(self, step: GlobalStore) -> None:
+        """Pieces of 16 bytes, each under its guards."""
+        output = self.cta.buffer_of(step.buffer)
+        per_piece = PIECE_BYTES // output.itemsize
+        place, row, channel = (np.asarray(self.numbers[name]) for name in (step.at, step.row, step.channel))
+        assert not (place % PIECE_BYTES).any(), "a store is not aligned to 16 bytes"
+        for first in range(0, step.columns, per_piece):
+            keep = np.ones(len(self.values), bool)
+            if step.row_limit is not None:
+                keep &= row < step.row_limit
+            if step.channel_limit is not None:
+                keep &= channel + first < step.channel_limit
+            start = np.broadcast_to(place // output.itemsize + first, keep.shape)
+            where = start[keep, None] + np.arange(per_piece)
+            once = np.unique(where).size == where.size and not self.cta.written[where].any()
+            assert once, "an element is written twice"
+            self.cta.written[where] = True
+            output[where] = self.values[keep, first : first + per_piece]
+
+
+def im2col(source: TensorMap, tensor: np.ndarray, coords: list[int], offsets: list[int]) -> np.ndarray:
+    """Rows (pixels, channels) of an im2col copy: the walk inside the bounding box, moved by the offsets."""
+    first_channel, w, h, n = coords
+    sizes = source.dims[1:3]
+    ends = [size + upper for size, upper in zip(sizes, source.upper, strict=True)]
+    steps = source.element_strides[1:3]
+    for value, low, end, step in zip((w, h), source.lower, ends, steps, strict=True):
+        assert low <= value < end, f"the copy starts at {value}, outside of the box {low}..{end - 1}"
+        assert (value - low) % step == 0, f"the copy starts at {value}, off the grid of step {step}"
+    columns, rows = ((end - low + step - 1) // step for low, end, step in zip(source.lower, ends, steps, strict=True))
+    number = (n * rows + (h - source.lower[1]) // steps[1]) * columns + (w - source.lower[0]) // steps[0]
+    number = number + np.arange(source.pixels)
+    at_w = source.lower[0] + number % columns * steps[0] + offsets[0]
+    at_h = source.lower[1] + number // columns % rows * steps[1] + offsets[1]
+    at_n = number // (columns * rows)
+    at_c = first_channel + np.arange(source.channels)
+    indices = np.broadcast_arrays(at_n[:, None], at_h[:, None], at_w[:, None], at_c[None, :])
+    return _gather(tensor, indices)
+
+
+def box(source: TensorMap, tensor: np.ndarray, coords: list[int]) -> np.ndarray:
+    """Rows (all outer positions, inner extent) of a tile copy."""
+    axes = [start + np.arange(extent) for start, extent in zip(coords, source.box, strict=True)]
+    indices = np.meshgrid(*axes[::-1], indexing="ij")
+    return _gather(tensor, indices).reshape(-1, source.box[0])
+
+
+def _gather(tensor: np.ndarray, indices: list[np.ndarray]) -> np.ndarray:
+    """Elements of a tensor, zero where an index is outside."""
+    inside = np.ones(indices[0].shape, bool)
+    for index, extent in zip(indices, tensor.shape, strict=True):
+        inside &= (index >= 0) & (index < extent)
+    clipped = tuple(np.clip(index, 0, extent - 1) for index, extent in zip(indices, tensor.shape, strict=True))
+    return np.where(inside, tensor[clipped], np.float32(0)).astype(np.float32)
