@@ -1,0 +1,46 @@
+"""The chain: a convolution problem goes in, a kernel and everything decided on the way come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.artifact import KernelArtifact
+from convc.emit.kernel import emit
+from convc.packing import DeviceForm, device_form
+from convc.plan.planner import plan
+from convc.plan.records import Plan
+from convc.problem import ConvProblem
+from convc.tile.build import build
+from convc.tile.steps import TileProgram
+from convc.tile.verify import verify
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A kernel and how it came about.
+
+    Attributes:
+        problem: what was asked.
+        form: the problem in device buffers; `form.problem` is what the kernel runs.
+        plan, program: the decisions, and the kernel as roles and steps.
+        artifact: the text and its launch.
+    """
+
+    problem: ConvProblem
+    form: DeviceForm
+    plan: Plan
+    program: TileProgram
+    artifact: KernelArtifact
+
+
+def compile_problem(problem: ConvProblem, *, block_n: int | None = None, stages: int | None = None) -> Compiled:
+    """Compile one convolution; `block_n` and `stages` fix the planner's choice.
+
+    Raises:
+        PlanError: no kernel exists within the limits of the hardware; the message names them.
+    """
+    form = device_form(problem)
+    decided = plan(form, block_n=block_n, stages=stages)
+    program = build(decided)
+    verify(program)
+    return Compiled(problem=problem, form=form, plan=decided, program=program, artifact=emit(program))

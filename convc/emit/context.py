@@ -1,0 +1,230 @@
+"""From a step to the names and numbers of its template.
+
+`fragment` is one ``match``: every kind of step, the template of the same name, and a flat dictionary of texts,
+numbers, booleans and lists. All arithmetic on offsets and all choices of spelling happen here, so that templates
+only read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from convc.emit.exprs import Number, lower
+from convc.intexpr import bounds
+from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.tile.steps import (
+    AddBias,
+    Advance,
+    BarrierRing,
+    Commit,
+    Compute,
+    Convert,
+    CtaSync,
+    ExpectBytes,
+    GlobalStore,
+    InitRings,
+    Loop,
+    Mma,
+    PrefetchMaps,
+    RingWait,
+    Role,
+    SmemTile,
+    Step,
+    TileProgram,
+    TmaLoad,
+    TmemAlloc,
+    TmemBase,
+    TmemFree,
+    TmemLoad,
+    walk,
+)
+
+OUT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+PIECE_BYTES = 16
+"""Bytes that one lane writes with one store."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a step can see around it: the program, its role, and the numbers that registers hold."""
+
+    program: TileProgram
+    role: Role
+    numbers: Mapping[str, Number]
+
+    @property
+    def cursor(self) -> bool:
+        """Whether the role walks around a ring, so that it has a stage and a phase."""
+        return any(isinstance(step, Advance) for step in walk(self.role.steps))
+
+    @property
+    def tensor(self) -> bool:
+        """Whether the role uses tensor memory, so that its waits need the tensor-memory fence."""
+        return any(isinstance(step, Mma | TmemLoad) for step in walk(self.role.steps))
+
+
+def template_name(step_type: type[Step]) -> str:
+    """Template of a kind of step: ``TmaLoad`` -> ``steps/tma_load``."""
+    return "steps/" + re.sub(r"(?<!^)(?=[A-Z])", "_", step_type.__name__).lower()
+
+
+def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
+    """Every number of a role: the inputs, the loop counters, and what `Compute` steps make, in order of the text."""
+    numbers = {r.name: Number(bits=32, low=r.low, high=r.high) for r in program.inputs}
+    numbers["warp"] = Number(bits=32, low=role.first_warp, high=role.last_warp)
+    numbers["thread"] = Number(bits=32, low=32 * role.first_warp, high=32 * role.last_warp + 31)
+    for step in walk(role.steps):
+        match step:
+            case Loop(var=var, count=count):
+                numbers[var] = Number(bits=32, low=0, high=count - 1)
+            case Compute(dst=dst, expr=expr, bits=bits):
+                low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})
+                numbers[dst] = Number(bits=bits, low=low, high=high)
+    return numbers
+
+
+def fragment(step: Step, scene: Scene, body: str = "") -> tuple[str, dict[str, Any]]:
+    """Template and names for a step; `body` is the text of a loop's steps."""
+    note = f"{step.dst} = {step.expr}: {step.note}" if isinstance(step, Compute) else step.note
+    names: dict[str, Any] = {"id": step.id, "role": scene.role.name, "note": note}
+    return template_name(type(step)), names | _names(step, scene, body)
+
+
+def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
+    storage = scene.program.storage
+    tiles = {tile.name: tile for tile in storage.smem}
+    rings = {ring.name: ring for ring in storage.rings}
+    columns = {tile.name: tile.column_offset for tile in storage.tmem}
+    label = step.id.replace(".", "_")
+    match step:
+        case PrefetchMaps(maps=maps):
+            return {"maps": maps}
+        case InitRings(rings=names):
+            barriers = [
+                (rings[name].offset + 8 * stage, rings[name].arrivals, f"{name}[{stage}]")
+                for name in names
+                for stage in range(rings[name].stages)
+            ]
+            return {"barriers": barriers}
+        case TmemAlloc(columns=count):
+            return {"slot_offset": storage.slot_offset, "columns": count}
+        case TmemBase():
+            return {"slot_offset": storage.slot_offset}
+        case TmemFree(columns=count):
+            return {"columns": count}
+        case CtaSync():
+            return {}
+        case Compute(dst=dst, expr=expr, bits=bits):
+            code = lower(expr, dst, bits, scene.numbers)
+            return {"declarations": code.declarations, "lines": code.lines}
+        case Loop(var=var, count=count):
+            return {"var": var, "count": count, "label": f"{label}_next", "body": body}
+        case RingWait(ring=ring, fresh=fresh):
+            return {
+                "cursor": scene.cursor,
+                "fence": scene.tensor,
+                "label": f"{label}_retry",
+                "offset": rings[ring].offset,
+                "parity": "xor.b32 %parity, %phase, 1;" if fresh else "mov.b32 %parity, %phase;",
+            }
+        case ExpectBytes(ring=ring, bytes=size):
+            return {"offset": rings[ring].offset, "bytes": size}
+        case Commit(ring=ring):
+            return {"staged": rings[ring].stages > 1, "offset": rings[ring].offset}
+        case Advance(stages=stages):
+            return {"stages": stages}
+        case TmaLoad():
+            return _tma_load(step, tiles[step.tile], rings[step.ring])
+        case Mma():
+            return _mma(step, tiles[step.a], tiles[step.b], columns[step.acc])
+        case TmemLoad(acc=acc, first=first, columns=count):
+            registers = [f"%v{i}" for i in range(count)]
+            rows = [", ".join(registers[i : i + 8]) for i in range(0, count, 8)]
+            values = [row + "," for row in rows[:-1]] + rows[-1:]
+            return {"acc_address": _acc_address(columns[acc]), "first": first, "columns": count, "values": values}
+        case AddBias(buffer=buffer, channel=channel, columns=count):
+            quads = [(4 * i, *(f"%v{i + j}" for j in range(4))) for i in range(0, count, 4)]
+            return {"buffer": buffer, "channel": channel, "quads": quads}
+        case Convert(out=out, columns=count):
+            return {"type": out, "pairs": [(f"%h{i // 2}", f"%v{i + 1}", f"%v{i}") for i in range(0, count, 2)]}
+        case GlobalStore():
+            return _global_store(step)
+    raise ValueError(f"no template is known for a step of type {type(step).__name__}")
+
+
+def _braces(registers: Iterable[str]) -> str:
+    return "{" + ", ".join(registers) + "}"
+
+
+def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any]:
+    registers = [f"%o{i}" for i in range(len(step.offsets))]
+    return {
+        "map": step.map,
+        "rank": len(step.coords),
+        "coords": _braces(f"%{name}" for name in step.coords),
+        "im2col": bool(step.offsets),
+        "offsets": [(register, f"%{name}") for register, name in zip(registers, step.offsets, strict=True)],
+        "offset_registers": _braces(registers),
+        "offset_declaration": ", ".join(registers),
+        "ring_offset": ring.offset,
+        "stage_bytes": tile.stage_bytes,
+        "tile_offset": tile.offset,
+    }
+
+
+def _mma(step: Mma, a: SmemTile, b: SmemTile, acc_column: int) -> dict[str, Any]:
+    kind = "tf32" if step.operand == "tf32" else "f16"
+    shape = InstructionDescriptor(kind=kind, d_type="f32", a_type=step.operand, b_type=step.operand, m=step.m, n=step.n)
+    return {
+        "layout": f"K-major, {a.row_bytes}-byte swizzle, {8 * a.row_bytes} bytes from 8 rows to the next 8",
+        "a_descriptor": _descriptor(a),
+        "a_stage_bytes": a.stage_bytes,
+        "b_descriptor": _descriptor(b),
+        "b_stage_bytes": b.stage_bytes,
+        "acc_address": _acc_address(acc_column),
+        "instruction": f"0x{encode_instruction(shape):08x}",
+        "instruction_note": f"{step.m} x {step.n}, {step.operand} in, f32 out",
+        "counter": step.counter,
+        "kind": kind,
+        "more": step.atoms > 1,
+        "more_atoms": [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, step.atoms)],
+    }
+
+
+def _descriptor(tile: SmemTile) -> str:
+    """Descriptor of stage 0 of a tile in a CTA whose shared memory starts at address 0."""
+    desc = SharedDescriptor(start=tile.offset, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
+    return f"0x{encode_shared(desc):016x}"
+
+
+def _acc_address(column: int) -> str:
+    """The line that sets ``%acc`` to an accumulator's first column."""
+    return f"add.u32 %acc, %tmem, {column};" if column else "mov.b32 %acc, %tmem;"
+
+
+def _global_store(step: GlobalStore) -> dict[str, Any]:
+    """Sixteen bytes a piece, each under the guards that are left: its row, its first channel, both, or none."""
+    per_piece = PIECE_BYTES // OUT_BYTES[step.out]
+    register = "v" if step.out == "f32" else "h"
+    row = step.row_limit is not None
+    pieces = []
+    for index in range(step.columns // per_piece):
+        words = _braces(f"%{register}{4 * index + word}" for word in range(4))
+        test, guard = "", "@%row_in " if row else ""
+        if step.channel_limit is not None:
+            limit = step.channel_limit - per_piece * index
+            both, also = (".and", ", %row_in") if row else ("", "")
+            test, guard = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};", "@%in "
+        pieces.append((test, guard, PIECE_BYTES * index, words))
+    return {
+        "buffer": step.buffer,
+        "at": step.at,
+        "row": step.row,
+        "row_guarded": row,
+        "row_limit": step.row_limit or 0,
+        "channel_guarded": step.channel_limit is not None,
+        "pieces": pieces,
+    }

@@ -1,0 +1,133 @@
+"""From a tile program to a kernel: the fragments in order, wrapped in roles, wrapped in an entry.
+
+Nothing is decided here. Each step becomes the text of its fragment, each role a block that only its warps enter, and
+the three acts of the program follow one another in the body of the entry.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+
+from convc.artifact import KernelArtifact, PointerParam, TensorMapParam
+from convc.emit.context import Scene, fragment, numbers_of
+from convc.emit.exprs import Number
+from convc.emit.render import render
+from convc.tile.show import who
+from convc.tile.steps import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
+
+INDENT = "    "
+
+
+def emit(program: TileProgram) -> KernelArtifact:
+    """The text of a program and its launch."""
+    launch = program.launch
+    maps, pointers, declarations = [], [], []
+    for name, param in zip(program.params, launch.params, strict=True):
+        match param:
+            case TensorMapParam():
+                maps.append(name)
+                declarations.append(f".param .align 64 .b8 {name}[128]")
+            case PointerParam():
+                pointers.append(name)
+                declarations.append(f".param .u64 {name}")
+            case _:
+                raise ValueError(f"parameter {name}: a kernel takes tensor maps and pointers")
+    text = render(
+        "kernel",
+        {
+            "title": program.title,
+            "about": _about(program),
+            "ptx_version": program.ptx_version,
+            "target": program.arch,
+            "entry": launch.entry,
+            "parameters": [line + "," for line in declarations[:-1]] + declarations[-1:],
+            "parameter_registers": ", ".join(f"%{name}" for name in program.params),
+            "threads": launch.block[0],
+            "maps": maps,
+            "pointers": pointers,
+            "body": _indent("\n\n".join(_role(program, role) for role in program.all_roles)),
+        },
+    )
+    return KernelArtifact(ptx=text, launch=launch)
+
+
+def _role(program: TileProgram, role: Role) -> str:
+    """The block of one role."""
+    scene = Scene(program=program, role=role, numbers=numbers_of(program, role))
+    everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1)
+    return render(
+        "role",
+        {
+            "name": role.name,
+            "who": who(role),
+            "note": role.note,
+            "guarded": not everyone,
+            "guard": _guard(role),
+            "elected": role.elected,
+            "cursor": scene.cursor,
+            "registers": _registers(role, scene.cursor, scene.numbers),
+            "body": _indent(_steps(role.steps, scene)),
+        },
+    ).rstrip()
+
+
+def _steps(steps: tuple[Step, ...], scene: Scene) -> str:
+    """The fragments of a list of steps."""
+    return "\n".join(_step(step, scene) for step in steps)
+
+
+def _step(step: Step, scene: Scene) -> str:
+    body = _indent(_steps(step.body, scene)) if isinstance(step, Loop) else ""
+    return render(*fragment(step, scene, body)).rstrip()
+
+
+def _indent(text: str) -> str:
+    return textwrap.indent(text, INDENT)
+
+
+def _guard(role: Role) -> list[str]:
+    """Lines that set ``%skip`` for the warps that are not in the role."""
+    if role.first_warp == role.last_warp:
+        return [f"setp.ne.u32 %skip, %warp, {role.first_warp};"]
+    if role.first_warp == 0:
+        return [f"setp.gt.u32 %skip, %warp, {role.last_warp};"]
+    below = f"setp.lt.u32 %skip, %warp, {role.first_warp};"
+    return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;"]
+
+
+def _registers(role: Role, cursor: bool, numbers: Mapping[str, Number]) -> list[str]:
+    """Declarations of what outlives a step of the role."""
+    lines = [".reg .b32 %stage, %phase;  // place in the ring"] if cursor else []
+    steps = list(walk(role.steps))
+    counters = [step.var for step in steps if isinstance(step, Loop)]
+    computed = [step.dst for step in steps if isinstance(step, Compute)]
+    for bits in (32, 64):
+        names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
+        if names:
+            lines.append(f".reg .b{bits} {', '.join(f'%{name}' for name in names)};")
+    values = max((step.columns for step in steps if isinstance(step, TmemLoad)), default=0)
+    if values:
+        lines.append(f".reg .b32 %v<{values}>;  // one row of the accumulator")
+    packed = max((step.columns // 2 for step in steps if isinstance(step, Convert)), default=0)
+    if packed:
+        lines.append(f".reg .b32 %h<{packed}>;  // the same, two values a word")
+    return lines
+
+
+def _about(program: TileProgram) -> list[str]:
+    """What a reader of the text should know first."""
+    storage, grid = program.storage, program.launch.grid
+    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}; {program.warps} warps:"]
+    lines += [f"  {role.name}: {who(role)}, {role.note}" for role in program.roles]
+    lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
+    lines += [
+        f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} stages"
+        for tile in storage.smem
+    ]
+    lines += [
+        f"  {ring.offset}: barriers {ring.name}[{ring.stages}], {ring.producer} signals, {ring.consumer} waits"
+        for ring in storage.rings
+    ]
+    lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
+    return lines

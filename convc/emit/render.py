@@ -1,0 +1,71 @@
+"""Templates: where they are, and how strictly they are filled in. The only file that imports jinja2.
+
+A template may name things, go through a list it is given, and test a boolean it is given; it decides and computes
+nothing. A name that a template wants and does not get is an error, and so is a name that it gets and does not use.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from jinja2 import meta
+
+from convc.errors import BuildError
+
+
+def template_folder() -> Path:
+    """The folder of the templates: inside the installed package, or at the top of a checkout."""
+    installed = resources.files("convc") / "_templates"
+    for folder in (Path(str(installed)), Path(__file__).resolve().parents[2] / "templates"):
+        if (folder / "kernel.ptx.j2").is_file():
+            return folder
+    raise BuildError(
+        "the kernel templates are missing from this installation",
+        where=str(installed),
+        hint="install convc again; a checkout has them in templates/",
+    )
+
+
+@functools.cache
+def environment() -> jinja2.Environment:
+    """The one Jinja environment; nothing is escaped, as PTX is no markup."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template_folder()),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=False,
+        finalize=_no_objects,
+    )
+
+
+def _no_objects(value: Any) -> Any:
+    """What a template prints is a text or a number; anything else is a mistake in the context."""
+    if type(value) not in (str, int, jinja2.StrictUndefined):
+        raise TypeError(f"a template prints texts and numbers, got {type(value).__name__}: {value!r}")
+    return value
+
+
+@functools.cache
+def _wanted(template: str) -> frozenset[str]:
+    """Names that a template uses without setting them."""
+    loaded = environment()
+    assert loaded.loader is not None
+    source, _, _ = loaded.loader.get_source(loaded, template)
+    return frozenset(meta.find_undeclared_variables(loaded.parse(source)))
+
+
+def render(template: str, names: Mapping[str, Any]) -> str:
+    """Fill in ``<template>.ptx.j2``; TypeError where the names given are not exactly the names it uses."""
+    file = f"{template}.ptx.j2"
+    if names.keys() != _wanted(file):
+        missing, unused = sorted(_wanted(file) - names.keys()), sorted(names.keys() - _wanted(file))
+        raise TypeError(f"template {file}: missing names {missing}, unused names {unused}")
+    return environment().get_template(file).render(names)

@@ -1,0 +1,56 @@
+"""What all tests share: golden files, the assembler, and hypothesis without deadlines.
+
+Helpers live in ``tests/support`` and are imported as ``from support.tile_oracle import run_program``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from convc.tools.ptxas import Assembled, assemble
+
+GOLDEN = Path(__file__).parent / "golden"
+
+hypothesis.settings.register_profile("convc", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("convc")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden from what the tests make now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, Mapping[str, str]], None]:
+    """``golden(folder, {file name: text})`` compares with ``tests/golden/folder`` byte for byte."""
+
+    def check(folder: str, files: Mapping[str, str]) -> None:
+        home = GOLDEN / folder
+        if request.config.getoption("--update-golden"):
+            home.mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (home / name).write_text(text, encoding="utf-8")
+        for name, text in files.items():
+            path = home / name
+            assert path.is_file(), f"{path} does not exist: run pytest with --update-golden, then read it"
+            blessed = path.read_text(encoding="utf-8")
+            if text != blessed:
+                lines = difflib.unified_diff(
+                    blessed.splitlines(), text.splitlines(), f"golden/{folder}/{name}", "now", lineterm="", n=2
+                )
+                shown = "\n".join(list(lines)[:60])
+                pytest.fail(
+                    f"{shown}\nif this is what you mean: pytest --update-golden, and review the diff", pytrace=False
+                )
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def assembled() -> Callable[[str], Assembled]:
+    """``assembled(ptx)``: what ptxas makes of a text for sm_100a; a refusal fails the test with ptxas's words."""
+    return assemble

@@ -1,0 +1,48 @@
+"""The text is what we meant: five kernels, blessed after reading. Tile width and stages are fixed here, not planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from convc.artifact import dump_launch
+from convc.compiler import compile_problem
+from convc.problem import ConvProblem
+
+PROBLEMS = {
+    "pointwise_f16": ConvProblem(
+        name="pointwise_f16", in_channels=64, out_channels=64, in_extent=(16, 16), kernel=(1, 1), bias=True
+    ),
+    "same_3x3_f16": ConvProblem(
+        name="same_3x3_f16", batch=2, in_channels=128, out_channels=96, in_extent=(14, 14), kernel=(3, 3),
+        pad_lo=(1, 1), pad_hi=(1, 1), bias=True,
+    ),
+    "stem_7x7_bf16": ConvProblem(
+        name="stem_7x7_bf16", in_channels=3, out_channels=64, in_extent=(224, 224), kernel=(7, 7), stride=(2, 2),
+        pad_lo=(3, 3), pad_hi=(3, 3), operand="bf16", out="bf16", bias=True,
+    ),
+    "dilated_tf32": ConvProblem(
+        name="dilated_tf32", in_channels=24, out_channels=20, in_extent=(13, 17), kernel=(3, 2), dilation=(2, 3),
+        pad_lo=(2, 0), pad_hi=(1, 3), operand="tf32", out="f32",
+    ),
+    "large_output_f32": ConvProblem(
+        name="large_output_f32", batch=4096, in_channels=16, out_channels=300, in_extent=(56, 56), kernel=(1, 1),
+        out="f32",
+    ),
+}  # fmt: skip
+
+
+CHOICES = {
+    "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
+    "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
+    "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
+    "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
+    "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_kernel_text(name, golden, assembled):
+    """The kernel is the blessed one, and ptxas takes it without spilling registers."""
+    artifact = compile_problem(PROBLEMS[name], **CHOICES[name]).artifact
+    golden(name, {"kernel.ptx": artifact.ptx, "launch.json": dump_launch(artifact.launch).decode() + "\n"})
+    assert assembled(artifact.ptx).spill_bytes == 0
