@@ -1,0 +1,169 @@
+"""A cohort: CTAs that run together, and everything they own.
+
+All state arrays have the CTA as their first axis. CTAs of one cohort are independent of each other except through
+global memory, so the order in which cohorts run does not matter to a correct kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.findings import Finding, Verdict
+from convc.machine.mbarrier import MBarrier
+from convc.machine.memory import GlobalMemory
+from convc.machine.state import SharedMemory, TensorMemory
+from convc.machine.tensor_core import TensorCore
+from convc.machine.values import Value, narrow
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a launch did, counted by the machine over all CTAs.
+
+    Attributes:
+        ctas: CTAs run.
+        instructions: PTX instructions executed, per warp.
+        mma: tcgen05.mma instructions.
+        mma_flops: floating-point operations of those (2 M N K each).
+        tma_loads: tensor copies from global to shared memory.
+        tma_bytes: bytes they delivered, by buffer name.
+        global_load_bytes, global_store_bytes: bytes moved by ld.global and st.global.
+        splits: times CTAs of a cohort went different ways (0 for kernels in lockstep).
+    """
+
+    ctas: int = 0
+    instructions: int = 0
+    mma: int = 0
+    mma_flops: int = 0
+    tma_loads: int = 0
+    tma_bytes: dict[str, int] = field(default_factory=dict)
+    global_load_bytes: int = 0
+    global_store_bytes: int = 0
+    splits: int = 0
+
+    @property
+    def bytes_moved(self) -> int:
+        """All bytes between global memory and the SM."""
+        return sum(self.tma_bytes.values()) + self.global_load_bytes + self.global_store_bytes
+
+
+@dataclass(slots=True)
+class Launch:
+    """What all cohorts of a launch share."""
+
+    program: object
+    memory: GlobalMemory
+    params: np.ndarray
+    tensor_maps: dict[int, tuple[str, object]]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_shared: int
+    file: str
+    stats: Stats = field(default_factory=Stats)
+    findings: dict[tuple, Finding] = field(default_factory=dict)
+
+
+class NamedBarrier:
+    """One of the 16 CTA barriers: who has arrived in the current generation."""
+
+    __slots__ = ("arrived", "generation")
+
+    def __init__(self, ctas: int) -> None:
+        self.arrived = np.zeros(ctas, np.int64)
+        self.generation = np.zeros(ctas, np.int64)
+
+
+class Cohort:
+    """State of the CTAs ``first .. first + ctas - 1`` (linear CTA numbers, x fastest)."""
+
+    def __init__(self, launch: Launch, first: int, ctas: int, shared_bytes: int) -> None:
+        self.launch = launch
+        self.stats = launch.stats
+        self.first = first
+        self.ctas = ctas
+        self.shared = SharedMemory(ctas, shared_bytes)
+        self.tensor = TensorMemory(ctas)
+        self.core = TensorCore(self)
+        self.barriers: dict[int, MBarrier] = {}
+        self.named: dict[int, NamedBarrier] = {}
+        self.strands: list = []
+        self.exited = np.zeros(ctas, np.int64)
+        gx, gy, _ = launch.grid
+        number = np.arange(first, first + ctas)
+        self.ctaid = [
+            narrow(v.astype(np.uint32).reshape(-1, 1, 1)) for v in (number % gx, number // gx % gy, number // (gx * gy))
+        ]
+
+    def barrier(self, address: int, name: str) -> MBarrier:
+        """The mbarrier at a shared address; faults when none was initialised there."""
+        barrier = self.barriers.get(address)
+        if barrier is None:
+            known = ", ".join(f"{a:#x}" for a in sorted(self.barriers)) or "none"
+            raise MachineFault(
+                f"{name}: there is no initialised mbarrier at shared address {address:#x}",
+                hint=f"initialised mbarriers are at: {known}",
+            )
+        return barrier
+
+    def special(self, name: str, warps: np.ndarray) -> Value:
+        """A special register for the warps of a strand, as narrow as it is (PTX manual, "Special Registers")."""
+        launch = self.launch
+        bx, by, bz = launch.block
+        base, _, axis = name.partition(".")
+        index = "xyz".find(axis) if axis else 0
+        thread = (np.asarray(warps)[:, None] * 32 + np.arange(32)[None, :])[None]
+        match base:
+            case "tid":
+                value = (thread % bx, thread // bx % by, thread // (bx * by))[index]
+                return narrow(value.astype(np.uint32))
+            case "ctaid":
+                return self.ctaid[index]
+            case "ntid":
+                return (bx, by, bz)[index]
+            case "nctaid":
+                return launch.grid[index]
+            case "laneid":
+                return np.arange(32, dtype=np.uint32).reshape(1, 1, 32)
+            case "warpid":
+                return narrow(np.asarray(warps, np.uint32).reshape(1, -1, 1))
+            case "nwarpid":
+                return -(-bx * by * bz // 32)
+            case "dynamic_smem_size":
+                return launch.dynamic_shared
+            case "total_smem_size" | "aggr_smem_size":
+                return self.shared.size
+            case "cluster_ctarank" | "cluster_ctaid" | "smid" | "gridid" | "clock" | "clock64" | "globaltimer":
+                return 0
+            case "cluster_nctarank" | "cluster_nctaid" | "nsmid":
+                return 1
+            case "clusterid":
+                return self.ctaid[index]
+            case "nclusterid":
+                return launch.grid[index]
+        lanes = np.arange(32, dtype=np.uint64)
+        masks = {
+            "lanemask_eq": 1 << lanes,
+            "lanemask_lt": (1 << lanes) - 1,
+            "lanemask_le": (2 << lanes) - 1,
+            "lanemask_gt": 0xFFFFFFFF & ~((2 << lanes) - 1),
+            "lanemask_ge": 0xFFFFFFFF & ~((1 << lanes) - 1),
+        }
+        return masks[base].astype(np.uint32).reshape(1, 1, 32)
+
+    def report(self, rule: str, message: str, instr, verdict: Verdict = Verdict.error) -> None:
+        """Record a finding once per rule and instruction."""
+        key = (rule, instr.index if instr is not None else None)
+        if key in self.launch.findings:
+            return
+        self.launch.findings[key] = Finding(
+            verdict=verdict,
+            rule=rule,
+            message=message,
+            file=instr.span.file if instr is not None else self.launch.file,
+            line=instr.span.line if instr is not None else 0,
+            step=instr.step if instr is not None else None,
+        )

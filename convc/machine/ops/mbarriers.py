@@ -1,0 +1,172 @@
+"""mbarrier instructions (PTX manual, "mbarrier"); the object itself is in `convc.machine.mbarrier`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.mbarrier import MAX_COUNT, MBarrier
+from convc.machine.ops.alu import apply
+from convc.machine.ops.memory import address_of
+from convc.machine.ops.registry import op
+from convc.machine.strand import BLOCK, Strand
+from convc.ptx import Address, Sink
+
+
+def barrier_address(instr, program):
+    """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
+    operand = next(o for o in instr.operands if isinstance(o, Address))
+    address = address_of(operand, program)
+
+    def run(strand: Strand) -> int:
+        value = address(strand.regs)
+        if isinstance(value, np.ndarray):
+            value = strand.pick(value, strand.threads()[0])
+            if isinstance(value, np.ndarray):
+                if (value != value[0]).any():
+                    raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
+                value = int(value[0])
+        return value
+
+    return run
+
+
+def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
+    """A count or byte operand: an int, or one number per CTA."""
+    value = strand.regs[slot]
+    return strand.pick(value, strand.threads()[0]) if isinstance(value, np.ndarray) else value
+
+
+@op("mbarrier.init", result=False)
+def init(instr, program):
+    """mbarrier.init [addr], count."""
+    address, count = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+
+    def run(strand: Strand) -> None:
+        where, n = address(strand), amount_of(strand, count)
+        if isinstance(n, np.ndarray) or not 1 <= n <= MAX_COUNT:
+            raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {n}")
+        if where % 8:
+            raise MachineFault(f"mbarrier.init: shared address {where:#x} is not aligned to 8 bytes")
+        cohort = strand.cohort
+        if where + 8 > cohort.shared.size:
+            raise MachineFault(
+                f"mbarrier.init: shared address {where:#x} is outside the CTA's {cohort.shared.size:#x} bytes"
+            )
+        cohort.barriers[where] = MBarrier(where, n)
+        cohort.shared.written.mark(slice(where, where + 8), None)
+
+    return run
+
+
+def _arrive(instr, program, drop: bool = False):
+    """One arrival (or ``count``) per active thread; with a transaction count, raise that first."""
+    address, name = barrier_address(instr, program), instr.form.name
+    expect, times = instr.args.get("tx_count"), instr.args.get("count")
+    bytes_slot = None if expect is None else program.slot(expect, 32)
+    count_slot = None if times is None else program.slot(times, 32)
+    state = None if isinstance(instr.operands[0], Sink) else program.slot(instr.operands[0])
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        barrier = cohort.barrier(address(strand), name)
+        if state is not None:
+            strand.write(state, _register(barrier.state(strand.rows)))
+        if bytes_slot is not None:
+            barrier.add_tx(cohort.ctas, strand.rows, amount_of(strand, bytes_slot) * strand.count)
+        count = 1 if count_slot is None else amount_of(strand, count_slot)
+        (barrier.drop if drop else barrier.arrive)(cohort.ctas, strand.rows, count * strand.count)
+
+    return run
+
+
+def _register(value: int | np.ndarray) -> int | np.ndarray:
+    """One 64-bit number per CTA as a register value."""
+    return value if isinstance(value, int) else value.astype(np.uint64).reshape(-1, 1, 1)
+
+
+@op("mbarrier.pending_count")
+def pending_count(instr, program):
+    """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
+    return apply(
+        instr, program, lambda state: state & 0xFFFFFFFF if isinstance(state, int) else state.astype(np.uint32), 64
+    )
+
+
+@op("mbarrier.arrive", "mbarrier.arrive.expect_tx")
+def arrive(instr, program):
+    """mbarrier.arrive{.expect_tx} state, [addr] {, count | tx_count}."""
+    return _arrive(instr, program)
+
+
+@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx")
+def arrive_drop(instr, program):
+    """mbarrier.arrive_drop{.expect_tx}: arrive, and expect fewer arrivals in later phases."""
+    return _arrive(instr, program, drop=True)
+
+
+def _transaction(sign: int):
+    def builder(instr, program):
+        address, bytes_slot = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+
+        def run(strand: Strand) -> None:
+            cohort = strand.cohort
+            barrier = cohort.barrier(address(strand), instr.form.name)
+            barrier.add_tx(cohort.ctas, strand.rows, sign * amount_of(strand, bytes_slot) * strand.count)
+
+        return run
+
+    return builder
+
+
+op("mbarrier.expect_tx", result=False)(_transaction(1))
+op("mbarrier.complete_tx", result=False)(_transaction(-1))
+
+
+def _wait(instr, program):
+    """Shared by the four waits: by parity or by state, blocking or testing."""
+    by_parity, blocking = "parity" in instr.mods, "try_wait" in instr.mods
+    target, address, name = program.slot(instr.operands[0]), barrier_address(instr, program), instr.form.name
+    phase = program.slot(instr.operands[2], 32 if by_parity else 64)
+
+    def run(strand: Strand) -> int | None:
+        where = address(strand)
+        barrier = strand.cohort.barrier(where, name)
+        want = amount_of(strand, phase)
+        done = (barrier.completed if by_parity else barrier.passed)(strand.rows, want)
+        if blocking and done is not True:
+            if not np.all(done):
+                first = want if isinstance(want, int) else int(want[0])
+                what = f"phase parity {first}" if by_parity else f"the end of phase {first >> 32}"
+                strand.waiting = f"mbarrier {where:#x}, {what}"
+                return BLOCK
+            done = True
+        strand.write(target, done if isinstance(done, bool) else np.asarray(done).reshape(-1, 1, 1))
+        return None
+
+    return run
+
+
+@op("mbarrier.try_wait", "mbarrier.try_wait.parity")
+def try_wait(instr, program):
+    """mbarrier.try_wait p, [addr], phase: suspends until the phase completes, as the manual allows."""
+    return _wait(instr, program)
+
+
+@op("mbarrier.test_wait", "mbarrier.test_wait.parity")
+def test_wait(instr, program):
+    """mbarrier.test_wait p, [addr], phase: tells whether the phase has completed."""
+    return _wait(instr, program)
+
+
+@op("mbarrier.inval", result=False)
+def inval(instr, program):
+    """mbarrier.inval [addr]: the memory may be used for something else."""
+    address = barrier_address(instr, program)
+
+    def run(strand: Strand) -> None:
+        where = address(strand)
+        strand.cohort.barrier(where, "mbarrier.inval")
+        del strand.cohort.barriers[where]
+
+    return run
