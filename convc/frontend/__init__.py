@@ -1,0 +1,1 @@
+"""The front door: ONNX files become plain records. The only room that imports onnx."""

@@ -1,0 +1,134 @@
+"""Which tensors of a graph are constants, and their values.
+
+A weight may be an initializer, the result of a `Constant` or `ConstantOfShape` node, or one of these behind
+`Identity` and `Cast` nodes. Nothing is computed before a convolution asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto
+
+from convc import dtypes
+from convc.errors import InputError, ModelError
+from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.tensors import NUMPY_TYPES, checked_shape, tensor_array, type_name
+
+_MAX_NESTING = 4
+"""How many `ConstantOfShape` may take their shape from one another; a cycle ends here too."""
+
+
+class Constants:
+    """The constants of a graph."""
+
+    def __init__(self, graph: GraphProto, folder: Path, bound: Mapping[str, np.ndarray]) -> None:
+        """Args: the graph; the model's folder (external data); values for graph inputs, by name."""
+        self.bound = {name: _bindable(name, array) for name, array in bound.items()}
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self._producers = {output: node for node in graph.node for output in node.output if output}
+        self._folder = folder
+        unknown = set(self.bound) - {value.name for value in graph.input}
+        if unknown:
+            raise InputError(f"the model has no input named {', '.join(sorted(unknown))}")
+
+    def value(self, name: str, nesting: int = 0) -> np.ndarray | None:
+        """The value of a tensor, None when it is not constant.
+
+        Raises:
+            ModelError: it is constant, and what the file says about it is wrong.
+            LimitError: it does not fit in memory.
+        """
+        casts: list[NodeProto] = []
+        seen: set[str] = set()
+        while True:
+            if name in self.bound:
+                array = self.bound[name]
+                break
+            if name in self.initializers:
+                array = tensor_array(self.initializers[name], self._folder)
+                break
+            node = self._producers.get(name)
+            if node is None or name in seen or node.domain not in ONNX_DOMAINS or nesting > _MAX_NESTING:
+                return None
+            seen.add(name)
+            if node.op_type in ("Identity", "Cast") and len(node.input) == 1:
+                if node.op_type == "Cast":
+                    casts.append(node)
+                name = node.input[0]
+                continue
+            if node.op_type == "Constant":
+                array = self._constant(node)
+            elif node.op_type == "ConstantOfShape" and len(node.input) == 1:
+                array = self._filled(node, nesting)
+            else:
+                return None
+            break
+        for node in reversed(casts):
+            if array is not None:
+                array = _cast(array, node)
+        return array
+
+    def _constant(self, node: NodeProto) -> np.ndarray:
+        """Value of a `Constant` node, in any of the forms that are numbers."""
+        where = _where(node)
+        if len(node.attribute) != 1:
+            raise ModelError("a Constant has exactly one attribute", where=where)
+        attribute = node.attribute[0]
+        match attribute.name, attribute.type:
+            case "value", AttributeProto.TENSOR:
+                return tensor_array(attribute.t, self._folder)
+            case "value_float", AttributeProto.FLOAT:
+                return np.array(attribute.f, np.float32)
+            case "value_floats", AttributeProto.FLOATS:
+                return np.array(attribute.floats, np.float32)
+            case "value_int", AttributeProto.INT:
+                return np.array(attribute.i, np.int64)
+            case "value_ints", AttributeProto.INTS:
+                return np.array(attribute.ints, np.int64)
+        raise ModelError(f"a Constant given as {attribute.name!r} is not read", where=where)
+
+    def _filled(self, node: NodeProto, nesting: int) -> np.ndarray | None:
+        """Value of a `ConstantOfShape` node: one number everywhere, 0.0 by default.
+
+        The array is a view of that one number, so that absurd shapes cost nothing before they are judged.
+        """
+        where = _where(node)
+        dims = self.value(node.input[0], nesting + 1)
+        if dims is None:
+            return None
+        if dims.dtype != np.int64 or dims.ndim != 1:
+            raise ModelError(f"a shape must be a list of int64, got {dims.ndim}-D {dims.dtype}", where=where)
+        fill = np.zeros(1, np.float32)
+        for attribute in node.attribute:
+            if attribute.name == "value" and attribute.type == AttributeProto.TENSOR:
+                fill = tensor_array(attribute.t, self._folder)
+        if fill.size != 1:
+            raise ModelError(f"expected one number to fill with, got {fill.size}", where=where)
+        return np.broadcast_to(fill.reshape(()), checked_shape(dims, fill.dtype, where))
+
+
+def _cast(array: np.ndarray, node: NodeProto) -> np.ndarray:
+    """Value of a `Cast` node; rounding is to nearest even."""
+    targets = [attribute.i for attribute in node.attribute if attribute.name == "to"]
+    if len(targets) != 1 or targets[0] not in NUMPY_TYPES:
+        raise ModelError(f"a cast to {', '.join(map(type_name, targets))} is not computed", where=_where(node))
+    dtype = NUMPY_TYPES[targets[0]][0]
+    for floating in (dtypes.F16, dtypes.BF16, dtypes.F32):
+        if floating.storage == dtype:
+            return dtypes.encode(floating, array)
+    with np.errstate(invalid="ignore"):
+        return array.astype(dtype)
+
+
+def _bindable(name: str, array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array)
+    if array.dtype not in {dtype for dtype, _ in NUMPY_TYPES.values()}:
+        raise InputError(f"the constant for {name!r} has elements of {array.dtype}, which are not read")
+    return array
+
+
+def _where(node: NodeProto) -> str:
+    return f"node {node.name or node.output[0]!r} ({node.op_type})"

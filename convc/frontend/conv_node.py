@@ -1,0 +1,136 @@
+"""One ONNX `Conv` node to a `ConvProblem`.
+
+Source: ONNX operators, ``Conv``; its versions 1, 11 and 22 differ in wording and element types only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onnx import AttributeProto, NodeProto
+
+from convc.errors import NodeError
+from convc.problem import ConvProblem
+
+_ATTRIBUTES = {
+    "auto_pad": AttributeProto.STRING,
+    "dilations": AttributeProto.INTS,
+    "group": AttributeProto.INT,
+    "kernel_shape": AttributeProto.INTS,
+    "pads": AttributeProto.INTS,
+    "strides": AttributeProto.INTS,
+}
+
+Refuse = Callable[..., NodeError]
+"""Makes the error for one node: refuse(message, hint=...)."""
+
+Attributes = dict[str, int | bytes | list[int]]
+"""Attributes by name; one that the node does not have is left out."""
+
+
+def conv_attributes(node: NodeProto, refuse: Refuse) -> Attributes:
+    """The attributes that a node has; `NodeError` for one of another kind, and for groups."""
+    found: Attributes = {}
+    for attribute in node.attribute:
+        if _ATTRIBUTES.get(attribute.name) != attribute.type:
+            raise refuse(f"attribute {attribute.name!r} is not one of Conv, or has the wrong type")
+        match attribute.type:
+            case AttributeProto.INT:
+                found[attribute.name] = attribute.i
+            case AttributeProto.STRING:
+                found[attribute.name] = attribute.s
+            case _:
+                found[attribute.name] = list(attribute.ints)
+    group = found.get("group", 1)
+    if group != 1:
+        raise refuse(f"grouped convolutions are not compiled yet: group must be 1, got {group}")
+    return found
+
+
+def conv_problem(
+    attributes: Attributes,
+    *,
+    name: str,
+    x_shape: tuple[int, ...],
+    w_shape: tuple[int, ...],
+    operand: str,
+    out: str,
+    bias: bool,
+    refuse: Refuse,
+) -> ConvProblem:
+    """The numbers of a node.
+
+    Args:
+        x_shape, w_shape: (N, C, H, W) and (K, C, R, S), all known.
+
+    Raises:
+        NodeError: shapes or attributes contradict one another, or ask for something that is not compiled.
+        ProblemError: the numbers do not fit together.
+    """
+    rank = len(w_shape) - 2
+    if rank != 2:
+        known = f"{rank}-D convolutions are not compiled yet" if rank in (1, 3) else "not a convolution"
+        raise refuse(f"{known}: weights must have shape (K, C, R, S), got {w_shape}")
+    if len(x_shape) != len(w_shape) or x_shape[1] != w_shape[1]:
+        raise refuse(f"the input has shape (N, C, H, W) = {x_shape}, the weights (K, C, R, S) = {w_shape}")
+
+    def per_axis(key: str, default: int, count: int = rank) -> tuple[int, ...]:
+        values = tuple(attributes.get(key, (default,) * count))
+        if len(values) != count:
+            raise refuse(f"{key} must have {count} entries, got {values}")
+        return values
+
+    kernel = tuple(w_shape[2:])
+    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
+        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
+    stride, dilation = per_axis("strides", 1), per_axis("dilations", 1)
+    pads = per_axis("pads", 0, 2 * rank)
+    mode = attributes.get("auto_pad", b"NOTSET")
+    if mode != b"NOTSET":
+        automatic = _automatic_pads(mode, x_shape[2:], kernel, stride, dilation, refuse)
+        if any(pads) and pads != automatic:
+            raise refuse(f"auto_pad {mode.decode()} gives pads {automatic}, and the node also says pads {pads}")
+        pads = automatic
+    return ConvProblem(
+        name=name,
+        batch=x_shape[0],
+        in_channels=x_shape[1],
+        out_channels=w_shape[0],
+        in_extent=x_shape[2:],
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        pad_lo=pads[:rank],
+        pad_hi=pads[rank:],
+        operand=operand,
+        out=out,
+        bias=bias,
+    )
+
+
+def _automatic_pads(
+    mode: bytes,
+    extent: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    refuse: Refuse,
+) -> tuple[int, ...]:
+    """(top, left, bottom, right) for ``auto_pad``.
+
+    SAME_UPPER and SAME_LOWER give ceil(extent / stride) pixels; an odd pad has its larger half at the end or at
+    the start. A filter narrower than the stride needs no padding, and gets none: so do ONNX's shape inference
+    and reference; ONNX Runtime crops the input there.
+    """
+    if mode == b"VALID":
+        return (0,) * (2 * len(extent))
+    if mode not in (b"SAME_UPPER", b"SAME_LOWER"):
+        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {mode!r}")
+    if min(stride) < 1:
+        raise refuse(f"strides must be at least 1, got {stride}")
+    small, large = [], []
+    for e, k, u, d in zip(extent, kernel, stride, dilation, strict=True):
+        total = max(0, (-(-e // u) - 1) * u + (k - 1) * d + 1 - e)
+        small.append(total // 2)
+        large.append(total - total // 2)
+    return tuple(small + large if mode == b"SAME_UPPER" else large + small)

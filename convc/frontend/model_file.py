@@ -1,0 +1,80 @@
+"""Opening an ONNX file: bytes to a protobuf message that is really a model of a version we know.
+
+Protobuf has no magic number, and an empty or unrelated file can parse, so the header is checked field by
+field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+
+from convc.errors import ModelError
+from convc.limits import human_bytes, require_memory
+
+ONNX_DOMAINS = ("", "ai.onnx")
+"""Both spellings of the domain of standard operators."""
+
+MIN_IR = 3
+MIN_OPSET = 7
+MAX_FILE_BYTES = (1 << 31) - 1
+"""Protobuf's own limit for one message; larger models keep their weights in external files."""
+
+
+def load_model(path: Path) -> onnx.ModelProto:
+    """Read and check the header of a model; external weights stay where they are.
+
+    Raises:
+        ModelError: not readable, not ONNX, cut short, or of a version outside IR 3.. and opset 7...
+        LimitError: larger than memory.
+    """
+
+    def bad(message: str, hint: str = "") -> ModelError:
+        return ModelError(message, where=str(path), hint=hint)
+
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise bad("the model must be a regular file")
+        require_memory(2 * size, f"reading {path.name}")
+        if size > MAX_FILE_BYTES:
+            raise bad(
+                f"the file has {human_bytes(size)}; one protobuf message holds 2 GiB at most",
+                hint="save the model with external data",
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise bad(f"cannot read the model: {error.strerror}") from None
+    if not data:
+        raise bad("the file is empty")
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except Exception:  # whatever protobuf raises: its exception classes live in a package that onnx hides
+        raise bad("not an ONNX model, or cut short: the bytes are not a protobuf message") from None
+    if not model.HasField("graph") or not model.graph.node:
+        raise bad("not an ONNX model, or cut short: there is no graph with nodes in it")
+    if not all(isinstance(text, str) for text in _names(model.graph)):
+        raise bad("a name in the model is not valid UTF-8")
+    if not MIN_IR <= model.ir_version <= onnx.IR_VERSION:
+        raise bad(f"expected ONNX IR version {MIN_IR} to {onnx.IR_VERSION}, got {model.ir_version}")
+    newest = onnx.defs.onnx_opset_version()
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=None)
+    if opset is None:
+        raise bad("the model does not say which ONNX operator set it uses, or is cut short")
+    if not MIN_OPSET <= opset <= newest:
+        raise bad(
+            f"expected ONNX operator set {MIN_OPSET} to {newest}, got {opset}",
+            hint="convert the model (onnx.version_converter), or install another version of the onnx package",
+        )
+    return model
+
+
+def _names(graph: onnx.GraphProto) -> Iterator[str | bytes]:
+    """All names of a graph; protobuf hands out a name that is not UTF-8 as bytes."""
+    yield graph.name
+    for value in (*graph.input, *graph.output, *graph.initializer):
+        yield value.name
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)

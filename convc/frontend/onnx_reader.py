@@ -1,0 +1,206 @@
+"""The front door: an ONNX file to a `Network` of convolutions.
+
+Every `Conv` node of the main graph becomes a `ConvNode`, with its numbers, its weights and its bias; every
+other node is listed as skipped. Weights and bias must be constants. The file is not trusted: whatever its
+bytes are, the answer is a network or a `ConvcError`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from convc import dtypes
+from convc.errors import ConvcError, InputError, ModelError, NodeError
+from convc.frontend.constants import Constants
+from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.model_file import ONNX_DOMAINS, load_model
+from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
+from convc.frontend.tensors import type_name
+from convc.limits import require_memory
+from convc.network import ConvNode, Network, SkippedNode, TensorRef
+
+_OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
+"""Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
+
+
+def read_model(
+    path: str | Path,
+    *,
+    batch: int | None = None,
+    operand: str | None = None,
+    constants: Mapping[str, np.ndarray] | None = None,
+    skip_refused: bool = False,
+) -> Network:
+    """Read a model.
+
+    Args:
+        path: the .onnx file; external data may lie in the same folder or below it.
+        batch: batch size; replaces the first extent of the 4-D graph inputs.
+        operand: f16, bf16 or tf32 instead of the model's own type; weights are rounded to it, the output
+            keeps its type.
+        constants: values for graph inputs, by name, which then count as constants.
+        skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
+            raising; there must be one that can.
+
+    Raises:
+        ModelError: not a model that can be read, or one without convolutions.
+        NodeError, ProblemError: a convolution that cannot be compiled; the first one is named.
+        InputError: a wrong argument.
+        LimitError: a tensor larger than memory.
+    """
+    path = Path(path)
+    if batch is not None and batch < 1:
+        raise InputError(f"batch must be at least 1, got {batch}")
+    if operand is not None and operand not in dtypes.OPERANDS:
+        raise InputError(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {operand!r}")
+    try:
+        return _read(path, batch, operand, constants or {}, skip_refused)
+    except ConvcError as error:
+        error.where = f"{path}: {error.where}" if error.where and error.where != str(path) else str(path)
+        raise
+    except UnicodeDecodeError:  # some protobuf versions raise it where others hand out bytes
+        raise ModelError("a name in the model is not valid UTF-8", where=str(path)) from None
+
+
+def _read(
+    path: Path, batch: int | None, operand: str | None, bound: Mapping[str, np.ndarray], skip_refused: bool
+) -> Network:
+    model = load_model(path)
+    constants = Constants(model.graph, path.parent, bound)
+    names = _unique_names(model.graph.node)
+    if not any(map(_is_conv, model.graph.node)):
+        others = Counter(node.op_type for node in model.graph.node).most_common(5)
+        listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
+        raise ModelError("the model has no Conv node in its main graph", hint=f"it has {listed}")
+    types = infer_types(model, constants, batch)
+    convs, skipped, refused = [], [], []
+    for node, name in zip(model.graph.node, names, strict=True):
+        if not _is_conv(node):
+            skipped.append(SkippedNode(name=name, op_type=node.op_type, reason="not a convolution"))
+            continue
+        try:
+            convs.append(_conv(node, name, types, constants, operand))
+        except ConvcError as error:
+            refused.append(error)
+            skipped.append(SkippedNode(name=name, op_type=node.op_type, reason=error.message))
+    if refused and not (skip_refused and convs):
+        error = refused[0]
+        if len(refused) > 1:
+            more = f"{len(refused)} of the model's {len(refused) + len(convs)} convolutions are refused"
+            error.hint = f"{error.hint}; {more}" if error.hint else more
+        raise error
+    inputs = [v.name for v in model.graph.input if v.name not in constants.initializers | constants.bound]
+    return Network(
+        name=model.graph.name or path.stem,
+        convs=tuple(convs),
+        skipped=tuple(skipped),
+        inputs=tuple(_reference(name, types.get(name, UNKNOWN)) for name in inputs),
+        outputs=tuple(_reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
+    )
+
+
+def _conv(
+    node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants, operand: str | None
+) -> ConvNode:
+    def refuse(message: str, hint: str = "") -> NodeError:
+        return NodeError(message, where=f"node {name!r} (Conv)", hint=hint)
+
+    if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
+        raise refuse(f"a Conv has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
+    attributes = conv_attributes(node, refuse)
+    x = types.get(node.input[0], UNKNOWN)
+    weight = _constant_input(constants, node.input[1], "weights", refuse)
+    bias = None
+    if len(node.input) == 3 and node.input[2]:
+        bias = _constant_input(constants, node.input[2], "bias", refuse)
+    x_shape = _known_shape(node.input[0], x, refuse)
+    model_type = type_name(x.element_type)
+    if model_type not in _OPERAND_OF:
+        raise refuse(f"convolutions of {model_type} are not compiled; f16, bf16 and f32 are")
+    for what, array in (("weights", weight), ("bias", bias)):
+        if array is not None and array.dtype != dtypes.BY_NAME[model_type].storage:
+            raise refuse(f"the input is {model_type}, the {what} {array.dtype}: they must be the same")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise refuse(f"the bias must have one number per output channel, {weight.shape[:1]}, got {bias.shape}")
+    problem = conv_problem(
+        attributes,
+        name=name,
+        x_shape=x_shape,
+        w_shape=weight.shape,
+        operand=operand or _OPERAND_OF[model_type],
+        out=model_type,
+        bias=bias is not None,
+        refuse=refuse,
+    )
+    return ConvNode(
+        name=name,
+        problem=problem,
+        input=_reference(node.input[0], x),
+        weight=_rounded(weight, problem.operand_dtype, refuse),
+        bias=None if bias is None else dtypes.quantise(dtypes.F32, bias),
+        output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
+    )
+
+
+def _constant_input(constants: Constants, name: str, what: str, refuse: Refuse) -> np.ndarray:
+    array = constants.value(name)
+    if array is None:
+        raise refuse(
+            f"the {what} must be constant, and {name!r} is not",
+            hint="store it as an initializer or a Constant node; other constant expressions must be folded first",
+        )
+    return array
+
+
+def _known_shape(name: str, value: ValueType, refuse: Refuse) -> tuple[int, ...]:
+    if value.shape is None:
+        hint = "give the graph inputs a shape"
+        raise refuse(f"the shape of the input {name!r} cannot be inferred", hint=hint)
+    if None in value.shape:
+        shown = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
+        only_batch = value.shape[0] is None and None not in value.shape[1:]
+        hint = "give the batch size (--batch)" if only_batch else "give the graph inputs fixed extents"
+        raise refuse(f"the shape of the input {name!r} is not fixed: ({shown})", hint=hint)
+    return value.shape
+
+
+def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndarray:
+    """Weights as float32 with values of the operand type."""
+    require_memory(16 * math.prod(weight.shape), f"rounding weights of shape {weight.shape}")
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        rounded = dtypes.quantise(dtype, weight)
+        lost = np.isinf(rounded) & np.isfinite(weight)
+    if lost.any():
+        raise refuse(
+            f"{np.count_nonzero(lost)} weights are too large for {dtype.name}, "
+            f"for example {float(weight[lost][0]):g}; its largest number is {dtype.max_finite:g}",
+            hint="choose another operand type",
+        )
+    return rounded
+
+
+def _is_conv(node: onnx.NodeProto) -> bool:
+    return node.op_type == "Conv" and node.domain in ONNX_DOMAINS
+
+
+def _unique_names(nodes: list[onnx.NodeProto]) -> list[str]:
+    """A name for each node: its own, its first output's, or kind and index; repeated ones get a number."""
+    names: dict[str, None] = {}  # ordered
+    copies: Counter[str] = Counter()
+    for index, node in enumerate(nodes):
+        name = base = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{index}"
+        while name in names:
+            copies[base] += 1
+            name = f"{base}_{copies[base] + 1}"
+        names[name] = None
+    return list(names)
+
+
+def _reference(name: str, value: ValueType) -> TensorRef:
+    return TensorRef(name=name, dtype=type_name(value.element_type), shape=value.shape)

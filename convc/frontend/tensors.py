@@ -1,0 +1,142 @@
+"""ONNX tensors to numpy arrays, with every size checked before memory is taken.
+
+A `TensorProto` says its type and extents and carries its elements in one of three ways: as raw
+little-endian bytes, in a repeated field for its type, or in another file ("external data"). The name of
+that file comes from the model and is not to be trusted: it must stay inside the model's folder, symbolic
+links included.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto
+
+from convc.errors import ModelError
+from convc.limits import require_memory
+
+NUMPY_TYPES = {
+    TensorProto.FLOAT: (np.dtype("<f4"), "float_data"),
+    TensorProto.DOUBLE: (np.dtype("<f8"), "double_data"),
+    TensorProto.FLOAT16: (np.dtype("<f2"), "int32_data"),
+    TensorProto.BFLOAT16: (np.dtype(ml_dtypes.bfloat16), "int32_data"),
+    TensorProto.INT32: (np.dtype("<i4"), "int32_data"),
+    TensorProto.INT64: (np.dtype("<i8"), "int64_data"),
+}
+"""Element types that are read: numpy type, and the repeated field for it (f16 and bf16 as bit patterns)."""
+
+_TYPE_NAMES = {
+    TensorProto.FLOAT: "f32",
+    TensorProto.DOUBLE: "f64",
+    TensorProto.FLOAT16: "f16",
+    TensorProto.BFLOAT16: "bf16",
+}
+
+
+def type_name(element_type: int) -> str:
+    """convc's word for an ONNX element type, ONNX's own in lower case for other types."""
+    if element_type in _TYPE_NAMES:
+        return _TYPE_NAMES[element_type]
+    try:
+        return TensorProto.DataType.Name(element_type).lower()
+    except ValueError:
+        return f"type {element_type}"
+
+
+def tensor_array(tensor: TensorProto, folder: Path) -> np.ndarray:
+    """The elements of a tensor.
+
+    Args:
+        tensor: from an initializer or an attribute.
+        folder: the model's, for external data.
+
+    Raises:
+        ModelError: type not read, extents and data that do not agree, an external file outside ``folder``.
+        LimitError: more than memory holds.
+    """
+    where = f"tensor {tensor.name!r}"
+    if tensor.data_type not in NUMPY_TYPES:
+        raise ModelError(f"elements of {type_name(tensor.data_type)} are not read", where=where)
+    dtype, field = NUMPY_TYPES[tensor.data_type]
+    shape = checked_shape(tensor.dims, dtype, where)
+    count = math.prod(shape)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, folder, dtype, count, where).reshape(shape)
+    if tensor.HasField("raw_data"):
+        expected, got = count * dtype.itemsize, len(tensor.raw_data)
+        if got != expected:
+            raise ModelError(f"shape {shape} needs {expected} bytes of data, got {got}", where=where)
+        return np.frombuffer(tensor.raw_data, dtype).reshape(shape)
+    values = getattr(tensor, field)
+    if len(values) != count:
+        raise ModelError(f"shape {shape} needs {count} elements, got {len(values)}", where=where)
+    if field != "int32_data" or dtype == np.int32:
+        return np.array(values, dtype).reshape(shape)
+    patterns = np.array(values, np.int64)
+    if ((patterns < 0) | (patterns > 0xFFFF)).any():
+        raise ModelError("16-bit elements must be stored as patterns 0..65535", where=where)
+    return patterns.astype(np.uint16).view(dtype).reshape(shape)
+
+
+def checked_shape(dims: object, dtype: np.dtype, where: str) -> tuple[int, ...]:
+    """Extents as a tuple, when they are not negative and memory holds the elements."""
+    shape = tuple(int(extent) for extent in dims)
+    if any(extent < 0 for extent in shape):
+        raise ModelError(f"extents must not be negative, got {shape}", where=where)
+    require_memory(math.prod(shape) * dtype.itemsize, f"{where} of shape {shape}")
+    return shape
+
+
+def _external(tensor: TensorProto, folder: Path, dtype: np.dtype, count: int, where: str) -> np.ndarray:
+    """Elements from a file beside the model (ONNX documentation, "External Data")."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if not isinstance(location, str):
+        raise ModelError("the file name of external data is not valid UTF-8", where=where)
+    size = count * dtype.itemsize
+    try:
+        offset = int(entries.get("offset", 0))
+        length = int(entries.get("length", size))
+    except ValueError:
+        raise ModelError("offset and length of external data must be whole numbers", where=where) from None
+    if length != size or offset < 0:
+        raise ModelError(
+            f"external data must have {size} bytes at offset 0 or later, got {length} bytes at {offset}",
+            where=where,
+        )
+    path = _inside(folder, location, where)
+    try:
+        with path.open("rb") as file:
+            available = os.fstat(file.fileno()).st_size - offset
+            if available < size:
+                raise ModelError(f"{location!r} ends before byte {offset + size}", where=where)
+            file.seek(offset)
+            return np.fromfile(file, dtype, count)
+    except OSError as error:
+        raise ModelError(f"cannot read external data {location!r}: {error.strerror}", where=where) from None
+
+
+def _inside(folder: Path, location: str, where: str) -> Path:
+    """The regular file that ``location`` names, inside ``folder`` even after following symbolic links."""
+    escapes = ModelError(
+        f"external data {location!r} does not lie in the folder of the model",
+        where=where,
+        hint="only a relative path without '..' is followed, and no symbolic link out of the folder",
+    )
+    named = (PurePosixPath(location), PureWindowsPath(location))
+    if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in named):
+        raise escapes
+    try:
+        path = (folder / location).resolve(strict=True)
+        inside = path.is_relative_to(folder.resolve(strict=True))
+    except (OSError, ValueError, RuntimeError):
+        raise ModelError(f"there is no file {location!r} beside the model", where=where) from None
+    if not inside:
+        raise escapes
+    if not path.is_file():
+        raise ModelError(f"external data {location!r} is not a regular file", where=where)
+    return path

@@ -1,0 +1,53 @@
+"""The nine models that come with the onnx package: 401 convolutions, of which all but the grouped ones are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from convc.errors import NodeError
+from convc.frontend.onnx_reader import read_model
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+
+MODELS = {
+    "bvlc_alexnet": (5, 3),
+    "densenet121": (121, 0),
+    "inception_v1": (57, 0),
+    "inception_v2": (69, 0),
+    "resnet50": (53, 0),
+    "shufflenet": (49, 48),
+    "squeezenet": (26, 0),
+    "vgg19": (16, 0),
+    "zfnet512": (5, 0),
+}
+"""Convolutions, and how many of them are grouped."""
+
+
+def test_the_table_is_complete():
+    assert {path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx")} == set(MODELS)
+    assert sum(count for count, _ in MODELS.values()) == 401
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("batch", [None, 2])
+def test_light_model(name, batch):
+    path = LIGHT / f"light_{name}.onnx"
+    count, grouped = MODELS[name]
+    if grouped:
+        with pytest.raises(NodeError, match="grouped convolutions are not compiled yet") as caught:
+            read_model(path, batch=batch)
+        assert f"{grouped} of the model's {count} convolutions are refused" in caught.value.hint
+    network = read_model(path, batch=batch, skip_refused=True)
+    assert len(network.convs) == count - grouped
+    refused = [node for node in network.skipped if node.op_type == "Conv"]
+    assert len(refused) == grouped
+    assert all(node.reason.startswith("grouped convolutions are not compiled yet") for node in refused)
+    assert {node.problem.batch for node in network.convs} == {batch or 1}
+    graph = onnx.load(path).graph
+    assert len(network.skipped) + len(network.convs) == len(graph.node)
+    for node in network.convs:
+        assert node.weight.shape == node.problem.w_shape
+        assert node.weight.min() == node.weight.max(), "these models fill each weight with one number"
