@@ -1,0 +1,91 @@
+r"""How far from the exact convolution a right kernel may be: derived, not tuned.
+
+A result is y = s + b rounded to the result type, with s a sum of L = C*R*S products of two operands.
+
+**Products.** Operands have p significant bits: f16 and tf32 11, bf16 8. A product has at most 2p = 22, 16,
+22 bits, which float32 (24 bits) holds: products are exact, unless they fall below its smallest normal
+number (see *Underflow*).
+
+**Plain sums.** Adding n numbers in float32, in any order and grouping, each addition rounded to nearest or
+cut toward zero, gives a computed sum with
+
+    |computed - exact| <= gamma(n - 1) * sum |terms|,     gamma(n) = n*u / (1 - n*u),     u = 2^-23
+
+(N. Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., 2002: section 2.2 for the model of
+rounding, lemma 3.1 for gamma, section 4.2 for sums in any order). Rounding to nearest has unit 2^-24,
+cutting 2^-23; we take the larger.
+
+**Fused sums.** One tensor-core instruction adds m products and the accumulator c in one step: every term is
+cut toward zero to 25 fractional bits relative to the largest exponent e of all terms, the cut terms are
+added exactly, and the result is cut to float32 (P. Xie et al., "MMA-Sim", arXiv 2511.10909; F. Khattak and
+M. Mikaitis, "Accurate Models of NVIDIA Tensor Cores", arXiv 2512.07004; both validated on Blackwell). The
+term with exponent e has 24 bits and is not cut, so at most m terms are, by less than 2^(e-25) = (u/4) * 2^e
+each. Let M be |c| plus the magnitudes of the products; 2^e <= M. The step adds a factor (1 + m*u/4) for the
+cuts and (1 + u) for the result:
+
+    if  |c - exact c| <= gamma(n) * S   then   |new c - exact| <= gamma(n + m/4 + 1) * S'
+
+with S, S' the sums of magnitudes before and after, because (1 + gamma(n)) * (1 + x*u) <= 1 + gamma(n + x)
+for x >= 0. An instruction whose products are all zero changes nothing. There are at most L others, with L
+products in all, so n <= L/4 + L. This is more than the L - 1 of plain sums: the bound covers both.
+
+**Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
+oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
+
+**Underflow.** 2^e <= M needs significands of at least 1, and a subnormal operand has less: the hardware
+takes it with the smallest normal exponent. Counting each operand other than zero as at least the smallest
+normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
+subnormals for a product and two for an instruction or addition, and 3*n is more than all of them.
+
+**Result type.** Rounding is monotone: if the float32 value is within ``bound`` of s + b, the stored result
+lies between the rounded ends of that interval. `convc.verify.compare` does just that, so the bound here is
+for before the final rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc import dtypes, reference
+from convc.errors import LimitError
+from convc.problem import ConvProblem
+
+UNIT = 2.0**-23
+"""Unit roundoff of float32 for cutting toward zero; twice that of rounding to nearest."""
+
+
+def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+    """Largest difference between the exact sum and a right accumulator, before rounding to the result type.
+
+    Args:
+        x, w, b: operands as the kernel gets them: x (N, C, H, W), w (K, C, R, S), b (K,) or None.
+
+    Returns:
+        float64 (N, K, P, Q); infinite where float32 sums may overflow.
+
+    Raises:
+        LimitError: sums so long that float32 promises nothing (n*u >= 1, above 6.7 million terms).
+    """
+    terms = problem.gemm_k
+    n = 1.25 * terms + 2
+    if n * UNIT >= 1:
+        raise LimitError(
+            f"a float32 sum of {terms} terms has no error bound",
+            where=f"convolution {problem.name!r}",
+            hint="compare on integer data, whose sums are exact",
+        )
+    gamma = n * UNIT / (1 - n * UNIT)
+    floor = problem.operand_dtype.min_normal
+    magnitude = reference.conv_problem(
+        problem, _at_least(x, floor), _at_least(w, floor), None if b is None else np.abs(b)
+    )
+    bound = gamma * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
+    bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN
+    return bound
+
+
+def _at_least(array: np.ndarray, floor: float) -> np.ndarray:
+    """|array|, with values between 0 and ``floor`` raised to it."""
+    magnitude = np.abs(np.asarray(array, np.float64))
+    np.maximum(magnitude, floor, out=magnitude, where=magnitude > 0)
+    return magnitude

@@ -1,0 +1,95 @@
+"""Is this result right? One rule for exact and for bounded comparison.
+
+The oracle says s, the exact value, and the bound e says that the kernel's accumulator lies from s - e to s + e.
+Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With
+e = 0 that is a comparison of bits (except that -0 equals +0). Nothing is tuned, and overflow needs no special
+case: an end that rounds to infinity allows infinity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc import dtypes
+from convc.dtypes import DType
+from convc.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The verdict on one result array.
+
+    Attributes:
+        ok: every element is allowed.
+        count: elements compared.
+        count_wrong: elements outside their limits.
+        worst_error: largest |got - expected|; NaN counts as infinite.
+        worst_ratio: largest error as a share of its limit; above 1 is wrong. In exact mode 0 or infinite.
+            The limit includes the final rounding, so a narrow result type often uses nearly all of it.
+        first: index (n, k, p, q) of the first wrong element in memory order, None when all are right.
+        got, expected, limit: of the first wrong element, or of the one with the worst ratio if all are right.
+    """
+
+    ok: bool
+    count: int
+    count_wrong: int
+    worst_error: float
+    worst_ratio: float
+    first: tuple[int, ...] | None
+    got: float
+    expected: float
+    limit: float
+
+
+def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -> Comparison:
+    """Judge a result.
+
+    Args:
+        y: what the kernel stored, (N, K, P, Q) in float16, bfloat16 or float32.
+        y_ref: the oracle's float64, same shape, not rounded.
+        bound: allowed error before the final rounding, same shape (see `convc.verify.bound.error_bound`);
+            None: y must be y_ref rounded to nearest even, bit for bit up to the sign of zero.
+
+    Raises:
+        InputError: shapes differ.
+    """
+    if y.shape != y_ref.shape:
+        raise InputError(f"the result has shape {y.shape}, the reference {y_ref.shape}")
+    dtype = dtypes.of_array(y)
+    got = dtypes.decode(dtype, y)
+    if bound is None:
+        expected = low = high = _round(dtype, y_ref)
+    else:
+        expected = y_ref
+        slack = np.where(np.isfinite(y_ref), bound, 0.0)  # an infinite or NaN reference must be met as it is
+        low, high = _round(dtype, y_ref - slack), _round(dtype, y_ref + slack)
+    both_nan = np.isnan(got) & np.isnan(expected)
+    wrong = ~((low <= got) & (got <= high) | both_nan)
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        error = np.abs(got - expected)
+        error[(got == expected) | both_nan] = 0.0  # equal infinities too
+        error[np.isnan(error)] = np.inf
+        limit = np.where(got >= expected, high - expected, expected - low)
+        ratio = error / limit
+    ratio[error == 0] = 0.0
+    ratio[np.isnan(ratio)] = 1.0  # an infinity where the limit is one
+    ratio[wrong] = np.maximum(ratio[wrong], np.nextafter(1.0, 2.0))
+    at = int(np.argmax(wrong if wrong.any() else ratio))
+    where = np.unravel_index(at, y.shape)
+    return Comparison(
+        ok=not wrong.any(),
+        count=y.size,
+        count_wrong=int(np.count_nonzero(wrong)),
+        worst_error=float(error.max()),
+        worst_ratio=float(ratio.max()),
+        first=tuple(int(i) for i in where) if wrong.any() else None,
+        got=float(got[where]),
+        expected=float(expected[where]),
+        limit=float(limit[where]),
+    )
+
+
+def _round(dtype: DType, values: np.ndarray) -> np.ndarray:
+    return dtypes.decode(dtype, dtypes.encode(dtype, values))

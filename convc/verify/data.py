@@ -1,0 +1,112 @@
+"""Inputs to judge a convolution by.
+
+*Integer data* makes the answer exact: operands are small whole numbers, and every sum that can occur, in
+any order, is a whole number below 2^24, which float32 holds exactly. No rounding happens before the final
+one, so a kernel must match the oracle bit for bit; one wrong tap, pixel or channel shows. *Normal data*
+looks like a real layer and exercises rounding; the answer is then judged with `convc.verify.bound`.
+
+All arrays are float32 with values that the operand type can hold: x (N, C, H, W), w (K, C, R, S), b (K,) or
+None.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from convc import dtypes
+from convc.limits import require_memory
+from convc.problem import ConvProblem
+
+Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def integer_data(problem: ConvProblem, seed: int) -> Arrays:
+    """Whole numbers with exact sums.
+
+    The ranges are the widest for which
+
+    * operands are exact: magnitudes up to 2^p of the operand type (p = its precision);
+    * sums are exact and finite: C*R*S * max|x| * max|w| + max|b| is below 2^24, and not above the largest
+      finite result;
+    * results are mostly exact: the typical (root mean square) sum is at most 2^p / 4 of the result type, so
+      that the final rounding does not hide an error of one.
+
+    Where even magnitude 1 makes sums too large, only a share of the weights is not zero.
+    """
+    _require_arrays(problem)
+    rng = np.random.default_rng(seed)
+    x_max, w_max = _integer_ranges(problem)
+    x = _integers(rng, x_max, problem.x_shape)
+    w = _integers(rng, w_max, problem.w_shape)
+    b = _integers(rng, x_max, (problem.out_channels,)) if problem.bias else None
+    room = _largest_sum(problem) - x_max
+    if problem.gemm_k * x_max * w_max > room:
+        _thin(rng, w, room // (x_max * w_max))
+    return x, w, b
+
+
+def normal_data(problem: ConvProblem, seed: int, w: np.ndarray | None = None, b: np.ndarray | None = None) -> Arrays:
+    """Normally distributed numbers, rounded to the operand type (the bias to the result type).
+
+    x has variance 1; random weights have variance 1 / (C*R*S), so that results have variance about 1. Where
+    the model has weights, pass them as ``w``, and its bias (or None) as ``b``.
+    """
+    _require_arrays(problem)
+    rng = np.random.default_rng(seed)
+    x = _normal(rng, problem.x_shape, problem.operand_dtype, 1.0)
+    if w is None:
+        w = _normal(rng, problem.w_shape, problem.operand_dtype, problem.gemm_k**-0.5)
+        b = _normal(rng, (problem.out_channels,), problem.out_dtype, 1.0) if problem.bias else None
+    return x, w, b
+
+
+def _require_arrays(problem: ConvProblem) -> None:
+    size = 4 * (math.prod(problem.x_shape) + math.prod(problem.w_shape))
+    require_memory(size, f"the test data of {problem.name!r}")
+
+
+def _largest_sum(problem: ConvProblem) -> int:
+    return min((1 << 24) - 1, int(problem.out_dtype.max_finite))
+
+
+def _integer_ranges(problem: ConvProblem) -> tuple[int, int]:
+    """(max |x|, max |w|), grown by turns while all three rules of `integer_data` hold; at least (1, 1)."""
+    operand_max = 1 << problem.operand_dtype.precision
+    typical_max = (1 << problem.out_dtype.precision) / 4
+    terms = problem.gemm_k
+
+    def fits(x_max: int, w_max: int) -> bool:
+        variance = terms * _variance(x_max) * _variance(w_max)
+        largest = terms * x_max * w_max + x_max
+        exact = max(x_max, w_max) <= operand_max and largest <= _largest_sum(problem)
+        return exact and variance <= typical_max**2
+
+    x_max = w_max = 1
+    while fits(x_max + 1, w_max):
+        x_max += 1
+        if fits(x_max, w_max + 1):
+            w_max += 1
+    return x_max, w_max
+
+
+def _variance(largest: int) -> float:
+    """Variance of a uniform draw from -largest..largest."""
+    return largest * (largest + 1) / 3
+
+
+def _integers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.integers(-largest, largest, size=shape, dtype=np.int16, endpoint=True).astype(np.float32)
+
+
+def _thin(rng: np.random.Generator, w: np.ndarray, keep: int) -> None:
+    """Leave at most ``keep`` weights of each output channel different from zero, in place."""
+    for row in w.reshape(len(w), -1):
+        row[rng.permutation(row.size)[keep:]] = 0
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType, scale: float) -> np.ndarray:
+    values = rng.standard_normal(shape, dtype=np.float32)
+    values *= np.float32(scale)
+    return dtypes.quantise(dtype, values)

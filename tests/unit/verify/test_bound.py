@@ -1,0 +1,188 @@
+"""The bound holds for several ways to sum, at their worst, and is not much wider than it has to be."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convc import dtypes, reference
+from convc.errors import LimitError
+from convc.problem import ConvProblem
+from convc.verify.bound import UNIT, error_bound
+
+
+def dot_problem(terms: int, operand: str = "f16") -> ConvProblem:
+    """One output pixel and channel: a dot product."""
+    return ConvProblem(
+        in_channels=terms, out_channels=1, in_extent=(1, 1), kernel=(1, 1), operand=operand, out="f32", bias=True
+    )
+
+
+def bound_of(x: np.ndarray, w: np.ndarray, b: float, operand: str) -> float:
+    problem = dot_problem(x.size, operand)
+    return float(
+        error_bound(problem, x.reshape(problem.x_shape), w.reshape(problem.w_shape), np.array([b]))[0, 0, 0, 0]
+    )
+
+
+def exponent_of(value: Fraction) -> int:
+    return math.frexp(float(value))[1] - 1
+
+
+def cut(value: Fraction, unit: Fraction) -> Fraction:
+    """Toward zero to a multiple of unit."""
+    return Fraction(math.trunc(value / unit)) * unit
+
+
+def to_f32_cut(value: Fraction) -> Fraction:
+    if value == 0:
+        return value
+    exponent = max(exponent_of(abs(value)), -126)
+    return cut(value, Fraction(2) ** (exponent - 23))
+
+
+def fused_sum(x: np.ndarray, w: np.ndarray, b: float, group: int, min_exponent: int) -> Fraction:
+    """A tensor-core sum: `group` products and the accumulator, cut to 25 bits below the largest exponent.
+
+    A product counts with the sum of its operands' exponents; a subnormal operand with the smallest normal one.
+    """
+    accumulator = Fraction(0)
+    for start in range(0, x.size, group):
+        terms = [(accumulator, max(exponent_of(abs(accumulator)), -126))] if accumulator else []
+        for a, c in zip(x[start : start + group].tolist(), w[start : start + group].tolist(), strict=True):
+            if a and c:
+                exponents = (max(math.frexp(v)[1] - 1, min_exponent) for v in (a, c))
+                terms.append((Fraction(a) * Fraction(c), sum(exponents)))
+        if terms:
+            unit = Fraction(2) ** (max(exponent for _, exponent in terms) - 25)
+            accumulator = to_f32_cut(sum(cut(value, unit) for value, _ in terms))
+    return to_f32_cut(accumulator + Fraction(b))
+
+
+def exact_sum(x: np.ndarray, w: np.ndarray, b: float) -> Fraction:
+    return sum((Fraction(a) * Fraction(c) for a, c in zip(x.tolist(), w.tolist(), strict=True)), Fraction(b))
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    terms=st.integers(1, 60),
+    group=st.sampled_from([1, 4, 8, 16]),
+    operand=st.sampled_from(dtypes.OPERANDS),
+    spread=st.sampled_from([0, 3, 12]),
+    small=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_fused_truncated_sums_stay_inside(seed, terms, group, operand, spread, small):
+    rng = np.random.default_rng(seed)
+    dtype = dtypes.BY_NAME[operand]
+    scale = dtype.min_normal if small else 1.0  # with subnormal operands, or without
+    x, w = (
+        dtypes.quantise(dtype, rng.standard_normal(terms) * 2.0 ** rng.integers(-spread, spread + 1, terms) * scale)
+        for scale in (scale, 1.0)
+    )
+    b = float(np.float32(rng.standard_normal() * scale))
+    error = abs(fused_sum(x, w, b, group, dtype.min_exponent) - exact_sum(x, w, b))
+    assert error <= bound_of(x, w, b, operand)
+
+
+def test_truncation_that_always_loses():
+    """A large product first, then one small product for each instruction, just below the last bit: all are lost."""
+    terms = 512
+    x = np.full(terms, 2.0**-13 * 2047 / 2048, np.float32)
+    x[0] = 1024
+    w = np.ones(terms, np.float32)
+    lost = exact_sum(x, w, 0.0) - fused_sum(x, w, 0.0, 1, -14)
+    assert lost == Fraction(float(x[1])) * (terms - 1)
+    assert lost <= bound_of(x, w, 0.0, "f16") <= 1.3 * lost
+
+
+def test_a_subnormal_operand_raises_the_exponent_that_others_are_cut_at():
+    """2^-24 counts as 2^-14 * 2^-10: products of its size lose ten bits more than their own size says."""
+    x = np.array([2.0**-24, 1025 * 2.0**-22], np.float32)
+    w = np.array([1.0, 1055 * 2.0**-22], np.float32)
+    error = abs(fused_sum(x, w, 0.0, 16, -14) - exact_sum(x, w, 0.0))
+    magnitude = float(exact_sum(x, w, 0.0))
+    assert error > 10 * (1.25 * 2 + 2) * UNIT * magnitude
+    assert error <= bound_of(x, w, 0.0, "f16")
+
+
+@pytest.mark.parametrize("group", [1, 16])
+def test_products_below_float32_are_lost(group):
+    x = np.full(16, 1.5 * 2.0**-75, np.float32)
+    exact = exact_sum(x, x, 0.0)
+    bound = bound_of(x, x, 0.0, "bf16")
+    assert abs(fused_sum(x, x, 0.0, group, -126) - exact) <= bound
+    rounded = Fraction(float(np.add.accumulate(x * x, dtype=np.float32)[-1]))
+    assert 1e-4 * exact < abs(rounded - exact) <= bound
+
+
+@given(st.integers(0, 2**31), st.integers(1, 3000), st.sampled_from(dtypes.OPERANDS))
+@settings(max_examples=40, deadline=None)
+def test_float32_sums_in_any_order_stay_inside(seed, terms, operand):
+    rng = np.random.default_rng(seed)
+    dtype = dtypes.BY_NAME[operand]
+    x, w = (dtypes.quantise(dtype, rng.standard_normal(terms)) for _ in range(2))
+    b = float(np.float32(rng.standard_normal()))
+    exact = math.fsum([*(x.astype(np.float64) * w), b])
+    products = x * w
+    bound = bound_of(x, w, b, operand)
+    for order in (products, np.sort(products), rng.permutation(products)):
+        running = np.add.accumulate(order, dtype=np.float32)[-1] + np.float32(b)
+        assert abs(float(running) - exact) <= bound
+    assert abs(float(np.float32(x @ w) + np.float32(b)) - exact) <= bound
+
+
+@pytest.mark.parametrize(("operand", "largest_bits"), [("f16", 22), ("bf16", 16), ("tf32", 22)])
+def test_products_are_exact_in_float32(operand, largest_bits):
+    dtype = dtypes.BY_NAME[operand]
+    assert 2 * dtype.precision == largest_bits <= dtypes.F32.precision
+    rng = np.random.default_rng(0)
+    a, b = (dtypes.quantise(dtype, rng.standard_normal(100_000)) for _ in range(2))
+    assert np.array_equal((a * b).astype(np.float64), a.astype(np.float64) * b.astype(np.float64))
+
+
+def test_the_bound_is_the_formula():
+    x, w = np.array([1.0, -2.0, 3.0]), np.array([4.0, 5.0, -0.5])
+    n = 1.25 * 3 + 2
+    expected = n * UNIT / (1 - n * UNIT) * (4 + 10 + 1.5 + 7)
+    assert bound_of(x, w, -7.0, "f16") == pytest.approx(expected, rel=1e-9)
+
+
+def test_shape_and_borders():
+    problem = ConvProblem(in_channels=8, out_channels=3, in_extent=(5, 5), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal(problem.x_shape), np.ones(problem.w_shape)
+    bound = error_bound(problem, np.abs(x) * 0 + 1, w, None)
+    assert bound.shape == problem.y_shape
+    assert bound[0, 0, 0, 0] < bound[0, 0, 2, 2], "fewer terms at a corner"
+    assert (error_bound(problem, x * 0, w, None) < 1e-38).all()
+
+
+def test_possible_overflow_allows_anything():
+    big = np.array([3e38, 3e38, 1.0])
+    assert bound_of(big, np.ones(3), 0.0, "tf32") == math.inf
+    assert bound_of(np.array([np.inf, 1.0, 0.0]), np.zeros(3), 0.0, "tf32") == math.inf
+
+
+def test_sums_too_long_for_a_bound_are_refused():
+    problem = ConvProblem(in_channels=6_800_000, out_channels=1, in_extent=(1, 1), kernel=(1, 1))
+    with pytest.raises(LimitError, match="a float32 sum of 6800000 terms has no error bound"):
+        error_bound(problem, np.zeros(problem.x_shape), np.zeros(problem.w_shape), None)
+
+
+def test_a_missing_tap_is_far_outside():
+    problem = ConvProblem(
+        in_channels=512, out_channels=16, in_extent=(7, 7), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), out="f32"
+    )
+    rng = np.random.default_rng(0)
+    x = dtypes.quantise(dtypes.F16, rng.standard_normal(problem.x_shape))
+    w = dtypes.quantise(dtypes.F16, rng.standard_normal(problem.w_shape) / 68)
+    exact, bound = reference.conv_problem(problem, x, w), error_bound(problem, x, w, None)
+    w = w.copy()
+    w[..., 1, 2] = 0
+    assert np.mean(np.abs(reference.conv_problem(problem, x, w) - exact) > bound) > 0.8
