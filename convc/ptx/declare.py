@@ -1,0 +1,221 @@
+"""Declarations: ``.reg``, and variables of every state space (PTX manual, chapter 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from convc.ptx.diagnose import listed, near
+from convc.ptx.lexer import Tokens, shown
+from convc.ptx.numbers import read_integer, read_number
+from convc.ptx.scope import Entry, check_name
+from convc.ptx.syntax import TYPE_BITS, Func, Symbol, Variable
+
+REGISTER_TYPES = tuple(
+    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64".split()
+)
+"""Types that a register or a variable may be declared with (manual, table 10); predicates only as registers."""
+
+MAX_ELEMENTS = 1 << 40
+MAX_DIMENSIONS = 16
+MAX_VALUES = 1 << 20
+
+
+def skip_line(tokens: Tokens, at: int) -> int:
+    """The first token of a later line (``.loc`` and ``.file`` end with their line)."""
+    line = tokens.span(at).line
+    while tokens.texts[at] and tokens.span(at).line == line and tokens.texts[at] != "}":
+        at += 1
+    return at
+
+
+def read_registers(tokens: Tokens, at: int) -> tuple[int, list[tuple[str, int | None, str, int]]]:
+    """``.reg .b32 %a, %r<4>;``: the token after it, and (name, count or None, type, token) of each."""
+    texts = tokens.texts
+    at += 1
+    if texts[at] in (".v2", ".v4"):
+        raise tokens.error(at, "vector registers are not read; declare the elements one by one")
+    kind = _type(tokens, at)
+    at += 1
+    found = []
+    while True:
+        name, where, count = texts[at], at, None
+        at += 1
+        if texts[at] == "<":
+            count = read_integer(texts[at + 1])
+            if count is None:
+                raise tokens.error(at + 1, f"expected a number of registers, got {shown(texts[at + 1])}")
+            at = _expect(tokens, at + 2, ">", f"after {name}<{texts[at + 1]}")
+        found.append((name, count, kind, where))
+        if texts[at] != ",":
+            break
+        at += 1
+    return _expect(tokens, at, ";", "at the end of the declaration"), found
+
+
+def read_variables(
+    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None]
+) -> tuple[int, list[tuple[Variable, int]]]:
+    """``.shared .align 8 .b64 a, b[4];``: the token after it, and each variable with its token."""
+    found = []
+    variable, where, at = read_variable(tokens, at, linkage=linkage, resolve=resolve)
+    found.append((variable, where))
+    while tokens.texts[at] == ",":
+        variable, where, at = _read_declarator(tokens, at + 1, variable, resolve)
+        found.append((variable, where))
+    return _expect(tokens, at, ";", "at the end of the declaration"), found
+
+
+def read_variable(
+    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None]
+) -> tuple[Variable, int, int]:
+    """One variable without what follows it: the variable, its name's token, the token after it."""
+    texts = tokens.texts
+    space, align, vector, points_to = texts[at][1:], None, 1, None
+    at += 1
+    while texts[at] in (".align", ".v2", ".v4"):
+        if texts[at] == ".align":
+            align, at = _alignment(tokens, at + 1)
+        else:
+            vector = int(texts[at][2:])
+            at += 1
+    kind = _type(tokens, at)
+    if kind == "pred" and space != "reg":
+        raise tokens.error(at, f"a predicate cannot be in .{space} space")
+    at += 1
+    if texts[at] == ".ptr":
+        points_to, at = "generic", at + 1
+        if texts[at] in (".global", ".shared", ".const", ".local"):
+            points_to, at = texts[at][1:], at + 1
+        if texts[at] == ".align":
+            _, at = _alignment(tokens, at + 1)
+    pattern = Variable(
+        name="",
+        space=space,
+        type=kind,
+        vector=vector,
+        align=align or max(1, vector * TYPE_BITS[kind] // 8),
+        linkage=linkage,
+        points_to=points_to,
+    )
+    return _read_declarator(tokens, at, pattern, resolve)
+
+
+def _read_declarator(
+    tokens: Tokens, at: int, pattern: Variable, resolve: Callable[[str], Entry | None]
+) -> tuple[Variable, int, int]:
+    texts, where = tokens.texts, at
+    check_name(tokens, texts[at], at)
+    name = texts[at]
+    at += 1
+    shape: list[int] = []
+    while texts[at] == "[":
+        at += 1
+        if texts[at] == "]":
+            extent = 0
+        else:
+            extent = read_integer(texts[at])
+            if not extent:
+                raise tokens.error(at, f"expected an array size, got {shown(texts[at])}")
+            at += 1
+        shape.append(extent)
+        at = _expect(tokens, at, "]", "after the array size")
+    if len(shape) > MAX_DIMENSIONS or 0 in shape[1:]:
+        raise tokens.error(where, "only the first of an array's sizes may be left out, and it has at most 16")
+    elements = 1
+    for extent in shape:
+        elements *= max(1, extent)
+    if elements > MAX_ELEMENTS:
+        raise tokens.error(where, f"{elements} elements are too many")
+    init = None
+    if texts[at] == "=":
+        if pattern.space not in ("global", "const"):
+            raise tokens.error(at, f"a .{pattern.space} variable has no initial value")
+        init, at = _initial_value(tokens, at + 1, resolve)
+        if shape[:1] == [0]:
+            shape[0] = len(init) if isinstance(init, tuple) else 1
+    elif shape[:1] == [0] and pattern.linkage != "extern" and pattern.space != "param":
+        raise tokens.error(where, f"{name!r} has no size", "only an .extern array may leave it open")
+    variable = Variable(
+        name=name,
+        space=pattern.space,
+        type=pattern.type,
+        align=pattern.align,
+        shape=tuple(shape),
+        vector=pattern.vector,
+        init=init,
+        linkage=pattern.linkage,
+        points_to=pattern.points_to,
+    )
+    return variable, where, at
+
+
+def _initial_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
+    """A number, the address of a variable, or ``{ … }`` of them."""
+    texts, stack, values = tokens.texts, [], 0
+    while True:
+        token = texts[at]
+        if token == "{":
+            if len(stack) >= MAX_DIMENSIONS:
+                raise tokens.error(at, "too many braces inside one another")
+            stack.append([])
+            at += 1
+            if texts[at] != "}":
+                continue
+            value, at = tuple(stack.pop()), at + 1
+        else:
+            value, at = _one_value(tokens, at, resolve)
+            values += 1
+            if values > MAX_VALUES:
+                raise tokens.error(at, f"more than {MAX_VALUES} initial values")
+        while True:
+            if not stack:
+                return value, at
+            stack[-1].append(value)
+            if texts[at] == ",":
+                at += 1
+                break
+            at = _expect(tokens, at, "}", "or ',' after the value")
+            value = tuple(stack.pop())
+
+
+def _one_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
+    texts = tokens.texts
+    negative = texts[at] == "-"
+    number = read_number(texts[at + negative], negative=negative)
+    if number is not None:
+        return number.value, at + 1 + negative
+    generic = texts[at] == "generic" and texts[at + 1] == "("
+    where = at + 2 if generic else at
+    entry = resolve(texts[where])
+    if entry is None or not isinstance(entry[0], Symbol | Func):
+        raise tokens.error(where, f"expected a number or a variable, got {shown(texts[where])}")
+    at = where + 1
+    value = entry[0]
+    if texts[at] == "+" and isinstance(value, Symbol):
+        offset = read_integer(texts[at + 1])
+        if offset is None:
+            raise tokens.error(at + 1, f"expected an offset, got {shown(texts[at + 1])}")
+        value, at = Symbol(value.name, value.space, offset), at + 2
+    return value, _expect(tokens, at, ")", "after generic(…") if generic else at
+
+
+def _type(tokens: Tokens, at: int) -> str:
+    name = tokens.texts[at]
+    if name[1:] not in REGISTER_TYPES or name[:1] != ".":
+        known = [f".{each}" for each in REGISTER_TYPES]
+        raise tokens.error(at, f"expected a type ({listed(known)}), got {shown(name)}", near(name, known))
+    return name[1:]
+
+
+def _alignment(tokens: Tokens, at: int) -> tuple[int, int]:
+    value = read_integer(tokens.texts[at])
+    if not value or value & value - 1 or value > 1 << 20:
+        raise tokens.error(at, f"an alignment is a power of two, got {shown(tokens.texts[at])}")
+    return value, at + 1
+
+
+def _expect(tokens: Tokens, at: int, wanted: str, where: str) -> int:
+    token = tokens.texts[at]
+    if token == wanted:
+        return at + 1
+    raise tokens.error(at, f"expected {wanted!r} {where}, got {shown(token)}")

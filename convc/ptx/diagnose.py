@@ -1,0 +1,232 @@
+"""Why an instruction is none of the forms: the slow path, taken once per mistake."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from convc.ptx.grammar import Match, broken_rule, in_any_order, in_order, slots_of, walk
+from convc.ptx.operands import Spec, accepts, number_fits, register_fits
+from convc.ptx.syntax import (
+    TYPE_BITS,
+    Address,
+    Arguments,
+    Func,
+    Imm,
+    Label,
+    NotPred,
+    Operand,
+    Pair,
+    Reg,
+    Sink,
+    Special,
+    Symbol,
+    TensorAddress,
+    Vector,
+)
+from convc.ptx.tables import Choice, Condition, opcodes, rows_of
+
+Diagnosis = tuple[int, str, str]
+"""Which part is wrong (0 = the opcode, n = modifier n; or the operand's index), message, hint."""
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """A hint that names the known words most like ``word``, or ""."""
+    found = difflib.get_close_matches(word[:60], list(known)[:20_000], n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(repr(each) for each in found)}?" if found else ""
+
+
+def listed(words: Sequence[str], joint: str = "or") -> str:
+    """``a, b or c``."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {joint} {words[-1]}"
+
+
+def explain_head(head: str) -> Diagnosis:
+    """What is wrong with an opcode and its modifiers."""
+    opcode, *mods = head.split(".")
+    rows = rows_of(opcode)
+    if not rows:
+        known = [name for name in opcodes() if name != opcode]
+        return 0, f"unknown instruction {opcode!r}", near(opcode, known)
+    for row in rows:
+        chosen = in_order(row, mods) or in_any_order(row, mods)
+        broken = broken_rule(row, chosen) if chosen is not None else None
+        if broken is not None:
+            return _explain_rule(head, mods, slots_of(chosen), *broken)
+    far, expected = _furthest(opcode, mods)
+    names = [f".{word}" for word in expected]
+    so_far = ".".join((opcode, *mods[:far]))
+    if far == len(mods):
+        return far, f"modifier missing after {so_far!r}: expected {listed(names[:12])}", ""
+    wrong = mods[far]
+    if not expected:
+        return far + 1, f"{so_far!r} takes no modifier .{wrong} here", _elsewhere(opcode, wrong)
+    hint = near(f".{wrong}", names) or _elsewhere(opcode, wrong)
+    return far + 1, f".{wrong} cannot follow {so_far!r}: expected {listed(names[:12])}", hint
+
+
+def _furthest(opcode: str, mods: Sequence[str]) -> tuple[int, list[str]]:
+    """How far the modifiers make sense, and what could come there."""
+    best, expected = 0, {}
+
+    def tried(at: int, choice: Choice) -> None:
+        nonlocal best, expected
+        if at > best:
+            best, expected = at, {}
+        if at == best:
+            expected.update(dict.fromkeys(choice.values))
+
+    for row in rows_of(opcode):
+        for _ in walk(row.items, mods, 0, tried):
+            best, expected = max(best, len(mods)), {}
+    return best, list(expected)
+
+
+def _elsewhere(opcode: str, wrong: str) -> str:
+    for row in rows_of(opcode):
+        for item in row.items:
+            for choice in getattr(item, "items", (item,)):
+                if wrong in choice.values:
+                    return f".{wrong} belongs elsewhere: {row.form.pattern.partition(' ')[0]}"
+    return ""
+
+
+def _explain_rule(
+    head: str, mods: Sequence[str], slots: dict[str, str], when: tuple[Condition, ...], then: Condition
+) -> Diagnosis:
+    because = [f".{slots[slot]}" for slot, _ in when if slot in slots] or [f"{head!r}"]
+    slot, values = then
+    wanted = [f".{value}" for value in values if value != "none"]
+    have = slots.get(slot)
+    if have is None:
+        what = f"needs {listed(wanted) or f'.{slot}'}"
+    else:
+        what = f"goes with {listed(wanted)}, not .{have}" if wanted else f"does not go with .{have}"
+    marked = (have or because[0].lstrip(".")).split(".")[0]
+    index = mods.index(marked) + 1 if marked in mods else 0
+    return index, f"{listed(because, 'and')} {what}", ""
+
+
+def explain_operands(head: str, matches: Sequence[Match], operands: Sequence[Operand]) -> Diagnosis:
+    """What is wrong with the operands of a head that fits ``matches``. The index may be the number of operands."""
+    for index, operand in enumerate(operands):
+        unknown = _unknown(operand)
+        if unknown is not None and not any(
+            len(shape) > index and shape[index].kind in ("label", "func") for match in matches for shape in match.shapes
+        ):
+            return index, f"{unknown!r} is not declared", ""
+    shapes = [shape for match in matches for shape in match.shapes]
+    fitting = [shape for shape in shapes if len(shape) == len(operands)]
+    if not fitting:
+        counts = sorted({len(shape) for shape in shapes})
+        pattern = matches[0].form.pattern.partition(" ")[2] or "none"
+        need = listed([str(count) for count in counts])
+        noun = "operand" if counts == [1] else "operands"
+        index = min(len(operands), counts[-1])
+        return index, f"{head!r} takes {need} {noun}, got {len(operands)}", f"the operands are: {pattern}"
+
+    def first_wrong(shape: Sequence[Spec]) -> int:
+        return next(i for i, (spec, operand) in enumerate(zip(shape, operands, strict=True)) if not accepts(spec, operand))
+
+    index = max(first_wrong(shape) for shape in fitting)
+    wanted = list(dict.fromkeys(wanted_text(s[index], operands[index]) for s in fitting if first_wrong(s) == index))
+    spec = next(s[index] for s in fitting if first_wrong(s) == index)
+    message = f"operand {index + 1} ({spec.name}) of {head!r} must be {listed(wanted)}; got {got_text(operands[index])}"
+    return index, message, ""
+
+
+def _unknown(operand: Operand) -> str | None:
+    return operand.name if isinstance(operand, Label) else None
+
+
+def _types_text(types: Sequence[str], *, wider: bool) -> str:
+    parts = []
+    for each in types:
+        bits = TYPE_BITS[each]
+        if each == "pred":
+            parts.append("a predicate register")
+        elif each.startswith("b"):
+            parts.append(f"a {bits}-bit register" + (" or a wider one" if wider else ""))
+        else:
+            parts.append(f"a .{each} or .b{bits} register" + (" or a wider one" if wider else ""))
+    return listed(parts)
+
+
+def wanted_text(spec: Spec, operand: Operand | None = None) -> str:
+    """What a spec wants, in words."""
+    match spec.kind:
+        case "address":
+            where = {"generic": "", "any": "", "tmem": " in tensor memory"}.get(spec.space, f" in .{spec.space} space")
+            if spec.space == "tmem":
+                return f"an address [a]{where} (a 32-bit register)"
+            width = "a 64-bit register" if spec.space in ("generic", "global") else "a 32- or 64-bit register"
+            return f"an address [a]{where} ({width} or a variable)"
+        case "tensor":
+            return f"a tensor address [map, {{…}}] with {spec.count} coordinates"
+        case "list":
+            return "a list in parentheses"
+        case "label":
+            return "a label"
+        case "func":
+            return "a function"
+        case "sink":
+            return "'_'"
+        case "imm":
+            return f"a number{_numbers_text(spec)}"
+        case "parts":
+            return f"a vector {{…}} that fills .{spec.types[0]}"
+    text = _types_text(spec.types, wider="wider" in spec.flags)
+    if spec.kind == "value" and any(number_fits(each, Imm(0, False, 0)) or each in ("f32", "f64") for each in spec.types):
+        text += f" or a number{_numbers_text(spec)}"
+    if spec.count is not None:
+        return f"a vector of {spec.count}, each {text}"
+    if spec.second is not None:
+        return f"{spec.name}|{spec.second}: {text}, and a predicate register"
+    return text
+
+
+def _numbers_text(spec: Spec) -> str:
+    numbers = spec.numbers
+    if numbers is None:
+        return ""
+    if isinstance(numbers, range):
+        step = f" (a multiple of {numbers.step})" if numbers.step > 1 else ""
+        return f" from {numbers.start} to {numbers[-1]}{step}"
+    return f" {listed([str(each) for each in numbers])}"
+
+
+def got_text(operand: Operand) -> str:
+    """An operand in words."""
+    match operand:
+        case Reg(_, name, declared):
+            return f"{name}, a .{declared} register"
+        case Imm():
+            return f"the number {operand.value}"
+        case Special(name):
+            return f"the special register %{name} (mov it to a register first)"
+        case Symbol(name, space):
+            return f"the address of {name} (.{space})"
+        case Address(base, _):
+            return f"[{got_text(base)}]"
+        case TensorAddress(base, coords):
+            return f"[{got_text(base)}, {{{len(coords.items)} coordinates}}]"
+        case Vector(items):
+            return f"a vector of {len(items)}" + (f" ({got_text(items[0])}, …)" if items else "")
+        case Pair(first, second):
+            return f"a pair ({got_text(first)} | {got_text(second)})"
+        case Sink():
+            return "'_'"
+        case NotPred(reg):
+            return f"!{reg.name}"
+        case Label(name, _):
+            return f"{name!r}, which is not declared"
+        case Func(name):
+            return f"the function {name}"
+        case Arguments():
+            return "a list in parentheses"
+    return "something else"
+
+
+__all__ = ["explain_head", "explain_operands", "got_text", "listed", "near", "register_fits", "wanted_text"]

@@ -1,0 +1,236 @@
+"""Which form an instruction is.
+
+Two steps, both remembered, because a kernel says the same things again and again:
+
+1. `match_head`: the text ``add.u32`` to the rows it may be, each with its modifiers sorted into slots. Modifiers are
+   tried in the order of the row; if no row fits, in any order, as ptxas allows (``ld.global.acquire.gpu.b32``), except
+   that the literals a row begins with (``mbarrier.try_wait.parity``) and two types keep their places.
+2. `resolve`: one of these rows by the operands, keyed by their kinds and types.
+
+A text that fits no row goes to `diagnose`, which says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from convc.ptx.operands import Spec, accepts, spec_of
+from convc.ptx.syntax import TYPE_BITS, Form, Operand, Pair
+from convc.ptx.tables import Choice, Condition, Group, Place, Row, opcodes, rows_of
+
+MAX_REMEMBERED = 20_000
+"""Entries after which the memories are emptied (they are filled by strangers' texts)."""
+
+Chosen = tuple[tuple[Choice, str], ...]
+
+
+class Match(NamedTuple):
+    """A row that a head fits: ``shapes`` are the operand lists it may have, one for each choice of optional ones."""
+
+    form: Form
+    mods: tuple[str, ...]
+    slots: Mapping[str, str | None]
+    shapes: tuple[tuple[Spec, ...], ...]
+
+
+class Resolved(NamedTuple):
+    """What all instructions with one head and the same kinds of operands have in common.
+
+    Attributes:
+        names: of the operands in order; a pair of names where the row says ``d|p``.
+        absent: the names of the form's operands that are not there, each with None.
+        numbered: some place wants a particular number, so operands are looked at each time.
+        target: position of the operand that is a label, or None.
+    """
+
+    form: Form
+    mods: tuple[str, ...]
+    slots: Mapping[str, str | None]
+    names: tuple[str | tuple[str, str], ...]
+    absent: Mapping[str, None]
+    specs: tuple[Spec, ...]
+    numbered: bool
+    target: int | None
+
+    def args(self, operands: Sequence[Operand]) -> dict[str, Operand | None]:
+        """Operands by name."""
+        args: dict[str, Operand | None] = dict(self.absent)
+        for name, operand in zip(self.names, operands, strict=True):
+            if type(name) is str:
+                args[name] = operand
+            elif isinstance(operand, Pair):
+                args[name[0]], args[name[1]] = operand.first, operand.second
+            else:
+                args[name[0]] = operand
+        return args
+
+
+_heads: dict[str, tuple[Match, ...]] = {}
+_resolved: dict[tuple[str, str], Resolved] = {}
+
+
+def forms() -> tuple[Form, ...]:
+    """Every form of the table, one for each row."""
+    return tuple(row.form for opcode in opcodes() for row in rows_of(opcode))
+
+
+def match_head(head: str) -> tuple[Match, ...]:
+    """The rows that ``opcode.modifier.modifier`` may be; () if it fits none."""
+    matches = _heads.get(head)
+    if matches is None:
+        opcode, *mods = head.split(".")
+        rows = rows_of(opcode)
+        found = _match_rows(rows, mods, in_order) or _match_rows(rows, mods, in_any_order)
+        matches = tuple(_build(rows, row, chosen) for row, chosen in found if broken_rule(row, chosen) is None)
+        if matches:
+            if len(_heads) >= MAX_REMEMBERED:
+                _heads.clear()
+            _heads[head] = matches
+    return matches
+
+
+def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | None:
+    """The row that ``head`` with these operands is, or None. ``kinds`` stands for their kinds and types."""
+    key = (head, kinds)
+    found = _resolved.get(key)
+    if found is not None and (not found.numbered or _all_fit(found.specs, operands)):
+        return found
+    for match in match_head(head):
+        for specs in match.shapes:
+            if len(specs) == len(operands) and _all_fit(specs, operands):
+                found = _resolve(match, specs)
+                if len(_resolved) >= MAX_REMEMBERED:
+                    _resolved.clear()
+                _resolved[key] = found
+                return found
+    return None
+
+
+def _all_fit(specs: Sequence[Spec], operands: Sequence[Operand]) -> bool:
+    return all(map(accepts, specs, operands))
+
+
+def _resolve(match: Match, specs: tuple[Spec, ...]) -> Resolved:
+    everyone = {name for shape in match.shapes for spec in shape for name in (spec.name, spec.second) if name}
+    targets = [index for index, spec in enumerate(specs) if spec.kind == "label"]
+    return Resolved(
+        form=match.form,
+        mods=match.mods,
+        slots=match.slots,
+        names=tuple((spec.name, spec.second) if spec.second else spec.name for spec in specs),
+        absent=dict.fromkeys(everyone - {spec.name for spec in specs}),
+        specs=specs,
+        numbered=any(spec.numbers is not None for spec in specs),
+        target=targets[0] if targets else None,
+    )
+
+
+def _match_rows(rows: Sequence[Row], mods: Sequence[str], how) -> list[tuple[Row, Chosen]]:
+    found = ((row, how(row, mods)) for row in rows)
+    return [(row, chosen) for row, chosen in found if chosen is not None]
+
+
+def in_order(row: Row, mods: Sequence[str]) -> Chosen | None:
+    """The choices that spell ``mods`` in the order of the row, or None."""
+    return next(walk(row.items, mods, 0), None)
+
+
+def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried=None) -> Iterator[Chosen]:
+    """All ways to read ``mods[at:]`` as ``items``; ``tried(at, choice)`` hears of every attempt."""
+    if not items:
+        if at == len(mods):
+            yield ()
+        return
+    item, rest = items[0], items[1:]
+    if isinstance(item, Group):
+        yield from walk((*item.items, *rest), mods, at, tried)
+        yield from walk(rest, mods, at, tried)
+        return
+    if tried is not None:
+        tried(at, item)
+    for value, parts in item.values.items():
+        if tuple(mods[at : at + len(parts)]) == parts:
+            for more in walk(rest, mods, at + len(parts), tried):
+                yield ((item, value), *more)
+
+
+def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
+    """The choices that spell ``mods`` in some order, or None."""
+    left = list(mods)
+    chosen = []
+    for item in row.items[: row.fixed]:
+        (value,) = item.values
+        if left[:1] != [value]:
+            return None
+        del left[0]
+        chosen.append((item, value))
+    for item in row.items[row.fixed :]:
+        together = item.items if isinstance(item, Group) else (item,)
+        taken = [_take(choice, left) for choice in together]
+        if None not in taken:
+            chosen += zip(together, taken, strict=True)
+        elif not isinstance(item, Group) or any(value is not None for value in taken):
+            return None
+    return None if left else tuple(chosen)
+
+
+def _take(choice: Choice, left: list[str]) -> str | None:
+    """Remove the first value of ``choice`` that stands in ``left``. Types keep their order."""
+    of_types = not TYPE_BITS.keys().isdisjoint(choice.values)
+    for at in range(len(left)):
+        for value, parts in choice.values.items():
+            if tuple(left[at : at + len(parts)]) == parts:
+                del left[at : at + len(parts)]
+                return value
+        if of_types and left[at] in TYPE_BITS:
+            return None
+    return None
+
+
+def slots_of(chosen: Chosen) -> dict[str, str]:
+    """Modifier chosen for each slot."""
+    return {choice.slot: value for choice, value in chosen if choice.slot is not None}
+
+
+def broken_rule(row: Row, chosen: Chosen) -> tuple[tuple[Condition, ...], Condition] | None:
+    """The first ``if`` line that the choices break: its condition, and what should hold."""
+    slots = slots_of(chosen)
+    for when, then in row.rules:
+        if all(_holds(condition, slots) for condition in when):
+            for condition in then:
+                if not _holds(condition, slots):
+                    return when, condition
+    return None
+
+
+def _holds(condition: Condition, slots: Mapping[str, str]) -> bool:
+    slot, values = condition
+    return slots.get(slot, "none") in values if values else slot in slots
+
+
+def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
+    slots: dict[str, str | None] = {}
+    for other in rows:
+        if other.form.name == row.form.name:
+            for item in other.items:
+                for choice in item.items if isinstance(item, Group) else (item,):
+                    if choice.slot is not None:
+                        slots[choice.slot] = None
+    slots.update(slots_of(chosen))
+    sizes = {choice.slot: choice.sizes[value] for choice, value in chosen if value in choice.sizes}
+    places = [place for place in row.places if _present(place, slots) is not False]
+    shapes = []
+    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in places)):
+        kept = [place for place, keep in zip(places, picked, strict=True) if keep]
+        shapes.append(tuple(spec_of(place, slots, sizes, row.default_type) for place in kept))
+    mods = tuple(part for choice, value in chosen for part in choice.values[value])
+    return Match(row.form, mods, slots, tuple(shapes))
+
+
+def _present(place: Place, slots: Mapping[str, str | None]) -> bool | None:
+    """Whether the modifiers demand (True) or forbid (False) an operand; None where it is free."""
+    if "when" in place.words:
+        return slots.get(place.words[place.words.index("when") + 1]) is not None
+    return None if place.optional else True

@@ -1,0 +1,275 @@
+"""What an operand of a form may be, and whether one is that.
+
+A place of a row (`tables.Place`) becomes a `Spec` once the modifiers are known, because types and vector lengths
+come from them. The rules are those of the PTX manual, 9.4 "Type information for instructions and operands":
+
+* a register must have the width of the instruction's type; ``.bX`` goes with everything of that width, ``.uX`` and
+  ``.sX`` go with one another, a floating-point type goes with itself and with ``.bX`` (table 28);
+* ld, st and cvt also take wider registers (table 29 and 30: "wider" in the rows);
+* a vector's elements all have one width.
+
+Numbers: an integer goes with integer and bit types, a floating-point constant with f32 and f64, ``0f…`` with .b32 and
+``0d…`` or a decimal one with .b64 (as ptxas 13 judges). Half-precision instructions take no numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from convc.ptx.special import SPECIAL_TYPES
+from convc.ptx.syntax import (
+    TYPE_BITS,
+    Address,
+    Arguments,
+    Func,
+    Imm,
+    Label,
+    NotPred,
+    Operand,
+    Pair,
+    Reg,
+    Sink,
+    Special,
+    Symbol,
+    TensorAddress,
+    Vector,
+)
+from convc.ptx.tables import Place
+
+_INTEGERS = frozenset("u8 u16 u32 u64 s8 s16 s32 s64".split())
+_BITS = frozenset("b8 b16 b32 b64 b128".split())
+_NUMBERED = _INTEGERS | _BITS | {"f32", "f64", "pred"}
+SPACES = frozenset("shared global local const param tmem any".split())
+
+
+class Spec(NamedTuple):
+    """An operand that is wanted.
+
+    Attributes:
+        name, second: its names in the row (second: of ``d|p``); second_optional: ``d`` alone will do.
+        kind: dest, reg, value, imm, address, tensor, list, label, func, sink, parts (a vector that fills the type).
+        types: instruction types that it may have.
+        flags: wider, sink, not, special, symbol, some (a vector with a register in it).
+        count: length of the vector (of the coordinates, for a tensor), or None for a scalar.
+        numbers: integers that an immediate may be, or None for any.
+        space: state space of an address.
+    """
+
+    name: str
+    second: str | None
+    second_optional: bool
+    kind: str
+    types: tuple[str, ...]
+    flags: frozenset[str]
+    count: int | None
+    numbers: range | tuple[int, ...] | None
+    space: str | None
+
+
+def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, int], default: str | None) -> Spec:
+    """The operand wanted at ``place``, once the modifiers are chosen."""
+    words = list(place.words)
+    kind, count, numbers, types = "value", None, None, default
+    flags = set()
+    if words[:1] == ["vector"]:
+        count = _count(words[1], sizes)
+        del words[:2]
+    if place.shape != "plain":
+        kind = place.shape
+    elif words:
+        kind = words.pop(0)
+        if kind == "parts":
+            flags.add(f"parts {words.pop(0)}")
+    elif place.name == "d":
+        kind = "dest"
+    elif place.name in ("p", "q"):
+        kind, types = "dest", ".pred"
+    space = None
+    if kind == "address":
+        space = (slots.get("space") or "generic").partition("::")[0]
+    while words:
+        word = words.pop(0)
+        if word == "when":
+            break
+        if word in SPACES and kind in ("address", "tensor"):
+            space = word
+        elif kind == "tensor":
+            count = _count(word, sizes)
+        elif word.startswith("."):
+            types = word
+        elif word[0].isdigit():
+            numbers = _numbers(word)
+        elif word == "step":
+            numbers = (numbers or range(1 << 32))[:: int(words.pop(0))]
+        else:
+            flags.add(word)
+    if place.words[:1] == ("vector",) and count is None:
+        flags.discard("sink")
+    names = tuple(slots.get(each) or each for each in (types or "").replace(".", "").split("|"))
+    if "double" in flags:
+        names = tuple(f"{name[0]}{2 * TYPE_BITS[name]}" for name in names)
+    return Spec(
+        name=place.name,
+        second=place.second,
+        second_optional=place.second_optional,
+        kind=kind,
+        types=names,
+        flags=frozenset(flags),
+        count=count,
+        numbers=numbers,
+        space=space,
+    )
+
+
+def _count(word: str, sizes: Mapping[str, int]) -> int | None:
+    """``shape*num``, ``dim-2`` or ``4``; None where the modifier that gives the length is absent."""
+    product, _, less = word.partition("-")
+    total = 1
+    for factor in product.split("*"):
+        if not factor.isdigit() and factor not in sizes:
+            return None
+        total *= int(factor) if factor.isdigit() else sizes[factor]
+    return total - int(less or 0)
+
+
+def _numbers(word: str) -> range | tuple[int, ...]:
+    low, dots, high = word.partition("..")
+    return range(int(low), int(high) + 1) if dots else tuple(map(int, word.split("|")))
+
+
+def register_fits(wanted: str, declared: str, *, wider: bool = False) -> bool:
+    """Whether a register of one type may stand where an instruction has another."""
+    if declared == "pred" or wanted == "pred":
+        return declared == wanted
+    bits, needed = TYPE_BITS[declared], TYPE_BITS[wanted]
+    if bits != needed and not (wider and bits > needed):
+        return False
+    if wanted in _BITS or declared in _BITS:
+        return True
+    if wanted in _INTEGERS:
+        return declared in _INTEGERS
+    return declared == wanted
+
+
+def number_fits(wanted: str, number: Imm) -> bool:
+    """Whether a number may stand where an instruction has a type."""
+    if wanted not in _NUMBERED:
+        return False
+    if not number.is_float:
+        return wanted not in ("f32", "f64")
+    return wanted in ("f32", "f64") or (wanted in ("b32", "b64") and TYPE_BITS[wanted] == number.width)
+
+
+def accepts(spec: Spec, operand: Operand) -> bool:
+    """Whether ``operand`` is what ``spec`` wants."""
+    match spec.kind:
+        case "address":
+            return isinstance(operand, Address) and _address_fits(spec.space, operand)
+        case "tensor":
+            return isinstance(operand, TensorAddress) and _tensor_fits(spec, operand)
+        case "list":
+            return isinstance(operand, Arguments)
+        case "label":
+            return isinstance(operand, Label)
+        case "func":
+            return isinstance(operand, Func)
+        case "sink":
+            return isinstance(operand, Sink)
+        case "imm":
+            return _scalar_fits(spec, operand)
+        case "parts":
+            return isinstance(operand, Vector) and _parts_fit(spec, operand)
+    if spec.second is not None:
+        if isinstance(operand, Pair):
+            second_sink = "sink" in spec.flags and spec.second_optional
+            return _scalar_fits(spec, operand.first) and (
+                _is_predicate(operand.second) or (second_sink and isinstance(operand.second, Sink))
+            )
+        return spec.second_optional and _scalar_fits(spec, operand)
+    if spec.count is None:
+        return _scalar_fits(spec, operand)
+    if not isinstance(operand, Vector) or len(operand.items) != spec.count:
+        return False
+    return all(_scalar_fits(spec, item) for item in operand.items) and _uniform(spec, operand)
+
+
+def _is_predicate(operand: Operand) -> bool:
+    return isinstance(operand, Reg) and operand.type == "pred"
+
+
+def _uniform(spec: Spec, vector: Vector) -> bool:
+    """All registers of one width, and at least one of them where it matters."""
+    widths = {TYPE_BITS[item.type] for item in vector.items if isinstance(item, Reg)}
+    return len(widths) == 1 or (not widths and spec.kind == "value" and "some" not in spec.flags)
+
+
+def _scalar_fits(spec: Spec, operand: Operand) -> bool:
+    match operand:
+        case Reg(_, _, declared):
+            wider = "wider" in spec.flags
+            return spec.kind != "imm" and any(register_fits(each, declared, wider=wider) for each in spec.types)
+        case Imm():
+            if spec.kind == "imm":
+                return not operand.is_float and (spec.numbers is None or operand.value in spec.numbers)
+            if spec.kind != "value" or not any(number_fits(each, operand) for each in spec.types):
+                return False
+            return spec.numbers is None or operand.value in spec.numbers
+        case Sink():
+            return "sink" in spec.flags
+        case NotPred():
+            return "not" in spec.flags and "pred" in spec.types
+        case Special(name):
+            return "special" in spec.flags and any(register_fits(each, SPECIAL_TYPES[name]) for each in spec.types)
+        case Symbol() | Func():
+            return "symbol" in spec.flags and any(
+                TYPE_BITS[each] in (32, 64) and each in _INTEGERS | _BITS for each in spec.types
+            )
+    return False
+
+
+def _parts_fit(spec: Spec, vector: Vector) -> bool:
+    total, count = TYPE_BITS[spec.types[0]], len(vector.items)
+    if count not in (2, 4) or total // count < 8:
+        return False
+    registers = [item for item in vector.items if isinstance(item, Reg)]
+    is_source = "parts value" in spec.flags
+    others_fit = all(
+        isinstance(item, Reg)
+        or (is_source and isinstance(item, Imm) and not item.is_float)
+        or ("sink" in spec.flags and isinstance(item, Sink))
+        for item in vector.items
+    )
+    return bool(registers) and others_fit and all(
+        item.type != "pred" and TYPE_BITS[item.type] * count == total for item in registers
+    )
+
+
+def _address_fits(space: str | None, address: Address) -> bool:
+    base = address.base
+    if isinstance(base, Imm):
+        return space == "local"
+    if isinstance(base, Symbol):
+        if space in ("generic", "any"):
+            return base.space != "param"
+        return base.space == space
+    if base.type not in _INTEGERS | _BITS:
+        return False
+    bits = TYPE_BITS[base.type]
+    if space == "tmem":
+        return bits == 32
+    return bits == 64 or (bits == 32 and space in ("shared", "local", "const", "param", "any"))
+
+
+def _tensor_fits(spec: Spec, operand: TensorAddress) -> bool:
+    base = operand.map
+    if isinstance(base, Symbol):
+        if base.space not in ("global", "const"):
+            return False
+    elif base.type not in ("b64", "u64", "s64"):
+        return False
+    return len(operand.coords.items) == spec.count and all(
+        (isinstance(item, Reg) and register_fits("b32", item.type) and not item.type.startswith("f"))
+        or (isinstance(item, Imm) and not item.is_float)
+        for item in operand.coords.items
+    )

@@ -1,0 +1,278 @@
+"""From PTX text to a `Module` (PTX manual, chapters 4, 5, 7 and 11).
+
+The file begins with ``.version`` and ``.target``; then come variables, functions and kernels. Debug sections, ``.loc``,
+``.file``, pragmas and aliases are read over: they do not change what a kernel does.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from convc.errors import PtxSyntaxError
+from convc.ptx.body import Body
+from convc.ptx.declare import read_variable, read_variables, skip_line
+from convc.ptx.diagnose import near
+from convc.ptx.lexer import Tokens, shown
+from convc.ptx.numbers import read_integer
+from convc.ptx.scope import Budget, Entry, check_name
+from convc.ptx.syntax import Func, Kernel, Module, Symbol, Variable
+
+_LINKAGE = (".visible", ".extern", ".weak", ".common")
+_VARIABLES = (".global", ".const", ".shared")
+_NUMBERED = (
+    ".maxntid", ".reqntid", ".minnctapersm", ".maxnctapersm", ".maxnreg", ".reqnctapercluster", ".maxclusterrank",
+    ".blocksareclusters",
+)  # fmt: skip
+_BARE = (".noreturn", ".explicitcluster", ".blocksareclusters")
+_TOP = (".entry", ".func", *_LINKAGE, *_VARIABLES, ".file", ".section", ".pragma", ".alias")
+
+
+def parse(text: str, file: str = "kernel.ptx") -> Module:
+    """Read one PTX file.
+
+    Args:
+        text: the source.
+        file: its name, for messages.
+
+    Raises:
+        PtxSyntaxError: the text is not well formed, names something undeclared, or uses an instruction that is not
+            in the table; with the place and, where one is near, the spelling that was probably meant.
+    """
+    return _Parser(Tokens(text, file)).module()
+
+
+class _Parser:
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens, self.texts, self.at = tokens, tokens.texts, 0
+        self.names: dict[str, Entry] = {}
+        self.variables: dict[str, Variable] = {}
+        self.kernels: list[Kernel] = []
+        self.functions: dict[str, Kernel] = {}
+        self.extern_shared: Variable | None = None
+        self.budget = Budget()
+
+    def module(self) -> Module:
+        version = self._version()
+        target = self._target()
+        address_size = 64
+        if self.texts[self.at] == ".address_size":
+            if self.texts[self.at + 1] != "64":
+                raise self._error(self.at + 1, f"expected .address_size 64, got {shown(self.texts[self.at + 1])}")
+            self.at += 2
+        self.version, self.target = version, target
+        while self.texts[self.at]:
+            self._statement()
+        return Module(
+            file=self.tokens.file,
+            version=version,
+            target=target,
+            address_size=address_size,
+            kernels=tuple(self.kernels),
+            functions=tuple(self.functions.values()),
+            variables=tuple(self.variables.values()),
+        )
+
+    def _error(self, at: int, message: str, hint: str = "") -> PtxSyntaxError:
+        return self.tokens.error(at, message, hint)
+
+    def _version(self) -> tuple[int, int]:
+        if self.texts[0] != ".version":
+            raise self._error(0, f"a PTX file begins with .version, this one with {shown(self.texts[0])}")
+        found = re.fullmatch(r"([0-9]{1,2})\.([0-9])", self.texts[1])
+        if found is None:
+            raise self._error(1, f"expected a version such as 9.0, got {shown(self.texts[1])}")
+        self.at = 2
+        return int(found[1]), int(found[2])
+
+    def _target(self) -> str:
+        if self.texts[self.at] != ".target":
+            raise self._error(self.at, f"expected .target after .version, got {shown(self.texts[self.at])}")
+        target = self.texts[self.at + 1]
+        if not re.fullmatch(r"sm_[0-9]{2,3}[af]?", target):
+            raise self._error(self.at + 1, f"expected a target such as sm_100a, got {shown(target)}")
+        self.at += 2
+        while self.texts[self.at] == ",":
+            self.at += 2
+        return target
+
+    def _statement(self) -> None:
+        token, first = self.texts[self.at], self.at
+        if token in (".file", ".loc"):
+            self.at = skip_line(self.tokens, self.at)
+        elif token == ".section":
+            self._skip_section()
+        elif token in (".pragma", ".alias"):
+            while self.texts[self.at] not in (";", ""):
+                self.at += 1
+            self._expect(";", f"at the end of {token}")
+        else:
+            linkage = None
+            while self.texts[self.at] in _LINKAGE:
+                linkage, self.at = self.texts[self.at][1:], self.at + 1
+            token = self.texts[self.at]
+            if token in _VARIABLES:
+                self._module_variables(linkage)
+            elif token in (".entry", ".func"):
+                self._function(linkage)
+            else:
+                raise self._error(
+                    self.at, f"expected a kernel, a function or a variable, got {shown(token)}", near(token, _TOP)
+                )
+        assert self.at > first
+
+    def _expect(self, wanted: str, where: str) -> None:
+        if self.texts[self.at] != wanted:
+            raise self._error(self.at, f"expected {wanted!r} {where}, got {shown(self.texts[self.at])}")
+        self.at += 1
+
+    def _skip_section(self) -> None:
+        opened = self.at
+        while self.texts[self.at] not in ("}", ""):
+            self.at += 1
+        if not self.texts[self.at]:
+            raise self._error(opened, "this section is never closed: '}' is missing")
+        self.at += 1
+
+    def _module_variables(self, linkage: str | None) -> None:
+        self.at, found = read_variables(self.tokens, self.at, linkage=linkage, resolve=self.names.get)
+        for variable, where in found:
+            if variable.name in self.names:
+                raise self._error(where, f"{variable.name!r} is declared twice")
+            name = variable.name
+            if variable.space == "shared" and linkage == "extern":
+                # All of them are the same memory, so all become the first one, with the strictest alignment.
+                first = self.extern_shared or variable
+                self.extern_shared = replace(first, align=max(first.align, variable.align))
+                name = first.name
+                self.variables[name] = self.extern_shared
+            else:
+                self.variables[name] = variable
+            self.names[variable.name] = Symbol(name, variable.space), f"&{variable.space}"
+
+    def _function(self, linkage: str | None) -> None:
+        is_entry = self.texts[self.at] == ".entry"
+        self.at += 1
+        if self.texts[self.at] == ".attribute":
+            self._parenthesised_skip()
+        returns = self._parameters() if not is_entry and self.texts[self.at] == "(" else ()
+        name, where = self.texts[self.at], self.at
+        check_name(self.tokens, name, where)
+        self.at += 1
+        params = self._parameters() if self.texts[self.at] == "(" else ()
+        known = self.functions.get(name)
+        if name in self.names and not (known is not None and known.declared_only and not is_entry):
+            raise self._error(where, f"{name!r} is declared twice")
+        self.names[name] = Func(name), "&func"
+        directives = self._directives()
+        declared_only = not is_entry and self.texts[self.at] == ";"
+        parts = {}
+        if declared_only:
+            self.at += 1
+        else:
+            parts = self._body((*returns, *params))
+        kernel = Kernel(
+            name=name,
+            entry=is_entry,
+            linkage=linkage,
+            params=params,
+            returns=returns,
+            directives=directives,
+            declared_only=declared_only,
+            **parts,
+        )
+        if is_entry:
+            self.kernels.append(kernel)
+        else:
+            self.functions[name] = kernel
+
+    def _body(self, params: tuple[Variable, ...]) -> dict:
+        if self.texts[self.at] != "{":
+            raise self._error(
+                self.at,
+                f"expected '{{' and the body, got {shown(self.texts[self.at])}",
+                near(self.texts[self.at], (*_NUMBERED, *_BARE)),
+            )
+        body = Body(self.tokens, self.at, self.names, params, self.version, self.target, self.budget)
+        body.read()
+        self.at = body.at
+        names = body.names
+        used = {entry[0].name for name in names.used if isinstance((entry := self.names[name])[0], Symbol)}
+        shared = [self.variables[each] for each in self.variables if each in used and self.variables[each].space == "shared"]
+        dynamic = self.extern_shared
+        own = names.variables[len([each for each in params if each.space != "reg"]) :]
+        return {
+            "shared": (
+                *(each for each in shared if each.linkage != "extern"),
+                *(each for each in own if each.space == "shared"),
+            ),
+            "extern_shared": dynamic if dynamic is not None and dynamic.name in used else None,
+            "local": tuple(each for each in own if each.space == "local"),
+            "call_params": tuple(each for each in own if each.space == "param"),
+            "registers": tuple(names.registers),
+            "body": tuple(body.body),
+        }
+
+    def _parameters(self) -> tuple[Variable, ...]:
+        found: dict[str, Variable] = {}
+        self.at += 1
+        while self.texts[self.at] != ")":
+            token = self.texts[self.at]
+            if token not in (".param", ".reg"):
+                raise self._error(self.at, f"expected a parameter (.param …), got {shown(token)}")
+            variable, where, self.at = read_variable(self.tokens, self.at, linkage=None, resolve=self.names.get)
+            if variable.name in found:
+                raise self._error(where, f"parameter {variable.name!r} is declared twice")
+            found[variable.name] = variable
+            if self.texts[self.at] == ",":
+                self.at += 1
+            elif self.texts[self.at] != ")":
+                raise self._error(self.at, f"expected ',' or ')' after the parameter, got {shown(self.texts[self.at])}")
+        self.at += 1
+        return tuple(found.values())
+
+    def _parenthesised_skip(self) -> None:
+        opened = self.at
+        while self.texts[self.at] not in (")", ""):
+            self.at += 1
+        if not self.texts[self.at]:
+            raise self._error(opened, "')' is missing")
+        self.at += 1
+
+    def _directives(self) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        while True:
+            token = self.texts[self.at]
+            if token == ".pragma":
+                self.at += 2
+                self._expect(";", "after the pragma")
+            elif token in _NUMBERED and self.texts[self.at + 1][:1].isdigit():
+                found[token[1:]] = self._extents(token)
+            elif token in _BARE:
+                found[token[1:]] = ()
+                self.at += 1
+            elif token in _NUMBERED:
+                raise self._error(self.at + 1, f"expected a number after {token}, got {shown(self.texts[self.at + 1])}")
+            else:
+                break
+        return found
+
+    def _extents(self, token: str) -> tuple[int, ...]:
+        values = []
+        while True:
+            self.at += 1
+            value = read_integer(self.texts[self.at])
+            if not value or value > 1 << 31:
+                raise self._error(self.at, f"expected a number after {token}, got {shown(self.texts[self.at])}")
+            values.append(value)
+            self.at += 1
+            if self.texts[self.at] != ",":
+                break
+            if len(values) == 3:
+                raise self._error(self.at, f"{token} takes at most three numbers")
+        three = token in (".maxntid", ".reqntid", ".reqnctapercluster")
+        if three:
+            values += [1] * (3 - len(values))
+        elif len(values) > 1:
+            raise self._error(self.at - 1, f"{token} takes one number")
+        return tuple(values)

@@ -1,0 +1,188 @@
+"""From records back to PTX text that means the same.
+
+`format_module` hoists every declaration to the top of its kernel and gives every register and label a name of its
+own, so nested scopes disappear; marks are written where the step changes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from convc.ptx.syntax import (
+    TYPE_BITS,
+    Address,
+    Arguments,
+    Func,
+    Imm,
+    Instr,
+    Kernel,
+    Label,
+    Module,
+    NotPred,
+    Operand,
+    Pair,
+    Reg,
+    Sink,
+    Special,
+    Symbol,
+    TensorAddress,
+    Variable,
+    Vector,
+)
+
+
+class _Names:
+    """What registers (by slot) and labels (by target) are called in the text."""
+
+    def __init__(self, regs: dict[int, str], labels: dict[int, str]) -> None:
+        self.regs, self.labels = regs, labels
+
+
+_AS_READ = _Names({}, {})
+
+
+def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
+    """One operand as PTX text."""
+    match operand:
+        case Reg(slot, name):
+            return names.regs.get(slot, name)
+        case Label(name, target):
+            return names.labels.get(target, name)
+        case Imm():
+            return _number(operand)
+        case Symbol(name, _, offset):
+            return f"{name}+{offset}" if offset else name
+        case Address(base, offset):
+            return f"[{format_operand(base, names)}{f'+{offset}' if offset else ''}]"
+        case TensorAddress(base, coords):
+            return f"[{format_operand(base, names)}, {format_operand(coords, names)}]"
+        case Vector(items):
+            return f"{{{_listed(items, names)}}}"
+        case Arguments(items):
+            return f"({_listed(items, names)})"
+        case Pair(first, second):
+            return f"{format_operand(first, names)}|{format_operand(second, names)}"
+        case NotPred(reg):
+            return f"!{format_operand(reg, names)}"
+        case Special(name):
+            return f"%{name}"
+        case Func(name):
+            return name
+        case Sink():
+            return "_"
+    raise TypeError(f"not an operand: {operand!r}")
+
+
+def _listed(operands: Iterable[Operand], names: _Names) -> str:
+    return ", ".join(format_operand(each, names) for each in operands)
+
+
+def _number(number: Imm) -> str:
+    if not number.is_float:
+        return str(number.value)
+    return f"0f{number.bits:08X}" if number.width == 32 else f"0d{number.bits:016X}"
+
+
+def format_instr(instr: Instr, names: _Names = _AS_READ) -> str:
+    """One instruction as PTX text, with its guard and semicolon: ``@!%p bra L;``."""
+    guard = ""
+    if instr.guard is not None:
+        name = names.regs.get(instr.guard.slot, instr.guard.name)
+        guard = f"@{'!' if instr.guard.negate else ''}{name} "
+    head = ".".join((instr.form.opcode, *instr.mods))
+    operands = f" {_listed(instr.operands, names)}" if instr.operands else ""
+    return f"{guard}{head}{operands};"
+
+
+def format_module(module: Module) -> str:
+    """A whole module as PTX text; reading it again gives equal bodies."""
+    major, minor = module.version
+    lines = [f".version {major}.{minor}", f".target {module.target}", f".address_size {module.address_size}", ""]
+    lines += [f"{_linkage(variable.linkage)}{_variable(variable)};" for variable in module.variables]
+    functions = (*module.functions, *module.kernels)
+    outside = {each.name for each in (*module.variables, *functions)}
+    for kernel in functions:
+        lines += _kernel(kernel, outside)
+    return "\n".join(lines) + "\n"
+
+
+def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
+    returns = f"({', '.join(map(_variable, kernel.returns))}) " if kernel.returns else ""
+    params = ", ".join(map(_variable, kernel.params))
+    head = f"{_linkage(kernel.linkage)}.{'entry' if kernel.entry else 'func'} {returns}{kernel.name}({params})"
+    for name, values in kernel.directives.items():
+        head += f" .{name} {', '.join(map(str, values))}".rstrip()
+    if kernel.declared_only:
+        return [f"{head};"]
+    own = [each for each in (*kernel.shared, *kernel.local, *kernel.call_params) if each.name not in outside]
+    in_head = [each.name for each in (*kernel.returns, *kernel.params)]
+    taken = outside | set(in_head) | {each.name for each in own}
+    names = _Names({}, {})
+    lines = [head, "{"]
+    declared_in_head = sum(each.space == "reg" for each in (*kernel.returns, *kernel.params))
+    for register in kernel.registers[:declared_in_head]:
+        names.regs[register.slot] = register.name
+    for register in kernel.registers[declared_in_head:]:
+        names.regs[register.slot] = _unique(register.name, register.slot, taken)
+        lines.append(f"  .reg .{register.type} {names.regs[register.slot]};")
+    lines += [f"  {_variable(each)};" for each in own]
+    for instr in kernel.body:
+        for operand in instr.operands:
+            if isinstance(operand, Label) and operand.target not in names.labels:
+                names.labels[operand.target] = _unique(operand.name, operand.target, taken)
+    mark = (None, None)
+    for instr in kernel.body:
+        if instr.index in names.labels:
+            lines.append(f"{names.labels[instr.index]}:")
+        if (instr.step, instr.role) != mark:
+            mark = (instr.step, instr.role)
+            lines.append(_mark(*mark))
+        lines.append(f"  {format_instr(instr, names)}")
+    if len(kernel.body) in names.labels:
+        lines.append(f"{names.labels[len(kernel.body)]}:")
+    if mark != (None, None):
+        lines.append(_mark(None, None))
+    return [*lines, "}"]
+
+
+def _mark(step: str | None, role: str | None) -> str:
+    if step is None:
+        return "//@ end"
+    return f"//@ step={step}" + (f" role={role}" if role else "")
+
+
+def _unique(name: str, number: int, taken: set[str]) -> str:
+    """``name``, or a longer one that is not taken; it is taken afterwards."""
+    unique = name
+    while unique in taken:
+        unique = f"{unique}_{number}"
+    taken.add(unique)
+    return unique
+
+
+def _linkage(linkage: str | None) -> str:
+    return f".{linkage} " if linkage else ""
+
+
+def _variable(variable: Variable) -> str:
+    vector = f".v{variable.vector} " if variable.vector > 1 else ""
+    pointer = ""
+    if variable.points_to is not None:
+        pointer = " .ptr" if variable.points_to == "generic" else f" .ptr .{variable.points_to}"
+    shape = "".join(f"[{extent or ''}]" for extent in variable.shape)
+    natural = variable.vector * TYPE_BITS[variable.type] // 8
+    align = "" if variable.align == natural or variable.space == "reg" else f".align {variable.align} "
+    text = f".{variable.space} {align}{vector}.{variable.type}{pointer} {variable.name}{shape}"
+    return text if variable.init is None else f"{text} = {_init(variable.init)}"
+
+
+def _init(value: object) -> str:
+    match value:
+        case tuple():
+            return f"{{{', '.join(map(_init, value))}}}"
+        case Symbol() | Func():
+            return format_operand(value)
+        case float():
+            return f"0d{struct.pack('>d', value).hex()}"
+    return str(value)

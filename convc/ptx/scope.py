@@ -1,0 +1,168 @@
+"""Names of one kernel: nested scopes, and the slots and unique names that declarations get.
+
+A scope is a ``{ … }`` of the body. A name means its innermost declaration that stands before the use; a label may
+also stand after it (``ptxas`` resolves ``bra L`` to a label of the same scope even where an outer one exists already).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from convc.ptx.diagnose import near
+from convc.ptx.lexer import Tokens
+from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
+from convc.ptx.syntax import Imm, Operand, Reg, Register, Special, Symbol, Variable
+
+MAX_REGISTERS = 1 << 18
+"""Registers that one module may declare."""
+
+MAX_DEPTH = 256
+"""Scopes inside one another."""
+
+_NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
+
+Entry = tuple[Operand, str]
+"""What a name means, and the word that stands for its kind and type when forms are looked up."""
+
+
+class Scope:
+    """One ``{ … }``: own declarations, names seen from outside, labels, and branches that wait for their label."""
+
+    __slots__ = ("branches", "labels", "names", "opened_at", "own")
+
+    def __init__(self, opened_at: int) -> None:
+        self.opened_at = opened_at
+        self.own: set[str] = set()
+        self.names: dict[str, Entry] = {}
+        self.labels: dict[str, int] = {}
+        self.branches: list[tuple[int, str, int]] = []
+
+
+class Budget:
+    """Registers that a module may still declare."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_REGISTERS
+
+
+class Names:
+    """The scopes of one kernel, innermost last, and everything declared in it so far."""
+
+    def __init__(self, tokens: Tokens, outside: dict[str, Entry], opened_at: int, budget: Budget) -> None:
+        self.tokens, self.outside, self.budget = tokens, outside, budget
+        self.registers: list[Register] = []
+        self.variables: list[Variable] = []
+        self.used: set[str] = set()
+        self._taken: set[str] = set()
+        self.scopes = [Scope(opened_at)]
+
+    def open(self, at: int) -> None:
+        """Enter a scope."""
+        if len(self.scopes) >= MAX_DEPTH:
+            raise self.tokens.error(at, f"more than {MAX_DEPTH} scopes inside one another")
+        self.scopes.append(Scope(at))
+
+    def close(self) -> list[tuple[int, int]]:
+        """Leave the innermost scope; (instruction, target) of the branches that found their label in it."""
+        scope = self.scopes.pop()
+        found, waiting = [], []
+        for branch in scope.branches:
+            target = scope.labels.get(branch[1])
+            if target is None:
+                waiting.append(branch)
+            else:
+                found.append((branch[0], target))
+        if self.scopes:
+            self.scopes[-1].branches += waiting
+        elif waiting:
+            _, name, at = waiting[0]
+            raise self.tokens.error(at, f"no label {name!r} here", self._label_hint(name, scope))
+        return found
+
+    def _label_hint(self, name: str, scope: Scope) -> str:
+        return near(name, scope.labels) or (
+            "a label is visible in its own { … } and in those inside it" if not scope.labels else ""
+        )
+
+    def look_up(self, name: str) -> Entry | None:
+        """What a name means here; None for one that is not declared."""
+        for scope in reversed(self.scopes):
+            entry = scope.names.get(name)
+            if entry is not None:
+                break
+        else:
+            entry = self.outside.get(name)
+            if entry is None:
+                return _special(name)
+            self.used.add(name)
+        self.scopes[-1].names[name] = entry
+        return entry
+
+    def declare_registers(self, name: str, count: int | None, kind: str, at: int) -> None:
+        """``.reg .b32 name`` or, with a count, ``name<count>``."""
+        wanted = 1 if count is None else count
+        if wanted > self.budget.left:
+            raise self.tokens.error(
+                at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all"
+            )
+        self.budget.left -= wanted
+        check_name(self.tokens, name, at)
+        names = [name] if count is None else [f"{name}{index}" for index in range(wanted)]
+        scope = self.scopes[-1]
+        for slot, each in enumerate(names, len(self.registers)):
+            if each in scope.own or each in scope.labels:
+                raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
+            self.registers.append(Register(name=each, type=kind, slot=slot))
+            scope.own.add(each)
+            scope.names[each] = Reg(slot, each, kind), kind
+
+    def declare_variable(self, variable: Variable, at: int) -> None:
+        """A variable of the kernel: it gets a name that no other of the kernel has."""
+        check_name(self.tokens, variable.name, at)
+        scope = self.scopes[-1]
+        if variable.name in scope.own or variable.name in scope.labels:
+            raise self.tokens.error(at, f"{variable.name!r} is declared twice in this scope")
+        unique, number = variable.name, 1
+        while unique in self._taken or (number > 1 and unique in self.outside):
+            number += 1
+            unique = f"{variable.name}${number}"
+        self._taken.add(unique)
+        self.variables.append(replace(variable, name=unique))
+        scope.own.add(variable.name)
+        scope.names[variable.name] = Symbol(unique, variable.space), f"&{variable.space}"
+
+    def declare_label(self, name: str, target: int, at: int) -> None:
+        """``name:`` before instruction ``target``."""
+        scope = self.scopes[-1]
+        if name in scope.labels:
+            raise self.tokens.error(at, f"label {name!r} is defined twice in this scope")
+        if name in scope.own:
+            raise self.tokens.error(at, f"{name!r} is declared in this scope already, so it cannot be a label")
+        scope.labels[name] = target
+
+    def declared(self) -> list[str]:
+        """All names that can be seen here, for hints."""
+        names: list[str] = []
+        for scope in reversed(self.scopes):
+            names += scope.names
+            names += scope.labels
+        return [*names, *self.outside]
+
+
+def check_name(tokens: Tokens, name: str, at: int) -> None:
+    """Raise unless ``name`` is one that can be declared."""
+    if not _NAME.fullmatch(name):
+        raise tokens.error(at, f"expected a name, got {name!r}")
+    if name in SPECIAL_NAMES:
+        raise tokens.error(at, f"{name!r} is a special register and cannot be declared")
+
+
+def _special(name: str) -> Entry | None:
+    kind = SPECIAL_TYPES.get(name[1:]) if name[:1] == "%" else None
+    if kind is not None:
+        return Special(name[1:]), f"%{kind}"
+    return (Imm(32, False, 32), "i") if name == "WARP_SZ" else None
+

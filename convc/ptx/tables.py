@@ -1,0 +1,249 @@
+"""The grammar as data: what one row of `forms/*.txt` says.
+
+A row is an instruction of the PTX manual, in the manual's own notation, with the name that the machine knows it by:
+
+    ## 9.7.13.15.16 Parallel Synchronization and Communication: mbarrier.try_wait; PTX 7.8, sm_90
+    mbarrier.try_wait.parity: mbarrier.try_wait.parity{.sem.scope}{.space}.b64 p, [addr], parity {, hint}
+        .sem = {.acquire, .relaxed}
+        parity, hint: value .u32
+
+Rows directly under one another share the indented lines below them. A modifier that has a ``.name = {…}`` line is a *set* (a
+slot to fill); any other is a literal. Braces mean "optional", always; vectors are written as one name and described
+below the row. ADDING_A_FORM.md explains every kind of line.
+
+The files are split into rows when the first one is asked for, and a row is read when its opcode is first used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from convc.ptx.syntax import TYPE_BITS, Form
+
+FOLDER = os.path.join(os.path.dirname(__file__), "forms")
+
+_OPERAND = re.compile(r"\{,\s*([^}]+)\}|(\[[^\]]+\]|\(\w+\)|\w+(?:\|\w+|\{\|\w+\})?)")
+_SHAPES = {"[": "address", "(": "list"}
+
+
+class Choice(NamedTuple):
+    """A place in the modifiers where one of several stands.
+
+    Attributes:
+        slot: name of the slot it fills, or None for a literal.
+        values: text (without the leading dot) -> the modifiers it consists of.
+        sizes: text -> the number that the row gives it (``.x4=4``), for vector lengths.
+    """
+
+    slot: str | None
+    values: dict[str, tuple[str, ...]]
+    sizes: dict[str, int]
+
+
+class Group(NamedTuple):
+    """Modifiers that come together or not at all."""
+
+    items: tuple[Choice, ...]
+
+
+class Place(NamedTuple):
+    """An operand of a row.
+
+    Attributes:
+        name, second: name in the row; the second name of ``d|p``. second_optional: the row says ``d{|p}``.
+        shape: plain, address ``[a]``, tensor ``[a, c]``, or list ``(a)``.
+        optional: in braces.
+        words: the description below the row, split at blanks; () without one.
+    """
+
+    name: str
+    second: str | None
+    second_optional: bool
+    shape: str
+    optional: bool
+    words: tuple[str, ...]
+
+
+class Row(NamedTuple):
+    """One row, read.
+
+    Attributes:
+        form: what the machine sees.
+        items: the modifiers; fixed: how many of the first ones are literals that keep their place.
+        places: the operands. rules: the ``if`` lines, as pairs of conditions. default_type: type of plain operands.
+    """
+
+    form: Form
+    items: tuple[Choice | Group, ...]
+    fixed: int
+    places: tuple[Place, ...]
+    rules: tuple[tuple[tuple[Condition, ...], tuple[Condition, ...]], ...]
+    default_type: str | None
+
+
+Condition = tuple[str, tuple[str, ...]]
+"""A slot and the values it may have; () means any value, "none" an absent modifier."""
+
+
+class _Block:
+    """Rows that share their indented lines."""
+
+    __slots__ = ("kinds", "lines", "rules", "section", "sets")
+
+    def __init__(self, section: str, sets: dict[str, str]) -> None:
+        self.section, self.sets = section, sets
+        self.lines: list[str] = []
+        self.kinds: dict[str, tuple[str, ...]] = {}
+        self.rules: list[tuple[tuple[Condition, ...], tuple[Condition, ...]]] = []
+
+    def read(self) -> None:
+        """Turn the lines into sets, operand kinds and rules, once."""
+        lines, self.lines = self.lines, []
+        if lines:
+            self.sets = dict(self.sets)
+        for line in lines:
+            if line.startswith("."):
+                key, _, values = line[1:].partition(" = ")
+                self.sets[key] = values
+            elif line.startswith("if "):
+                left, _, right = line[3:].partition(": ")
+                self.rules.append((_conditions(left), _conditions(right)))
+            else:
+                names, _, words = line.partition(": ")
+                for each in names.split(","):
+                    self.kinds[each.strip()] = tuple(words.split())
+
+
+_index: dict[str, list[tuple[_Block, str]]] = {}
+_rows: dict[str, tuple[Row, ...]] = {}
+
+
+def opcodes() -> list[str]:
+    """Every opcode of the table."""
+    if not _index:
+        for name in sorted(os.listdir(FOLDER)):
+            if name.endswith(".txt"):
+                with open(os.path.join(FOLDER, name), encoding="ascii") as file:
+                    _split(file.read())
+    return list(_index)
+
+
+def rows_of(opcode: str) -> tuple[Row, ...]:
+    """The rows of one opcode, in the order of the files; () for an unknown one."""
+    if opcode not in _rows:
+        if not _index:
+            opcodes()
+        found = tuple(_read(block, header) for block, header in _index.get(opcode, ()))
+        if not found:
+            return ()
+        _rows[opcode] = found
+    return _rows[opcode]
+
+
+def _split(text: str) -> None:
+    section, sets = "", {}
+    block = _Block(section, sets)
+    for line in re.sub(r"\\\n\s*", "", text).split("\n"):
+        if line.startswith("##"):
+            section = line[2:].strip()
+            block = _Block(section, sets)
+        elif line.startswith("."):
+            key, _, values = line[1:].partition(" = ")
+            sets[key] = values
+        elif line.startswith(" "):
+            block.lines.append(line.strip())
+        elif line.startswith("#"):
+            continue
+        elif not line:
+            block = _Block(section, sets)
+        else:
+            if block.lines:
+                block = _Block(section, sets)
+            opcode = re.split(r"[.{ ]", line.partition(": ")[2], maxsplit=1)[0]
+            _index.setdefault(opcode, []).append((block, line))
+
+
+def _read(block: _Block, header: str) -> Row:
+    block.read()
+    name, _, pattern = header.partition(": ")
+    head, _, operands = pattern.partition(" ")
+    opcode, *_ = re.split(r"[.{]", head, maxsplit=1)
+    items = tuple(_items(head[len(opcode) :], block.sets))
+    literal = [isinstance(item, Choice) and item.slot is None for item in items]
+    section, _, since = block.section.partition("; ")
+    return Row(
+        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, **_since(since)),
+        items=items,
+        fixed=(*literal, False).index(False),
+        places=tuple(_places(operands, block.kinds)),
+        rules=tuple(block.rules),
+        default_type=_default_type(items),
+    )
+
+
+def _since(text: str) -> dict:
+    """``PTX 8.6, sm_100a`` -> keywords of Form."""
+    found = re.fullmatch(r"PTX (\d+)\.(\d+), (sm_\w+)", text)
+    if found is None:
+        return {"ptx": (1, 0), "target": "sm_50"}
+    return {"ptx": (int(found[1]), int(found[2])), "target": found[3]}
+
+
+def _conditions(text: str) -> tuple[Condition, ...]:
+    parts = (part.strip().partition("=") for part in text.split(","))
+    return tuple((slot, tuple(values.split("|")) if values else ()) for slot, _, values in parts)
+
+
+def _items(text: str, sets: dict[str, str]):
+    for group, word in re.findall(r"\{([^}]*)\}|\.([\w:]+)", text):
+        if word:
+            yield _choice(word, sets, optional=False)
+        else:
+            yield Group(tuple(_choice(each, sets, optional=True) for each in re.findall(r"\.([\w:]+)", group)))
+
+
+def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
+    if word not in sets:
+        return Choice(word if optional else None, {word: (word,)}, {})
+    text = sets[word]
+    while text.startswith("."):
+        text = sets[text[1:]]
+    values, sizes = {}, {}
+    for each in text.strip("{}").split(","):
+        value, _, size = each.strip().removeprefix(".").partition("=")
+        values[value] = tuple(value.split("."))
+        if size:
+            sizes[value] = int(size)
+    return Choice(word, values, sizes)
+
+
+def _choices(items: tuple[Choice | Group, ...]):
+    for item in items:
+        yield from (item.items if isinstance(item, Group) else (item,))
+
+
+def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
+    choices = list(_choices(items))
+    if any(choice.slot == "type" for choice in choices):
+        return ".type"
+    literals = [value for choice in choices if choice.slot is None for value in choice.values if value in TYPE_BITS]
+    return f".{literals[-1]}" if literals else None
+
+
+def _places(text: str, kinds: dict[str, tuple[str, ...]]):
+    for optional, plain in _OPERAND.findall(text):
+        word = optional or plain
+        shape = _SHAPES.get(word[0], "plain")
+        names = re.findall(r"\w+", word)
+        if shape == "address" and len(names) == 2:
+            shape = "tensor"
+        yield Place(
+            name=names[0],
+            second=names[1] if shape == "plain" and len(names) == 2 else None,
+            second_optional="{|" in word,
+            shape=shape,
+            optional=bool(optional),
+            words=kinds.get(names[0], ()),
+        )
