@@ -6,6 +6,7 @@ buffers, and runs the grid in cohorts of CTAs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -161,9 +162,10 @@ def _run(text, launch, buffers, file, options, progress, watch=None) -> tuple[Ru
 
 
 def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:
-    """CTAs to run together: bounded by the options and by the memory that their state takes."""
+    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
     per_cta = program.shared_bytes(launch.shared_bytes) + (128 * 512 * 4 if program.uses_tensor_memory else 0)
-    return max(1, min(options.cohort, options.cohort_bytes // per_cta))
+    size = math.prod(launch.cluster)
+    return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
 
 
 def _contents(name: str, spec: BufferSpec, given: np.ndarray | None) -> np.ndarray:

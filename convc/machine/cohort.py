@@ -6,12 +6,14 @@ global memory, so the order in which cohorts run does not matter to a correct ke
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.findings import Finding, Verdict
+from convc.machine.clusters import place
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
 from convc.machine.state import SharedMemory, TensorMemory
@@ -78,7 +80,7 @@ class NamedBarrier:
 
 
 class Cohort:
-    """State of the CTAs ``first .. first + ctas - 1`` (linear CTA numbers, x fastest)."""
+    """State of the CTAs ``first .. first + ctas - 1``, counted cluster by cluster (see `clusters`)."""
 
     def __init__(self, launch: Launch, first: int, ctas: int, shared_bytes: int) -> None:
         self.launch = launch
@@ -92,11 +94,12 @@ class Cohort:
         self.named: dict[int, NamedBarrier] = {}
         self.strands: list = []
         self.exited = np.zeros(ctas, np.int64)
-        gx, gy, _ = launch.grid
-        number = np.arange(first, first + ctas)
-        self.ctaid = [
-            narrow(v.astype(np.uint32).reshape(-1, 1, 1)) for v in (number % gx, number // gx % gy, number // (gx * gy))
-        ]
+        self.cluster_size = math.prod(launch.cluster)
+        self.place = place(launch.grid, launch.cluster, first, ctas)
+
+    def number(self, row: int) -> int:
+        """Linear number in the grid (x fastest) of the CTA in a row."""
+        return int(self.place.number[row])
 
     def barrier(self, address: int, name: str) -> MBarrier:
         """The mbarrier at a shared address; faults when none was initialised there."""
@@ -120,8 +123,8 @@ class Cohort:
             case "tid":
                 value = (thread % bx, thread // bx % by, thread // (bx * by))[index]
                 return narrow(value.astype(np.uint32))
-            case "ctaid":
-                return self.ctaid[index]
+            case "ctaid" | "clusterid" | "cluster_ctaid" | "cluster_ctarank":
+                return self.place.register(base, index)
             case "ntid":
                 return (bx, by, bz)[index]
             case "nctaid":
@@ -136,14 +139,18 @@ class Cohort:
                 return launch.dynamic_shared
             case "total_smem_size" | "aggr_smem_size":
                 return self.shared.size
-            case "cluster_ctarank" | "cluster_ctaid" | "smid" | "gridid" | "clock" | "clock64" | "globaltimer":
+            case "smid" | "gridid" | "clock" | "clock64" | "globaltimer":
                 return 0
-            case "cluster_nctarank" | "cluster_nctaid" | "nsmid":
+            case "nsmid":
                 return 1
-            case "clusterid":
-                return self.ctaid[index]
+            case "cluster_nctarank":
+                return self.cluster_size
+            case "cluster_nctaid":
+                return launch.cluster[index]
             case "nclusterid":
-                return launch.grid[index]
+                return launch.grid[index] // launch.cluster[index]
+            case "is_explicit_cluster":
+                return self.cluster_size > 1
         lanes = np.arange(32, dtype=np.uint64)
         masks = {
             "lanemask_eq": 1 << lanes,

@@ -65,13 +65,9 @@ def _run(strand: Strand) -> bool:
 
 
 def _who(strand: Strand) -> str:
-    first = strand.cohort.first
     rows = range(strand.cohort.ctas) if strand.rows is None else strand.rows
-    ctas = (
-        f"CTA {first + int(rows[0])}"
-        if strand.row_count == 1
-        else f"CTAs {first + int(rows[0])}..{first + int(rows[-1])}"
-    )
+    first, last = strand.cohort.number(rows[0]), strand.cohort.number(rows[-1])
+    ctas = f"CTA {first}" if strand.row_count == 1 else f"CTAs {first}..{last}"
     warps = ", ".join(str(int(w)) for w in strand.warps)
     return f"{ctas}, warp{'s' if len(strand.warps) > 1 else ''} {warps}"
 
@@ -86,7 +82,7 @@ def _deadlock(cohort: Cohort) -> DeadlockError:
         lines.append(f"{_who(strand)}: {instr.span.file}:{instr.span.line}{step}: waits for {strand.waiting}")
     row = 0 if cohort.strands[0].rows is None else int(cohort.strands[0].rows[0])
     for address, barrier in sorted(cohort.barriers.items()):
-        lines.append(f"mbarrier {address:#x} in CTA {cohort.first + row}: {barrier.describe(row)}")
+        lines.append(f"mbarrier {address:#x} in CTA {cohort.number(row)}: {barrier.describe(row)}")
     instr = body[cohort.strands[0].pc]
     return DeadlockError(
         "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),

@@ -1,4 +1,4 @@
-"""Every distinct convolution of ResNet-50 (224 x 224, batch 1): exact on integers, bounded on random data, all types."""
+"""The distinct convolutions of ResNet-50 (224 x 224, batch 1): exact on integers, bounded on random data, all types."""
 
 from __future__ import annotations
 

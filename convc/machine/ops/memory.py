@@ -240,7 +240,7 @@ def _watch(strand: Strand, instr, address: np.ndarray, size: int) -> None:
         hit = hit & strand.mask
     for row, warp, lane in np.argwhere(hit):
         number = row if strand.rows is None else strand.rows[row]
-        memory.watched.append((instr, cohort.first + int(number), int(strand.warps[warp]), int(lane)))
+        memory.watched.append((instr, cohort.number(number), int(strand.warps[warp]), int(lane)))
 
 
 def _store_shared(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
