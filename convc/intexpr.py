@@ -263,18 +263,15 @@ def evaluate(expr: IntExpr, env: Mapping[str, Any]) -> Any:
             return no + holds * (yes - no)
 
 
-def bounds(
-    expr: IntExpr, ranges: Mapping[str, Interval], known: Mapping[IntExpr, Interval] | None = None
-) -> Interval:
+def bounds(expr: IntExpr, ranges: Mapping[str, Interval], known: Mapping[IntExpr, Interval] | None = None) -> Interval:
     """An interval that holds every value of the expression (interval arithmetic).
 
     Args:
         ranges: interval of each variable.
         known: intervals that whole subtrees are known to keep, say because a guard was tested before.
 
-    Exact where every variable occurs once, so for every affine expression; sound always. Conditions answer
-    within (0, 1). ValueError where a divisor may be zero or negative; KeyError names a variable without a
-    range.
+    Sound always, and exact for affine expressions in which every variable occurs once. Conditions answer within
+    (0, 1). ValueError where a divisor may be zero or negative; KeyError names a variable without a range.
     """
     lo, hi = _bounds(expr, ranges, [bounds(child, ranges, known) for child in children(expr)])
     if known and expr in known:
@@ -320,8 +317,7 @@ def _bounds(expr: IntExpr, ranges: Mapping[str, Interval], parts: list[Interval]
 def nonnegative(expr: IntExpr, ranges: Mapping[str, Interval]) -> bool:
     """Whether interval arithmetic shows that the expression is never negative.
 
-    Asked of the dividend of a `FloorDiv` or `Mod`, a yes means that unsigned division and remainder are
-    right.
+    Asked of the dividend of a `FloorDiv` or `Mod`, a yes means that unsigned division and remainder are right.
     """
     return bounds(expr, ranges)[0] >= 0
 

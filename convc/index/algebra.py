@@ -5,12 +5,11 @@ Nearly everything a convolution does with indices is counting in a mixed radix. 
 
 * *Is this part constant, or simpler, given how large the variables are?* `simplify` answers with rules that
   need ranges.
-* *Are these two expressions the same number, always?* `normal_form` writes every remainder as ``x - b*(x //
-  b)`` and leaves divisions with reduced dividends; where two forms agree, the expressions are equal for all
-  integers. (Where they differ nothing is decided.)
+* *Are these two expressions the same number, always?* `normal_form` writes every remainder as a quotient and
+  leaves quotients with reduced dividends; where two forms agree, the expressions are equal for all integers.
+  (Where they differ nothing is decided.)
 * *Does this sum give every value once?* `digits` recognises a sum of coefficient times digit where each
-  coefficient is
-  the number of values of everything below it: the sum counts, without gap and without repetition.
+  coefficient is the number of values of everything below it: the sum counts, without gap or repetition.
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ def simplify(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
         x // b = k and x mod b = x - k*b              where all of x lies in k*b .. k*b + b - 1
         (g*y + r) // (g*b) = y // b, and
         (g*y + r) mod (g*b) = g*(y mod b) + r         where all of r lies in 0 .. g - 1
-    The normal form is taken instead where it has fewer divisions (digits that join to the number they came
-    from).
+    The normal form is taken first where it has fewer divisions: digits that join to the number they came from.
     """
     if not expr.has(FloorDiv, Mod):
         return expr
@@ -81,10 +79,9 @@ def _divisions(expr: sympy.Expr) -> int:
 
 @lru_cache(maxsize=4096)
 def normal_form(expr: sympy.Expr) -> sympy.Expr:
-    """The form in which expressions are compared: no `Mod`, no quotient as a term of a dividend, small
-    coefficients.
+    """The form in which expressions are compared: no `Mod`, no quotient inside a dividend, small coefficients.
 
-    Equal for all integers:
+    Equal for all integers (a quotient that stands in a dividend with another coefficient than 1 stays there):
         x mod b = x - b*(x // b)
         (x + y // a) // b = (a*x + y) // (a*b)
         (c*x + y) // b = (c // b)*x + ((c mod b)*x + y) // b
@@ -100,7 +97,7 @@ def normal_form(expr: sympy.Expr) -> sympy.Expr:
 
 def _normal_quotient(x: sympy.Expr, divisor: int) -> sympy.Expr:
     whole = Integer(0)
-    while True:
+    while True:  # every round takes one quotient out of the dividend
         constant, terms = linear_terms(x)
         whole += linear_sum(constant // divisor, [(c // divisor, rest) for c, rest in terms])
         rest_of_x = linear_sum(constant % divisor, [(c % divisor, rest) for c, rest in terms])
@@ -121,13 +118,11 @@ def equal(a: sympy.Expr, b: sympy.Expr) -> bool:
 
 
 def digits(expr: sympy.Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...] | None:
-    """``expr`` as a mixed-radix number: (coefficient, symbol, number of values) from the lowest digit up, or
-    None.
+    """``expr`` as a mixed-radix number: (coefficient, symbol, values) from the lowest digit up; or None.
 
-    A result means: as its symbols run through their ranges (which start at 0), the expression takes every
-        value from 0
-    to the product of the radices less one, each exactly once. For then every coefficient is the product of
-    the radices below it, as in a number system. Digits with one value only do not count.
+    A result means: as its symbols run through their ranges (which start at 0), the expression takes every value
+    from 0 to the product of the numbers of values less one, each exactly once. For then every coefficient is
+    the product of the radices below it, as in a number system. Digits with one value only do not count.
     """
     constant, terms = linear_terms(expr)
     found = []

@@ -167,10 +167,9 @@ class IndexMap:
         )
 
     def evaluate(self, points: Mapping[str, int | np.ndarray]) -> dict[str, int | np.ndarray]:
-        """The results at points of the domain (ints, or integer arrays that broadcast together), guard or no
-        guard.
+        """The results at points of the domain: ints, or integer arrays that broadcast together.
 
-        A result that depends on no array is an int.
+        The guard is not asked (see `holds`). A result that depends on no array is an int.
         """
         values = {name: _signed(value) for name, value in points.items()}
         return {name: intexpr.evaluate(translate(expr), values) for name, expr in self.results}
@@ -184,10 +183,10 @@ class IndexMap:
         return result
 
     def bounds(self) -> dict[str, Interval]:
-        """(lowest, highest) of each result over the axes' extents, narrowed by the guard where it names the
-        same sum.
+        """(lowest, highest) of each result over the axes' extents.
 
-        Exact for affine results without a guard, sound always.
+        Narrowed by a condition of the guard where its expression occurs in the result. Exact for affine results
+        without a guard, sound always.
         """
         known = _known(self)
         return {name: intexpr.bounds(translate(expr), self.ranges, known) for name, expr in self.results}
@@ -213,11 +212,9 @@ class IndexMap:
         result, conditions = translate(self[name]), [translate(condition) for condition in self.guard]
         own = [condition for condition in conditions if condition.variables() <= result.variables()]
         outcome = self._try(name, result, own, limits, claim)
-        return (
-            outcome
-            if isinstance(outcome, Proof) or own == conditions
-            else self._try(name, result, conditions, limits, claim)
-        )
+        if isinstance(outcome, Proof) or own == conditions:
+            return outcome
+        return self._try(name, result, conditions, limits, claim)
 
     def _try(self, name: str, result: IntExpr, guard: list[IntExpr], limits: Interval, claim: str) -> Outcome:
         """Try every point of the axes that matter, or only the ends of the axes where those are too many."""
@@ -315,11 +312,7 @@ def _signed(value: int | np.ndarray) -> int | np.ndarray:
 
 def _ends(axis: Axis, width: int) -> np.ndarray:
     """The first and the last ``width`` values of an axis."""
-    values = (
-        np.arange(axis.extent, dtype=np.int64)
-        if axis.extent <= 2 * width
-        else np.concatenate(
-            (np.arange(width, dtype=np.int64), np.arange(axis.extent - width, axis.extent, dtype=np.int64))
-        )
-    )
-    return values + axis.first
+    first, extent = axis.first, axis.extent
+    low = np.arange(first, first + min(width, extent), dtype=np.int64)
+    high = np.arange(first + max(width, extent - width), first + extent, dtype=np.int64)
+    return np.concatenate((low, high))

@@ -9,9 +9,10 @@ The rules that `FloorDiv` and `Mod` apply by themselves hold for every integer x
 (a, b, g positive; c any integer):
 
     x // 1 = x                              x mod 1 = 0
-    (x // a) // b = x // (a*b)              (x mod a) mod b = x mod b  where b divides a,  x mod a  where a <=
-    b (x mod a) // b = 0  where a <= b        (b*x + y) mod b = y mod b (g*x + c) // (g*b) = (x + c//g) // b
-    (g*x + c) mod (g*b) = g*((x + c//g) mod b) + c mod g
+    (x // a) // b = x // (a*b)              (x mod a) mod b = x mod b    where b divides a
+    (x mod a) // b = 0  where a <= b        (x mod a) mod b = x mod a    where a <= b
+                                            (b*x + y) mod b = y mod b
+    (g*x + c) // (g*b) = (x + c//g) // b    (g*x + c) mod (g*b) = g*((x + c//g) mod b) + c mod g
 
 Rules that need to know how large x is, and those that only help to compare, live in `convc.index.algebra`.
 Expressions are only ever built by code: text is never parsed into one.

@@ -181,9 +181,10 @@ def test_a_wrong_upper_corner_is_refuted_with_the_first_lane():
 
 
 def test_a_start_between_positions_is_refuted():
-    problem = ConvProblem(in_channels=8, out_channels=8, in_extent=(8, 8), kernel=(2, 2), stride=(2, 2))
-    box, start, window = _raw_maps(problem, 16)
-    results = tuple((name, expr + (name == "w")) for name, expr in start.results)
+    problem = ConvProblem(batch=3, in_channels=8, out_channels=8, in_extent=(8, 8), kernel=(2, 2), stride=(2, 2))
+    box, start, window = _raw_maps(problem, 10)
+    assert prove_walk(box, start, window).how == "both count tile_m*10 + lane in the digits n, 4 rows, 4 columns"
+    results = tuple((name, expr + int(name == "w")) for name, expr in start.results)
     outcome = prove_walk(replace(box, upper=(0, -1)), replace(start, results=results), window)
     assert outcome.point == (("tile_m", 0), ("lane", 0))
     assert outcome.value == "the walk is at (w, h, n) = (1, 0, 0), the window begins at (0, 0, 0)"

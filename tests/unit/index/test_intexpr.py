@@ -113,6 +113,13 @@ def test_bounds_of_a_remainder_are_tight_within_one_period():
     assert bounds(Mod(Var("x"), Const(7)), {"x": (5, 8)}) == (0, 6)
 
 
+def test_bounds_with_a_divisor_that_varies():
+    ranges = {"x": (-9, 8), "y": (1, 3), "z": (4, 9)}
+    assert bounds(FloorDiv(Var("x"), Var("y")), ranges) == (-9, 8)
+    assert bounds(FloorDiv(Var("z"), Var("y")), ranges) == (1, 9)
+    assert bounds(Mod(Var("x"), Var("y")), ranges) == (0, 2)
+
+
 def test_bounds_refuse_a_divisor_that_may_be_zero():
     with pytest.raises(ValueError, match=r"the divisor in x // y may be 0; divisors are positive"):
         bounds(FloorDiv(Var("x"), Var("y")), {"x": (0, 5), "y": (0, 3)})
