@@ -1,0 +1,1 @@
+"""Outside programs that convc can call, and that it never needs."""
