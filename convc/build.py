@@ -1,0 +1,343 @@
+"""The build folder: all that passes from compiling to running.
+
+    build/
+      network.json                    which layers there are, what each computes, and which kernel it runs
+      weights/<stem>.filter.npy       filter and bias of each layer as the kernel reads them (see packing);
+      weights/<stem>.bias.npy         bfloat16, which .npy cannot name, lies there as uint16
+      kernels/<digest>/kernel.ptx     the text that runs
+                       launch.json    how it is launched
+                       plan.json      why it looks as it does, for people: nothing reads it back
+                       tile.json
+                       kernel.cubin   machine code, if it was asked for
+
+Layers with the same problem share a kernel. ``<digest>`` names the text that was written, and nothing more: a
+kernel edited by hand is run as it is. The folder is written under another name and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from convc import dtypes
+from convc.artifact import KernelArtifact, LaunchSpec, dump_launch, load_launch
+from convc.errors import BuildError, InputError, ProblemError
+from convc.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
+from convc.network import SkippedNode, TensorRef
+from convc.packing import BufferForm, DeviceForm, device_form
+from convc.problem import ConvProblem
+
+FORMAT = "convc-build/1"
+ENTRIES = {"network.json", "weights", "kernels"}
+"""Everything that convc puts into a build folder."""
+
+MAX_JSON_BYTES = 64 << 20
+
+Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}$")]
+Stem = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
+
+
+class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One convolution of the network.
+
+    Attributes:
+        name: as in the model; unique.
+        stem: how its weight files start.
+        kernel: folder of its kernel.
+        problem: what it computes.
+        input, output: its tensors in the model.
+        notes: what repacking does and costs, for people.
+    """
+
+    name: str
+    stem: Stem
+    kernel: Digest
+    problem: ConvProblem
+    input: TensorRef
+    output: TensorRef
+    notes: tuple[str, ...] = ()
+
+
+class NetworkRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The contents of ``network.json``: the model it came from, its convolutions, and what was left out."""
+
+    format: str = FORMAT
+    source: str
+    layers: tuple[LayerRecord, ...]
+    skipped: tuple[SkippedNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A convolution that is ready to run.
+
+    Attributes:
+        name: for messages.
+        form: its problem and the layout of its buffers.
+        ptx: text of the kernel.
+        file: name of that text in messages.
+        launch: how it is launched.
+        filter, bias: packed weights (shapes `DeviceForm.filter` and `DeviceForm.bias`).
+    """
+
+    name: str
+    form: DeviceForm
+    ptx: str
+    file: str
+    launch: LaunchSpec
+    filter: np.ndarray
+    bias: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """A build folder whose ``network.json`` was read and checked; `load` reads the rest layer by layer."""
+
+    path: Path
+    network: NetworkRecord
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the layers, in the order of the model."""
+        return tuple(layer.name for layer in self.network.layers)
+
+    def record(self, name: str | None = None) -> LayerRecord:
+        """The layer of that name, or the only one there is; `InputError` lists the names otherwise."""
+        return pick_layer(self.network.layers, name, str(self.path))
+
+    def launch(self, record: LayerRecord) -> LaunchSpec:
+        """The launch file of a layer's kernel; `LaunchError` where it is damaged."""
+        return load_launch(self.path / "kernels" / record.kernel / "launch.json")
+
+    def load(self, name: str | None = None) -> Layer:
+        """Read the kernel and the weights of a layer.
+
+        Raises:
+            InputError: there is no such layer, or several and no name.
+            BuildError: a file is missing, or does not fit the layer.
+            LaunchError: the launch file is wrong.
+        """
+        record = self.record(name)
+        folder = self.path / "kernels" / record.kernel
+        weights = self.path / "weights"
+        form = device_form(record.problem)
+        launch = self.launch(record)
+        _check_buffers(launch, form, folder / "launch.json")
+        return Layer(
+            name=record.name,
+            form=form,
+            ptx=read_text(folder / "kernel.ptx", BuildError),
+            file=str(folder / "kernel.ptx"),
+            launch=launch,
+            filter=_read_weights(weights / f"{record.stem}.filter.npy", form.filter),
+            bias=_read_weights(weights / f"{record.stem}.bias.npy", form.bias),
+        )
+
+
+def pick_layer(layers: Iterable, name: str | None, where: str):
+    """The layer (any record with a name) called ``name``; the only one where no name is given.
+
+    Raises:
+        InputError: there is no such layer, or there are several and no name was given.
+    """
+    layers = tuple(layers)
+    names = [layer.name for layer in layers]
+    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+    if name is None:
+        if len(layers) == 1:
+            return layers[0]
+        raise InputError(
+            f"there are {len(layers)} layers: say which with --layer", where=where, hint=f"layers: {listed}"
+        )
+    for layer in layers:
+        if layer.name == name:
+            return layer
+    raise InputError(f"there is no layer {name!r}", where=where, hint=f"layers: {listed}")
+
+
+def buffers_of(form: DeviceForm) -> dict[str, BufferForm]:
+    """The four buffers of a convolution kernel under the names that its launch file uses."""
+    return {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
+
+
+def stems_of(names: Iterable[str]) -> tuple[str, ...]:
+    """File names for layer names: safe characters, at most 80 of them, no two alike (not even in case)."""
+    stems: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:80].lstrip(".-") or "layer"
+        stem, count = safe, 1
+        while stem.lower() in taken:
+            count += 1
+            stem = f"{safe}-{count}"
+        taken.add(stem.lower())
+        stems.append(stem)
+    return tuple(stems)
+
+
+def digest_of(artifact: KernelArtifact) -> str:
+    """Name of a kernel's folder: 16 hexadecimal digits of the SHA-256 of its text and launch file."""
+    content = artifact.ptx.encode() + b"\0" + dump_launch(artifact.launch)
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+# ---- writing ----------------------------------------------------------------------------------------------
+
+
+def check_target(path: Path) -> None:
+    """Raise `InputError` unless a build may be written to ``path``: it is new, empty, or holds a build."""
+    if not path.exists() and not path.is_symlink():
+        return
+    if not path.is_dir():
+        raise InputError("cannot write a build here: there is a file of that name", where=str(path))
+    entries = {entry.name for entry in path.iterdir()}
+    if not entries:
+        return
+    foreign = sorted(entries - ENTRIES)
+    if foreign or not _is_build(path):
+        what = f"{foreign[0]!r}, which convc did not write" if foreign else "no network.json of convc"
+        raise InputError(
+            f"cannot write a build here: the folder holds {what}",
+            where=str(path),
+            hint="name a new or empty folder, or one that holds a build and nothing else",
+        )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give a folder to fill that takes the place of ``path`` when the block ends well, and vanishes when not.
+
+    Raises:
+        InputError: see `check_target`, or the disk refuses.
+    """
+    path = path.resolve()
+    check_target(path)
+    new = path.with_name(f".{path.name}.{os.getpid()}.part")
+    old = path.with_name(f".{path.name}.{os.getpid()}.old")
+    try:
+        new.mkdir(parents=True)
+        (new / "weights").mkdir()
+        (new / "kernels").mkdir()
+        yield new
+        if path.exists():
+            path.rename(old)
+        new.rename(path)
+    except OSError as problem:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise InputError(f"cannot write the build: {problem.strerror}", where=str(path)) from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_kernel(
+    folder: Path,
+    digest: str,
+    artifact: KernelArtifact,
+    plan: bytes,
+    program: bytes,
+    cubin: bytes | None = None,
+) -> None:
+    """Add a kernel: text, launch file, what was decided (as JSON), and machine code where there is some."""
+    target = folder / "kernels" / digest
+    target.mkdir()
+    write_bytes(target / "kernel.ptx", artifact.ptx.encode())
+    write_bytes(target / "launch.json", dump_launch(artifact.launch))
+    write_bytes(target / "plan.json", plan)
+    write_bytes(target / "tile.json", program)
+    if cubin is not None:
+        write_bytes(target / "kernel.cubin", cubin)
+
+
+def write_weights(folder: Path, stem: str, filters: np.ndarray, bias: np.ndarray) -> None:
+    """Add the packed weights of a layer."""
+    write_npy(folder / "weights" / f"{stem}.filter.npy", plain(filters))
+    write_npy(folder / "weights" / f"{stem}.bias.npy", bias)
+
+
+def write_network(folder: Path, network: NetworkRecord) -> None:
+    """Add ``network.json``."""
+    write_bytes(folder / "network.json", msgspec.json.format(msgspec.json.encode(network), indent=1))
+
+
+# ---- reading ----------------------------------------------------------------------------------------------
+
+
+def load_build(path: Path) -> Build:
+    """Open a build folder.
+
+    Raises:
+        BuildError: it is missing, was not made by convc, or its network.json is damaged (with the JSON path).
+    """
+    file = path / "network.json"
+    if not path.is_dir():
+        raise BuildError("expected a build folder", where=str(path), hint="`convc compile` makes one")
+    if not file.is_file():
+        raise BuildError("not a build folder: it has no network.json", where=str(path))
+    if file.stat().st_size > MAX_JSON_BYTES:
+        raise BuildError(f"network.json is larger than {MAX_JSON_BYTES >> 20} MiB", where=str(file))
+    try:
+        network = msgspec.json.decode(file.read_bytes(), type=NetworkRecord)
+    except msgspec.MsgspecError as problem:
+        raise BuildError(f"damaged: {problem}", where=str(file)) from None
+    except ProblemError as problem:
+        raise BuildError(f"damaged: {problem.message}", where=f"{file}, {problem.where}") from None
+    except OSError as problem:
+        raise BuildError(f"cannot be read: {problem.strerror}", where=str(file)) from None
+    if network.format != FORMAT:
+        raise BuildError(
+            f"expected format {FORMAT!r}, got {network.format!r}",
+            where=str(file),
+            hint="compile the model again",
+        )
+    names = [layer.name for layer in network.layers]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BuildError(f"damaged: two layers are called {twice[0]!r}", where=str(file))
+    return Build(path=path, network=network)
+
+
+def _is_build(path: Path) -> bool:
+    """Whether a folder was written by convc; it may be damaged."""
+    file = path / "network.json"
+    if not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return b"convc-build/" in stream.read(200)
+
+
+def _read_weights(path: Path, form: BufferForm) -> np.ndarray:
+    storage = dtypes.BY_NAME[form.dtype].storage
+    held = plain(np.empty(0, storage)).dtype
+
+    def check(header: NpyHeader) -> str | None:
+        if (header.shape, header.dtype) == (form.shape, held):
+            return None
+        return f"expected {held.name} {list(form.shape)}, got {header}"
+
+    return read_npy(path, check=check, error=BuildError).view(storage)
+
+
+def _check_buffers(launch: LaunchSpec, form: DeviceForm, file: Path) -> None:
+    """The launch must have the buffers of the layer: the host fills and reads them by name."""
+    for name, expected in buffers_of(form).items():
+        got = launch.buffers.get(name)
+        if got is None:
+            raise BuildError(f"the launch has no buffer {name!r}, which the layer needs", where=str(file))
+        if got.size_bytes != expected.size_bytes:
+            raise BuildError(
+                f"buffer {name!r} must be {expected.dtype} {list(expected.shape)} for this layer, "
+                f"got {got.dtype} {list(got.shape)}",
+                where=f"{file}, $.buffers.{name}",
+            )

@@ -1,0 +1,144 @@
+"""One layer, from the model's array to the model's array.
+
+A kernel reads and writes packed buffers (`convc.packing`). Around its launch the host turns activations
+(N, C, H, W) into the kernel's layout, adds the packed weights, and turns the output back into (N, K, P, Q).
+What happens in between is the machine's business: it gets the text, the launch file and four buffers, and no
+word on what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from convc import dtypes, machine
+from convc.build import Layer
+from convc.errors import InputError
+from convc.files import NpyHeader, read_npy
+from convc.findings import Finding, Verdict
+from convc.limits import require_memory
+from convc.machine import RunOptions, RunResult, Stats
+from convc.packing import DeviceForm, device_bytes, pack_activation, unpack_output
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+"""Element types that an input may have; it is rounded to the operand type of the kernel, once."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRun:
+    """What running a layer gave.
+
+    Attributes:
+        y: (N, K, P, Q) in the storage type of the layer's output (see `convc.dtypes`).
+        findings: what the machine noticed, worst first.
+        stats: what the kernel did.
+        seconds: wall time of the machine, without packing.
+    """
+
+    y: np.ndarray
+    findings: tuple[Finding, ...]
+    stats: Stats
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding's verdict."""
+        return max((finding.verdict for finding in self.findings), default=Verdict.clean)
+
+
+def run_layer(
+    layer: Layer, x: np.ndarray, options: RunOptions | None = None, progress: Progress | None = None
+) -> LayerRun:
+    """Run a layer's kernel on activations.
+
+    Args:
+        layer: kernel, launch and weights.
+        x: (N, C, H, W), a floating-point type; rounded to the operand type.
+        options: for the machine.
+        progress: called with (CTAs done, CTAs in all).
+
+    Raises:
+        InputError: x has another shape or is not floating-point.
+        LimitError: the buffers do not fit into memory.
+        PtxSyntaxError, UnmodelledError, LaunchError: the kernel or its launch is not acceptable.
+        MachineFault, DeadlockError: the kernel does something that hardware would not survive.
+    """
+    _check_input(layer.form, x.shape, x.dtype, f"layer {layer.name!r}")
+    require_memory(2 * device_bytes(layer.form), f"running layer {layer.name!r}")
+    result = machine.run(
+        layer.ptx,
+        layer.launch,
+        input_buffers(layer, x),
+        file=layer.file,
+        options=options or RunOptions(),
+        progress=progress,
+    )
+    return LayerRun(y=_output(layer.form, result), findings=result.findings, stats=result.stats, seconds=result.seconds)
+
+
+def input_buffers(layer: Layer, x: np.ndarray) -> dict[str, np.ndarray]:
+    """The buffers that the host fills before the launch."""
+    return {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
+
+
+def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...]) -> Finding | None:
+    """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
+
+    Runs the kernel again, watching that address.
+    """
+    n, k, *pixel = element
+    index = (n, *pixel, k)
+    form = layer.form.output
+    offset = int(np.ravel_multi_index(index, form.shape)) * dtypes.BY_NAME[form.dtype].bytes
+    return machine.writer_of(layer.ptx, layer.launch, input_buffers(layer, x), "output", offset, file=layer.file)
+
+
+def read_input(path: Path, form: DeviceForm, name: str) -> np.ndarray:
+    """Read activations (N, C, H, W) from a ``.npy`` file, which is checked before its data are loaded.
+
+    bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
+
+    Raises:
+        InputError: the file is missing or damaged, or holds another shape or type.
+    """
+
+    def check(header: NpyHeader) -> str | None:
+        try:
+            _check_input(form, header.shape, _named(header.dtype), name)
+        except InputError as problem:
+            return problem.message
+        return None
+
+    array = read_npy(path, check=check)
+    return array.view(_named(array.dtype))
+
+
+def readable(y: np.ndarray) -> np.ndarray:
+    """The same values in a type that every numpy reads: bfloat16 becomes float32, others stay."""
+    return y.astype(np.float32) if y.dtype == ml_dtypes.bfloat16 else y
+
+
+def _output(form: DeviceForm, result: RunResult) -> np.ndarray:
+    storage = dtypes.BY_NAME[form.output.dtype].storage
+    return unpack_output(form, result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape))
+
+
+def _named(dtype: np.dtype) -> np.dtype:
+    """Two bytes without a type are what numpy makes of bfloat16 in a file."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype("V2") else dtype
+
+
+def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    expected = form.model.x_shape
+    if tuple(shape) != expected:
+        raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
+    if dtype.name not in FLOATS:
+        raise InputError(
+            f"expected an input of {', '.join(FLOATS[:-1])} or {FLOATS[-1]}, got {dtype.name}", where=where
+        )
