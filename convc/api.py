@@ -1,0 +1,219 @@
+"""The verbs of convc for Python programs: load, compile, run, verify.
+
+    import convc
+    network = convc.load("resnet50.onnx", batch=1)
+    build = convc.compile(network, "build", layer="conv1")
+    y = convc.run("build", x)
+    report = convc.verify(network, seed=7)
+
+Each takes a model as a path or as a loaded `Network`. Nothing heavy is imported before a verb needs it: `run`
+works without onnx, sympy and jinja2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convc.errors import InputError, NodeError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from convc.build import Build
+    from convc.checking import LayerReport
+    from convc.compiler import Compiled
+    from convc.network import ConvNode, Network, SkippedNode
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and how much of the whole is done, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes:
+        source: the model.
+        seed: of the data.
+        layers: one report per convolution.
+        kernels: distinct kernels among them.
+        skipped: nodes that were not compiled.
+    """
+
+    source: str
+    seed: int
+    layers: tuple[LayerReport, ...]
+    kernels: int
+    skipped: tuple[SkippedNode, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Every layer is right."""
+        return all(layer.ok for layer in self.layers)
+
+
+def load(path: str | Path, batch: int | None = None, dtype: str | None = None) -> Network:
+    """Read an ONNX model.
+
+    Args:
+        path: the file.
+        batch: images, where the model leaves the batch open.
+        dtype: operand type, f16, bf16 or tf32, in place of the model's.
+
+    Raises:
+        ModelError, NodeError, ProblemError: the model cannot be read, or has a convolution of a kind that
+            convc does not compile.
+    """
+    from convc.frontend.onnx_reader import read_model
+
+    return read_model(path, batch=batch, operand=dtype)
+
+
+def compile(
+    model: str | Path | Network,
+    out_dir: str | Path,
+    *,
+    layer: str | None = None,
+    batch: int | None = None,
+    dtype: str | None = None,
+    assembler: Callable[[str, str], bytes] | None = None,
+    progress: Progress | None = None,
+) -> Build:
+    """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
+
+    Args:
+        model: a path, or a loaded network (then batch and dtype were settled by `load`).
+        out_dir: the folder; a build that is there is replaced, anything else is refused.
+        layer: compile this one alone.
+        assembler: called with the digest and the text of each kernel; what it gives becomes its
+        ``kernel.cubin``.
+
+    Raises:
+        InputError: the folder is in use, or there is no such layer.
+        PlanError: a layer has no kernel.
+    """
+    from convc.build import check_target, load_build
+    from convc.kernels import Kernels, write_build
+
+    target = Path(out_dir)
+    check_target(target)
+    network, convs = _select(model, layer, batch, dtype)
+    kernels = Kernels()
+    for index, conv in enumerate(convs):
+        _tell(progress, f"compile {conv.name}", index / len(convs))
+        kernels.compiled(conv.problem)
+    write_build(target, network, convs, kernels, assembler)
+    return load_build(target)
+
+
+def compile_layer(
+    model: str | Path | Network, layer: str | None = None, batch: int | None = None, dtype: str | None = None
+) -> Compiled:
+    """Compile one convolution and keep every stage of it: problem, plan, tile program, text and launch.
+
+    Raises:
+        InputError: there is no such layer, or several and no name.
+        PlanError: it has no kernel.
+    """
+    from convc.build import pick_layer
+    from convc.kernels import Kernels
+
+    network, convs = _select(model, layer, batch, dtype)
+    return Kernels().compiled(pick_layer(convs, layer, network.name).problem)
+
+
+def run(
+    build_dir: str | Path, x: np.ndarray, layer: str | None = None, progress: Progress | None = None
+) -> np.ndarray:
+    """Run one layer of a build folder on activations (N, C, H, W); gives (N, K, P, Q).
+
+    Raises:
+        InputError: there is no such layer, or several and no name; or x does not fit it.
+        BuildError, LaunchError, PtxSyntaxError, UnmodelledError: the folder or its kernel is damaged.
+        MachineFault, DeadlockError: the kernel fails.
+    """
+    from convc.build import load_build
+    from convc.runtime.session import run_layer
+
+    ready = load_build(Path(build_dir)).load(layer)
+    bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
+    return run_layer(ready, x, progress=bar).y
+
+
+def verify(
+    model: str | Path | Network,
+    layer: str | None = None,
+    batch: int | None = None,
+    seed: int = 0,
+    dtype: str | None = None,
+    mode: str = "both",
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
+
+    Args:
+        model: a path, or a loaded network (then batch and dtype were settled by `load`).
+        seed: of the data; at least 0.
+        mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
+    """
+    from convc.checking import check_layer, modes_of
+    from convc.kernels import Kernels
+
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    modes = modes_of(mode)
+    network, convs = _select(model, layer, batch, dtype)
+    kernels, reports = Kernels(), []
+    for index, conv in enumerate(convs):
+        _tell(progress, f"compile {conv.name}", index / len(convs))
+        compiled = kernels.compiled(conv.problem)
+        bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
+        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, progress=bar))
+    return VerifyReport(
+        source=network.name,
+        seed=seed,
+        layers=tuple(reports),
+        kernels=len(kernels),
+        skipped=network.skipped,
+    )
+
+
+def _select(
+    model: str | Path | Network, layer: str | None, batch: int | None, dtype: str | None
+) -> tuple[Network, tuple[ConvNode, ...]]:
+    """The network, and the convolutions to work on: all, or the one named.
+
+    Where one is named, the others need not be of a kind that convc compiles.
+    """
+    from convc.build import pick_layer
+    from convc.frontend.onnx_reader import read_model
+
+    if isinstance(model, str | Path):
+        network = read_model(model, batch=batch, operand=dtype, skip_refused=layer is not None)
+    elif batch is None and dtype is None:
+        network = model
+    else:
+        raise InputError("batch and dtype are given to load, not together with a loaded network")
+    if layer is None:
+        return network, network.convs
+    for node in network.skipped:
+        if node.name == layer:
+            raise NodeError(node.reason, where=f"node {node.name!r} ({node.op_type})")
+    return network, (pick_layer(network.convs, layer, network.name),)
+
+
+def _tell(progress: Progress | None, what: str, part: float) -> None:
+    if progress is not None:
+        progress(what, part)
+
+
+def _share(progress: Progress, name: str, index: int, count: int, modes: tuple[str, ...]):
+    """Progress of one mode of one layer as a part of the whole."""
+
+    def bar(mode: str, part: float) -> None:
+        progress(f"{name}, {mode} data", (index + (modes.index(mode) + part) / len(modes)) / count)
+
+    return bar

@@ -1,0 +1,160 @@
+"""Is a compiled convolution right? Its text is run on data whose answer is known, and every element compared.
+
+Two kinds of data (`convc.verify.data`): *integer* data have exact sums, so every bit must agree; *normal*
+data with the model's own weights must stay inside a derived bound (`convc.verify.bound`). Where an element is
+wrong, the kernel is run once more to see who wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from convc import reference
+from convc.compiler import Compiled
+from convc.errors import DeadlockError, InputError, MachineFault
+from convc.findings import Finding, Verdict
+from convc.kernels import kernel_file, layer_of
+from convc.machine import Stats
+from convc.network import ConvNode
+from convc.problem import ConvProblem
+from convc.runtime.session import run_layer, writer
+from convc.verify.bound import error_bound
+from convc.verify.compare import Comparison, compare
+from convc.verify.data import integer_data, normal_data
+
+Mode = Literal["integer", "normal"]
+MODES: tuple[Mode, ...] = ("integer", "normal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One run of a kernel, compared with the reference.
+
+    Attributes:
+        mode: which data.
+        ok: every element is right and the machine found no error.
+        seconds: wall time of the machine.
+        comparison: the elements; None where the kernel did not come to an end.
+        writer: who wrote the first wrong element; None where none is wrong, or where nobody wrote it.
+        findings: what the machine noticed, worst first.
+        fault: the machine's message where the kernel did not come to an end.
+    """
+
+    mode: Mode
+    ok: bool
+    seconds: float
+    comparison: Comparison | None = None
+    writer: Finding | None = None
+    findings: tuple[Finding, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerReport:
+    """Everything that was learnt about one layer.
+
+    Attributes:
+        name, problem: the layer.
+        schedule: how its kernel walks the convolution.
+        kernel: name of the kernel's file in messages.
+        ctas, mma, instructions, bytes_moved: what one launch did: CTAs, MMA instructions, PTX instructions
+            per warp, bytes between global memory and the SMs. None where no launch came to an end.
+        notes: what repacking does and costs.
+        checks: one per mode.
+    """
+
+    name: str
+    problem: ConvProblem
+    schedule: str
+    kernel: str
+    ctas: int | None
+    mma: int | None
+    instructions: int | None
+    bytes_moved: int | None
+    notes: tuple[str, ...]
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Every check is good."""
+        return all(check.ok for check in self.checks)
+
+
+def check_layer(
+    conv: ConvNode,
+    compiled: Compiled,
+    *,
+    seed: int = 0,
+    modes: tuple[Mode, ...] = MODES,
+    progress: Callable[[Mode, float], None] | None = None,
+) -> LayerReport:
+    """Run a layer's kernel on fresh data of each mode and compare.
+
+    Args:
+        conv: the layer, with the model's weights.
+        compiled: its kernel.
+        seed: of the data; the same seed gives the same data.
+        modes: kinds of data to use.
+        progress: called with the mode and the part of its CTAs that are done, 0 to 1.
+
+    Raises:
+        LimitError: the data do not fit into memory.
+    """
+    checked = [_check(mode, conv, compiled, seed, progress) for mode in modes]
+    stats = next((stats for _, stats in checked if stats is not None), None)
+    return LayerReport(
+        name=conv.name,
+        problem=conv.problem,
+        schedule=compiled.plan.schedule,
+        kernel=kernel_file(compiled),
+        ctas=stats and stats.ctas,
+        mma=stats and stats.mma,
+        instructions=stats and stats.instructions,
+        bytes_moved=stats and stats.bytes_moved,
+        notes=compiled.form.notes,
+        checks=tuple(check for check, _ in checked),
+    )
+
+
+def _check(
+    mode: Mode, conv: ConvNode, compiled: Compiled, seed: int, progress: Callable[[Mode, float], None] | None
+) -> tuple[Check, Stats | None]:
+    """One run, judged; and what it did, where it came to an end."""
+    x, weight, bias = _data(mode, conv, seed)
+    layer = layer_of(conv.problem, compiled, weight, bias)
+    bar = None if progress is None else lambda done, total: progress(mode, done / total)
+    try:
+        run = run_layer(layer, x, progress=bar)
+    except (MachineFault, DeadlockError) as fault:
+        return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
+    expected = reference.conv_problem(conv.problem, x, weight, bias)
+    bound = None if mode == "integer" else error_bound(conv.problem, x, weight, bias)
+    comparison = compare(run.y, expected, bound)
+    check = Check(
+        mode=mode,
+        ok=comparison.ok and run.verdict < Verdict.incomplete,
+        seconds=run.seconds,
+        comparison=comparison,
+        writer=None if comparison.first is None else writer(layer, x, comparison.first),
+        findings=run.findings,
+    )
+    return check, run.stats
+
+
+def modes_of(mode: str) -> tuple[Mode, ...]:
+    """The modes that ``both``, ``integer`` or ``normal`` stands for."""
+    if mode == "both":
+        return MODES
+    if mode in MODES:
+        return (mode,)
+    raise InputError(f"mode must be both, integer or normal, got {mode!r}")
+
+
+def _data(mode: Mode, conv: ConvNode, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    if mode == "integer":
+        return integer_data(conv.problem, seed)
+    return normal_data(conv.problem, seed, conv.weight, conv.bias)

@@ -1,0 +1,59 @@
+"""``convc compile``: a model becomes a build folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, path_type
+
+
+@click.command("compile", short_help="An ONNX model becomes a build folder.")
+@model_argument
+@click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
+@layer_option()
+@batch_option
+@dtype_option
+@click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
+def compile_command(
+    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, assemble: bool
+) -> None:
+    """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
+
+    Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is
+    already in DIR is replaced when the new one is whole.
+    """
+    from convc import api
+    from convc.report.build import print_assembled, print_build
+    from convc.report.console import console, progress_bar
+    from convc.tools import ptxas
+
+    assembled: dict[str, ptxas.Assembled] = {}
+
+    def assembler(digest: str, text: str) -> bytes:
+        assembled[digest] = ptxas.assemble(text, file=f"{digest}/kernel.ptx")
+        return assembled[digest].cubin
+
+    if assemble:
+        ptxas.require_ptxas()
+    with progress_bar() as progress:
+        build = api.compile(
+            model,
+            folder,
+            layer=layer,
+            batch=batch,
+            dtype=dtype,
+            assembler=assembler if assemble else None,
+            progress=progress,
+        )
+    print_build(console(), build)
+    if assemble:
+        dynamic = {layer.kernel: build.launch(layer).shared_bytes for layer in build.network.layers}
+        print_assembled(
+            console(),
+            {
+                digest: (made.registers, made.shared_bytes, dynamic[digest], made.spill_bytes)
+                for digest, made in assembled.items()
+            },
+        )

@@ -1,0 +1,42 @@
+"""``convc run``: one layer of a build folder, from a .npy file to a .npy file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from convc.cli.options import layer_option, path_type
+
+
+@click.command("run", short_help="Run a layer of a build folder.")
+@click.argument("build", type=path_type, metavar="DIR")
+@click.option("--input", "source", type=path_type, required=True, metavar="X.npy", help="Activations.")
+@click.option("-o", "--output", "target", type=path_type, required=True, metavar="Y.npy", help="Result.")
+@layer_option()
+def run_command(build: Path, source: Path, target: Path, layer: str | None) -> None:
+    """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder.
+
+    The input may be float16, float32 or float64 and is rounded to the kernel's type. bfloat16 results are
+    written as float32. With one layer in the build, --layer is not needed.
+    """
+    from convc.build import load_build
+    from convc.files import check_target, write_npy
+    from convc.findings import Verdict
+    from convc.report.console import console, progress_bar
+    from convc.report.runs import print_findings, print_run
+    from convc.runtime.session import read_input, readable, run_layer
+
+    check_target(target)
+    ready = load_build(build).load(layer)
+    x = read_input(source, ready.form, f"layer {ready.name!r}")
+    with progress_bar() as progress:
+        bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
+        result = run_layer(ready, x, progress=bar)
+    print_findings(console(stderr=True), result.findings)
+    if result.verdict >= Verdict.incomplete:
+        raise click.exceptions.Exit(1)
+    y = readable(result.y)
+    write_npy(target, y)
+    print_run(console(), ready.name, result.stats, result.seconds)
+    console().print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")

@@ -1,0 +1,53 @@
+"""What ``convc compile`` says: the layers, their kernels, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.table import Table
+
+from convc.build import Build
+from convc.network import SkippedNode
+from convc.report.words import convolution
+
+
+def print_build(console: Console, build: Build) -> None:
+    """One row per layer; then the repacking notes and the nodes left out."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("layer", "convolution", "type", "kernel"):
+        table.add_column(heading, overflow="fold")
+    for layer in build.network.layers:
+        problem = layer.problem
+        table.add_row(layer.name, convolution(problem), f"{problem.operand} -> {problem.out}", layer.kernel)
+    console.print(table)
+    notes: dict[str, list[str]] = {}
+    for layer in build.network.layers:
+        for note in layer.notes:
+            notes.setdefault(note, []).append(layer.name)
+    for note, names in notes.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        console.print(f"  {names[0]}{more}: {note}", soft_wrap=True)
+    print_skipped(console, build.network.skipped)
+    kernels = len({layer.kernel for layer in build.network.layers})
+    console.print(f"wrote {build.path}: {len(build.network.layers)} layers, {kernels} kernels")
+
+
+def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
+    """The nodes that were not compiled: operators and how many of each, and each reason once."""
+    counts: dict[tuple[str, str], int] = {}
+    for node in skipped:
+        counts[node.op_type, node.reason] = counts.get((node.op_type, node.reason), 0) + 1
+    for (operator, reason), count in counts.items():
+        console.print(f"not compiled: {count} x {operator} ({reason})")
+
+
+def print_assembled(console: Console, rows: Mapping[str, tuple[int, int, int, int]]) -> None:
+    """Per kernel what ptxas said: registers per thread, static and dynamic shared memory, spills."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("cubin of kernel")
+    for heading in ("registers", "static shared bytes", "dynamic shared bytes", "spilled bytes"):
+        table.add_column(heading, justify="right")
+    for digest, numbers in rows.items():
+        table.add_row(digest, *map(str, numbers))
+    console.print(table)

@@ -1,0 +1,77 @@
+"""Where reports go: results to stdout, progress to stderr, and progress only when a person is looking."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+PLAIN_WIDTH = 160
+"""Columns of a table that goes to a file or a pipe."""
+
+PATIENCE_S = 1.0
+"""Seconds of silence before a progress bar appears."""
+
+
+class _Console(Console):
+    """A console that leaves a broken pipe to its caller."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the BrokenPipeError that is being handled go on (rich would leave the process)."""
+        raise
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that prints texts as they are: no markup, no highlighting, wide lines in a pipe."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else PLAIN_WIDTH
+    return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None] | None]:
+    """Give a function to call with (what is being done, part done 0 to 1), or None when no terminal looks on.
+
+    The bar is drawn on stderr once the work takes more than a second, and is gone at the end.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar = _Bar()
+    try:
+        yield bar
+    finally:
+        bar.stop()
+
+
+class _Bar:
+    """A progress bar that waits before it appears."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._progress: Progress | None = None
+
+    def __call__(self, what: str, part: float) -> None:
+        if self._progress is None:
+            if time.monotonic() - self._started < PATIENCE_S:
+                return
+            self._progress = Progress(
+                BarColumn(bar_width=24),
+                TaskProgressColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.description}", markup=False),
+                console=console(stderr=True),
+                transient=True,
+            )
+            self._task = self._progress.add_task(what, total=1.0)
+            self._progress.start()
+        self._progress.update(self._task, description=what, completed=part)
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self._progress is not None:
+            self._progress.stop()

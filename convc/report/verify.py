@@ -1,0 +1,130 @@
+"""What ``convc verify`` says: a row per layer; for a wrong one the first wrong element and who wrote it."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from convc.checking import Check, LayerReport
+from convc.limits import human_bytes
+from convc.report.build import print_skipped
+from convc.report.runs import print_findings
+from convc.report.words import convolution, number
+from convc.verify.compare import Comparison
+
+COLUMNS = (
+    ("layer", "left"),
+    ("convolution", "left"),
+    ("type", "left"),
+    ("schedule", "left"),
+    ("CTAs", "right"),
+    ("MMAs", "right"),
+    ("moved", "right"),
+    ("worst error", "right"),
+    ("of bound", "right"),
+    ("seconds", "right"),
+    ("verdict", "left"),
+)
+"""``worst error`` and ``of bound`` are of the normal data; ``seconds``: the machine's, for one launch."""
+
+
+def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
+    """The table, and below it everything that is wrong."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, justify in COLUMNS:
+        table.add_column(heading, justify=justify, overflow="fold")
+    for layer in layers:
+        table.add_row(*_row(layer), style=None if layer.ok else "red")
+    console.print(table)
+    for layer in layers:
+        for check in layer.checks:
+            if not check.ok or check.findings:
+                _print_details(console, layer, check)
+
+
+def print_report(console: Console, report) -> None:
+    """A whole `VerifyReport`: layers, what was left out, and the sum."""
+    print_layers(console, report.layers)
+    print_skipped(console, report.skipped)
+    good = sum(layer.ok for layer in report.layers)
+    launches = sum(len(layer.checks) for layer in report.layers)
+    seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
+    console.print(
+        f"{good} of {len(report.layers)} layers right: {report.kernels} kernels, {launches} launches, "
+        f"{seconds:.2f} s simulated, seed {report.seed}"
+    )
+
+
+def report_json(report) -> bytes:
+    """The same as JSON, with the verdict of the whole and of every layer spelled out."""
+    plain = msgspec.to_builtins(report)
+    plain = {"format": "convc-verify/1", "ok": report.ok, **plain}
+    for layer, record in zip(report.layers, plain["layers"], strict=True):
+        record["ok"] = layer.ok
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def _row(layer: LayerReport) -> tuple[str, ...]:
+    problem = layer.problem
+    normal = next((check.comparison for check in layer.checks if check.mode == "normal"), None)
+    seconds = min((check.seconds for check in layer.checks if check.comparison is not None), default=None)
+    return (
+        layer.name,
+        convolution(problem),
+        f"{problem.operand} -> {problem.out}",
+        layer.schedule,
+        _or_dash(layer.ctas),
+        _or_dash(layer.mma),
+        "-" if layer.bytes_moved is None else human_bytes(layer.bytes_moved),
+        "-" if normal is None else number(normal.worst_error),
+        "-" if normal is None else number(normal.worst_ratio),
+        "-" if seconds is None else f"{seconds:.3f}",
+        ", ".join(_verdict(check) for check in layer.checks),
+    )
+
+
+def _verdict(check: Check) -> str:
+    """``exact`` and ``in bound`` are good; the rest says what is wrong."""
+    if check.fault:
+        return f"{check.mode}: stopped"
+    assert check.comparison is not None
+    if check.comparison.count_wrong:
+        return f"{check.mode}: {check.comparison.count_wrong} WRONG"
+    if not check.ok:
+        return f"{check.mode}: findings"
+    return "exact" if check.mode == "integer" else "in bound"
+
+
+def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
+    console.print(f"\n{layer.name}, {check.mode} data, {layer.kernel}:")
+    if check.fault:
+        console.print(check.fault, soft_wrap=True)
+    if check.comparison is not None and check.comparison.first is not None:
+        wrong = check.comparison
+        element = ", ".join(f"{axis}={index}" for axis, index in zip("nkpq", wrong.first or (), strict=False))
+        console.print(
+            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({element}): "
+            f"got {wrong.got!r}, expected {wrong.expected!r}{_allowed(check.mode, wrong)}",
+            soft_wrap=True,
+        )
+        if check.writer is None:
+            console.print("  no thread wrote that element")
+        else:
+            who = check.writer
+            console.print(
+                f"  written by CTA {who.cta}, warp {who.warp}, lane {who.lane}, at {who.file}:{who.line}"
+                + (f" (step {who.step})" if who.step else ""),
+                soft_wrap=True,
+            )
+    print_findings(console, check.findings)
+
+
+def _allowed(mode: str, wrong: Comparison) -> str:
+    if mode == "integer":
+        return " exactly"
+    return f", off by at most {number(wrong.limit)}" if wrong.limit > 0 else ""
+
+
+def _or_dash(count: int | None) -> str:
+    return "-" if count is None else str(count)

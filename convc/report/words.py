@@ -1,0 +1,28 @@
+"""Numbers and shapes in words that several reports use."""
+
+from __future__ import annotations
+
+from convc.problem import ConvProblem
+
+
+def times(shape: tuple[int, ...]) -> str:
+    """``1x64x56x56``."""
+    return "x".join(map(str, shape))
+
+
+def convolution(problem: ConvProblem) -> str:
+    """A convolution in a table cell: ``1x64x56x56 * 64x3x3, pad 1 -> 56x56``."""
+    parts = [f"{times(problem.x_shape)} * {problem.out_channels}x{times(problem.kernel)}"]
+    for word, values, plain in (
+        ("stride", problem.stride, 1),
+        ("dilation", problem.dilation, 1),
+        ("pad", problem.pad_lo + problem.pad_hi, 0),
+    ):
+        if any(value != plain for value in values):
+            parts.append(f"{word} {values[0] if len(set(values)) == 1 else ','.join(map(str, values))}")
+    return f"{', '.join(parts)} -> {times(problem.out_extent)}"
+
+
+def number(value: float) -> str:
+    """A real number in a table: three significant digits."""
+    return f"{value:.3g}"

@@ -1,0 +1,184 @@
+"""``convc compile``: what it prints, what it refuses, and that a refused call leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+
+def model_of(path, nodes, weights=(), x_shape=(1, 4, 8, 8), y_shape=None):
+    """Write a float32 model with one input ``x`` and one output ``y``."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x_shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, y_shape)],
+        [onnx.numpy_helper.from_array(np.asarray(w, np.float32), n) for n, w in weights],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10), path)
+    return path
+
+
+def conv(weight=(8, 4, 3, 3), x_shape=(1, 4, 8, 8), **attributes):
+    """Nodes, weights and input shape of a model of one Conv called ``c``."""
+    return {
+        "nodes": [helper.make_node("Conv", ["x", "w"], ["y"], name="c", **attributes)],
+        "weights": [("w", np.zeros(weight))],
+        "x_shape": x_shape,
+    }
+
+
+def test_the_report_lists_layers_notes_and_what_was_left_out(convc, two, tmp_path):
+    said = convc.good("compile", two, "-o", tmp_path / "b")
+    assert "stem" in said
+    assert "1x3x16x16 * 16x5x5, stride 2, pad 1,1,2,2 -> 8x8" in said
+    assert "3 channels padded to 4" in said
+    assert "not compiled: 1 x Relu" in said
+    assert "2 layers, 2 kernels" in said
+    assert os.listdir(tmp_path) == ["b"]
+
+
+def test_one_layer_another_type_and_the_cubin(convc, two, tmp_path):
+    said = convc.good("compile", two, "-o", tmp_path / "b", "--layer", "head", "--dtype", "bf16", "--assemble")
+    assert "bf16 -> f32" in said
+    assert "registers" in said
+    (cubin,) = (tmp_path / "b").glob("kernels/*/kernel.cubin")
+    assert cubin.read_bytes()[:4] == b"\x7fELF"
+    row = next(line for line in said.splitlines() if line.startswith(cubin.parent.name)).split()
+    assert 1 <= int(row[1]) <= 255
+    assert int(row[3]) > 0
+
+
+def test_batch_fills_an_open_batch(convc, tmp_path):
+    model = model_of(tmp_path / "m.onnx", **conv(x_shape=("n", 4, 8, 8)))
+    assert "--batch" in convc.refused("compile", model, "-o", tmp_path / "b")
+    assert "3x4x8x8" in convc.good("compile", model, "-o", tmp_path / "b", "--batch", 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Missing argument 'MODEL'"),
+        (("m.onnx",), "Missing option '-o'"),
+        (("m.onnx", "-o", "b", "--dtype", "f64"), "'f64' is not one of"),
+        (("m.onnx", "-o", "b", "--batch", "0"), "0 is not in the range"),
+        (("m.onnx", "-o", "b", "--layers", "c"), "No such option"),
+    ],
+)
+def test_a_bad_call_is_refused(convc, arguments, message):
+    assert message in convc.refused("compile", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        (b"", "error[O100]"),
+        (b"this is not a model at all", "error[O100]"),
+        ("half", "error[O100]"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused(convc, tiny, tmp_path, content, message):
+    path = tmp_path / "m.onnx"
+    whole = tiny.read_bytes()
+    if content is not None:
+        path.write_bytes(whole[: len(whole) // 2] if content == "half" else content)
+    said = convc.refused("compile", path, "-o", tmp_path / "b")
+    assert message in said
+    assert "m.onnx" in said
+    assert not (tmp_path / "b").exists()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"nodes": [helper.make_node("Relu", ["x"], ["y"])]}, "no Conv node"),
+        (conv(weight=(8, 2, 3, 3), group=2), "group"),
+        (conv(weight=(8, 4, 3), x_shape=(1, 4, 8)), "'c'"),
+        (conv(weight=(8, 4, 9, 9)), "no pixel"),
+        (conv(x_shape=(1, 4, "h", 8)), "not fixed"),
+        (conv(x_shape=(1, 2**31, 2**31, 8), weight=(8, 1, 1, 1)), "'c'"),
+        (conv(weight=(8, 4, 1, 1), x_shape=(2**40, 4, 8, 8)), "error["),
+    ],
+)
+def test_a_convolution_that_cannot_be_compiled_is_named(convc, tmp_path, parts, message):
+    path = model_of(tmp_path / "m.onnx", **parts)
+    assert message in convc.refused("compile", path, "-o", tmp_path / "b")
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_one_layer_compiles_although_another_cannot(convc, tmp_path):
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["h"], name="good"),
+        helper.make_node("Conv", ["h", "v"], ["y"], name="grouped", group=2),
+    ]
+    weights = [("w", np.zeros((8, 4, 3, 3))), ("v", np.zeros((8, 4, 1, 1)))]
+    model = model_of(tmp_path / "m.onnx", nodes, weights)
+    assert "'grouped'" in convc.refused("compile", model, "-o", tmp_path / "b")
+    said = convc.refused("compile", model, "-o", tmp_path / "b", "--layer", "grouped")
+    assert "error[O200]" in said
+    assert "group" in said
+    said = convc.good("compile", model, "-o", tmp_path / "b", "--layer", "good")
+    assert "1 layers, 1 kernels" in said
+
+
+def test_weights_that_are_computed_are_refused_with_the_node(convc, tmp_path):
+    parts = conv()
+    parts["nodes"].insert(0, helper.make_node("Abs", ["w0"], ["w"]))
+    parts["weights"] = [("w0", np.zeros((8, 4, 3, 3)))]
+    said = convc.refused("compile", model_of(tmp_path / "m.onnx", **parts), "-o", tmp_path / "b")
+    assert "must be constant" in said
+    assert "'c'" in said
+
+
+def test_external_data_outside_the_folder_is_refused(convc, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    path = model_of(folder / "m.onnx", **conv())
+    (tmp_path / "secret.bin").write_bytes(bytes(4 * 8 * 4 * 9))
+    model = onnx.load(path)
+    weight = model.graph.initializer[0]
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="../secret.bin")
+    path.write_bytes(model.SerializeToString())
+    assert "secret.bin" in convc.refused("compile", path, "-o", tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_an_unknown_layer_lists_the_layers(convc, two, tmp_path):
+    said = convc.refused("compile", two, "-o", tmp_path / "b", "--layer", "tail")
+    assert "no layer 'tail'" in said
+    assert "stem, head" in said
+
+
+def test_a_folder_with_other_files_is_refused_before_any_work(convc, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    said = convc.refused("compile", tmp_path / "no.onnx", "-o", tmp_path)
+    assert "holds 'notes.txt'" in said
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_without_ptxas_assemble_is_refused_and_nothing_is_written(convc, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("CONVC_PTXAS", str(tmp_path / "none"))
+    said = convc.refused("compile", tiny, "-o", tmp_path / "b", "--assemble")
+    assert "error[T100]" in said
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_assembler_that_refuses_leaves_nothing(convc, tiny, tmp_path, monkeypatch):
+    script = tmp_path / "ptxas"
+    script.write_text('#!/bin/sh\necho "ptxas x, line 3; error   : I don\'t like it" >&2; exit 1\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CONVC_PTXAS", str(script))
+    assert "I don't like it" in convc.refused("compile", tiny, "-o", tmp_path / "b", "--assemble")
+    assert os.listdir(tmp_path) == ["ptxas"]
+
+
+def test_a_folder_that_may_not_be_written_is_refused(convc, tiny, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert "error[I100]" in convc.refused("compile", tiny, "-o", tmp_path / "file" / "b")

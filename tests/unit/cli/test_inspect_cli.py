@@ -1,0 +1,114 @@
+"""``convc inspect``: everything that was decided about one layer, and the text it became."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from convc.models import make_models
+
+HEADINGS = (
+    "problem",
+    "loop nest",
+    "index maps",
+    "plan",
+    "memory of one CTA",
+    "roles and steps",
+    "PTX, with the step of each line",
+)
+
+
+def parts_of(said: str) -> dict[str, list[str]]:
+    """The lines under each heading."""
+    parts: dict[str, list[str]] = {}
+    for line in said.splitlines():
+        heading = re.fullmatch(r"== (.*) ==", line)
+        if heading:
+            parts[heading[1]] = []
+        elif parts:
+            parts[list(parts)[-1]].append(line)
+    return parts
+
+
+@pytest.fixture
+def parts(convc, tiny):
+    return parts_of(convc.good("inspect", tiny, "--layer", "conv"))
+
+
+def test_all_parts_in_order(parts):
+    assert tuple(parts) == HEADINGS
+    assert all(any(line.strip() for line in lines) for lines in parts.values())
+
+
+def test_the_loops_have_extents(parts):
+    loops = [line.split("#")[0].strip() for line in parts["loop nest"] if line.strip().startswith("for ")]
+    assert "for tile_m in 0..1:" in loops
+    assert "for r in 0..2:" in loops
+    assert "for e in 0..15:" in loops
+
+
+def test_the_maps_are_shown_and_proved(parts):
+    text = "\n".join(parts["index maps"])
+    assert "m = tile_m*128 + lane" in text
+    assert "(tile_m*128 + lane) // 144" in text
+    assert "proved: " in text
+
+
+def test_the_plan_shows_numbers_and_other_candidates(parts):
+    text = "\n".join(parts["plan"])
+    assert "schedule reload for sm_100a" in text
+    assert "9 steps" in text
+    assert "start_w = " in text
+    assert "slower candidates:" in text
+
+
+def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
+    models = make_models()
+    models.build_resnet50_layers(tmp_path / "m.onnx", [models.read_layers("demo")[-1]])
+    said = convc.good("inspect", tmp_path / "m.onnx", "--layer", "layer4.1.conv2")
+    plan = parts_of(said)["plan"]
+    rejected = [line for line in plan[plan.index("rejected candidates:") + 1 :] if line]
+    assert rejected
+    for line in rejected:
+        assert re.fullmatch(r"  .+: .+ \[\w+\]", line) or re.fullmatch(r"  and \d+ more", line)
+
+
+def test_the_memory_map_is_whole_and_does_not_overlap(parts):
+    rows = [line.split() for line in parts["memory of one CTA"] if line.startswith("shared")]
+    ranges = sorted((int(row[1]), int(row[2])) for row in rows if "all" not in row)
+    assert ranges[0][0] == 0
+    for (_, end), (start, _) in pairwise(ranges):
+        assert end <= start
+    total = next(int(row[1]) for row in rows if "all" in row)
+    assert ranges[-1][1] <= total
+    assert any("accumulator" in line for line in parts["memory of one CTA"])
+
+
+def test_every_step_appears_in_the_text_and_marks_its_instructions(parts):
+    listed = set()
+    for line in parts["roles and steps"]:
+        step = re.match(r" +((?:\w+)\.(?:\w+)) ", line)
+        if step:
+            listed.add(step[1])
+    assert {"load.a", "mma.multiply", "store.write"} <= listed
+    marks = {line[6:].split("|")[0].strip() for line in parts["PTX, with the step of each line"]} - {""}
+    assert marks <= listed
+    assert {"load.a", "mma.multiply", "store.write"} <= marks
+    text = "\n".join(parts["PTX, with the step of each line"])
+    assert re.search(r"mma\.multiply +\|.*tcgen05\.mma", text)
+    assert re.search(r"store\.write +\|.*st\.global", text)
+
+
+def test_lines_are_numbered_as_in_the_build(convc, parts, kernel):
+    shown = [line.split(" | ", 1)[1] if " | " in line else "" for line in parts["PTX, with the step of each line"]]
+    text = kernel.read_text().splitlines()
+    assert [line.rstrip() for line in shown[: len(text)]] == [line.rstrip() for line in text]
+
+
+def test_a_bad_call_is_refused(convc, tiny):
+    assert "Missing option '--layer'" in convc.refused("inspect", tiny)
+    said = convc.refused("inspect", tiny, "--layer", "tail")
+    assert "no layer 'tail'" in said
+    assert "layers: conv" in said

@@ -1,0 +1,123 @@
+"""The frame of the command line: help, version, explanations, and how a command ends."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+
+import pytest
+
+import convc as package
+from convc import api, errors
+from convc.errors import ConvcError
+
+VERBS = ("compile", "run", "verify", "inspect", "exec", "explain")
+
+
+def test_the_commands_are_these(convc):
+    said = convc.good("--help")
+    listed = said.split("Commands:\n")[1].split("\n\n")[0]
+    assert [line.split()[0] for line in listed.splitlines()] == sorted(VERBS)
+    assert "..." not in listed
+    assert "1: checked and wrong" in said
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_help(convc, verb):
+    assert f"Usage: convc {verb}" in convc.good(verb, "-h")
+
+
+def test_version(convc):
+    assert convc.good("--version") == f"convc, version {package.__version__}\n"
+
+
+def test_an_unknown_command_is_a_bad_call(convc):
+    assert "No such command 'prove'" in convc.refused("prove")
+
+
+def test_explain_knows_every_error(convc):
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
+    kinds.remove(ConvcError)
+    listed = convc.good("explain")
+    assert len(listed.splitlines()) == len(kinds)
+    for kind in kinds:
+        assert kind.code in listed
+        said = convc.good("explain", kind.code)
+        assert kind.__name__ in said
+        assert f"exit code {kind.exit_code}" in said
+        assert inspect.getdoc(kind).splitlines()[0] in said
+
+
+def test_codes_are_unique():
+    codes = [kind.code for kind in ConvcError.__subclasses__()]
+    assert len(codes) == len(set(codes))
+
+
+@pytest.mark.parametrize("spelling", ["P100", "p100", "[P100]", "error[P100]"])
+def test_explain_takes_a_code_as_it_was_printed(convc, spelling):
+    assert "PtxSyntaxError" in convc.good("explain", spelling)
+
+
+def test_an_unknown_code_lists_the_codes(convc):
+    said = convc.refused("explain", "Z999")
+    assert "no error code 'Z999'" in said
+    assert "P100" in said
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 2, "error[C300]"),
+        (PermissionError(13, "Permission denied", "m.onnx"), 2, "Permission denied"),
+        (errors.DeadlockError("stuck"), 1, "error[M200]: stuck"),
+        (errors.PlanError("no room"), 2, "error[C200]: no room"),
+    ],
+)
+def test_how_a_command_ends(convc, tiny, tmp_path, monkeypatch, raised, code, message):
+    def fail(*arguments, **options):
+        raise raised
+
+    monkeypatch.setattr(api, "compile", fail)
+    result = convc("compile", tiny, "-o", tmp_path / "b")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert message in result.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(tiny):
+    command = [sys.executable, "-m", "convc", "inspect", str(tiny), "--layer", "conv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        complaint = process.stderr.read()
+    assert process.returncode == 141
+    assert complaint == b""
+
+
+def test_the_process_ends_with_the_commands_code(tmp_path):
+    command = [sys.executable, "-m", "convc", "compile", "no.onnx", "-o", "b"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error[O100]")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_verbs_of_the_package_stay_verbs_when_the_rooms_are_loaded():
+    code = (
+        "import convc.verify.compare, convc.build, convc.api as api, convc\n"
+        "assert (convc.load, convc.compile, convc.run, convc.verify) == "
+        "(api.load, api.compile, api.run, api.verify)\n"
+        "from convc import verify\n"
+        "assert verify is api.verify\n"
+        "from convc.verify.compare import compare\n"
+        "assert set(convc.__all__) <= {*vars(convc), *convc._HOME, 'verify'}\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_name_that_the_package_lacks():
+    with pytest.raises(AttributeError, match="no attribute 'prove'"):
+        _ = package.prove

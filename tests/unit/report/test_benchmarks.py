@@ -1,0 +1,69 @@
+"""The benchmark command: budgets decide its exit code, and its rivals compute the same convolution."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from benchmarks import network, run
+from benchmarks.layers import resnet50
+from convc import reference
+from convc.problem import ConvProblem
+
+
+@pytest.mark.parametrize(
+    ("value", "budget", "over"),
+    [
+        (3.0, {"at_most": 3.0}, False),
+        (3.1, {"at_most": 3.0}, True),
+        (7.5, {"at_least": 7.5}, False),
+        (7.4, {"at_least": 7.5}, True),
+        (1e9, {}, False),
+    ],
+)
+def test_a_budget_may_be_met_but_not_passed(value, budget, over):
+    assert run.over_budget(value, budget) is over
+
+
+def test_exceeding_fails_and_is_marked(capsys):
+    budgets = {"network": {"seconds": {"at_most": 10.0}}}
+    assert run.report({"network": {"seconds": 9.0, "layers": 53}}, budgets) == 0
+    assert "EXCEEDED" not in capsys.readouterr().out
+    assert run.report({"network": {"seconds": 11.0, "layers": 53}}, budgets) == 1
+    assert "at most 10 EXCEEDED" in capsys.readouterr().out
+
+
+def test_every_budget_belongs_to_a_benchmark():
+    assert set(tomllib.loads(run.BUDGETS.read_text())) <= set(run.BENCHMARKS)
+
+
+def test_the_layers_are_resnet50():
+    layers = resnet50()
+    assert len(layers) == 53
+    assert len({(p.in_channels, p.out_channels, p.in_extent, p.kernel, p.stride) for p in layers}) == 23
+    assert sum(2e-9 * p.macs for p in layers) == pytest.approx(8.17, abs=0.01)
+
+
+def test_im2col_is_the_convolution():
+    problem = ConvProblem(
+        in_channels=3, out_channels=5, in_extent=(9, 8), kernel=(3, 2), stride=(2, 1), pad_lo=(1, 0), pad_hi=(0, 1)
+    )
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, problem.x_shape).astype(np.float32)
+    w = rng.integers(-3, 4, problem.w_shape).astype(np.float32)
+    got = network.im2col_sgemm(problem, x[0], w.reshape(5, -1))
+    np.testing.assert_array_equal(got.reshape(problem.y_shape), reference.conv_problem(problem, x, w))
+
+
+@pytest.mark.slow
+def test_the_command_measures_and_writes_json(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "BUDGETS", tmp_path / "none.toml")
+    (tmp_path / "none.toml").write_text("")
+    assert run.main(["--layers", "demo", "--json", str(tmp_path / "b.json")]) == 0
+    data = json.loads((tmp_path / "b.json").read_text())
+    assert data["compile"]["kernels"] == data["network"]["layers"] == 6
+    assert data["network"]["times_im2col"] > 0
+    assert "gflops" in capsys.readouterr().out

@@ -1,0 +1,170 @@
+"""Reports on a console: names are printed as they are, bars appear on terminals alone, tables hold every number."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import sys
+import threading
+
+import pytest
+from rich.console import Console
+
+from convc.api import VerifyReport
+from convc.build import Build, LayerRecord, NetworkRecord
+from convc.checking import Check, LayerReport
+from convc.findings import Finding, Verdict
+from convc.network import SkippedNode, TensorRef
+from convc.problem import ConvProblem
+from convc.report import console as consoles
+from convc.report.build import print_build, print_skipped
+from convc.report.runs import print_findings
+from convc.report.verify import print_report, report_json
+from convc.report.words import convolution
+from convc.verify.compare import Comparison
+
+PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+
+
+def on_paper() -> Console:
+    return Console(file=io.StringIO(), width=160, markup=False, highlight=False, emoji=False)
+
+
+def text_of(console: Console) -> str:
+    return console.file.getvalue()
+
+
+def comparison(**changes) -> Comparison:
+    values = {
+        "ok": True,
+        "count": 2880,
+        "count_wrong": 0,
+        "worst_error": 0.25,
+        "worst_ratio": 0.5,
+        "first": None,
+        "got": 1.0,
+        "expected": 1.25,
+        "limit": 0.5,
+    }
+    return Comparison(**(values | changes))
+
+
+def report_of(*checks: Check, name: str = "conv") -> VerifyReport:
+    layer = LayerReport(
+        name=name,
+        problem=PROBLEM,
+        schedule="reload",
+        kernel="k/kernel.ptx",
+        ctas=7,
+        mma=63,
+        instructions=1234,
+        bytes_moved=3 << 20,
+        notes=(),
+        checks=checks,
+    )
+    skipped = (SkippedNode(name="r", op_type="Relu", reason="not a convolution"),) * 3
+    return VerifyReport(source="m", seed=9, layers=(layer,), kernels=1, skipped=skipped)
+
+
+def test_a_good_layer_is_one_row():
+    integer = Check(mode="integer", ok=True, seconds=0.5, comparison=comparison(worst_error=0.0, worst_ratio=0.0))
+    normal = Check(mode="normal", ok=True, seconds=0.25, comparison=comparison())
+    report = report_of(integer, normal)
+    console = on_paper()
+    print_report(console, report)
+    lines = text_of(console).splitlines()
+    assert len(lines) == 4
+    row = lines[1]
+    for word in ("conv", "reload", " 7 ", " 63 ", "3 MiB", "0.25", "0.5", "0.250", "exact, in bound"):
+        assert word in row
+    assert lines[2] == "not compiled: 3 x Relu (not a convolution)"
+    assert lines[3] == "1 of 1 layers right: 1 kernels, 2 launches, 0.75 s simulated, seed 9"
+    assert report.ok
+
+
+def test_findings_alone_make_a_layer_wrong():
+    finding = Finding(verdict=Verdict.error, rule="leak", message="columns stay", file="k", line=3, cta=4)
+    check = Check(mode="normal", ok=False, seconds=0.1, comparison=comparison(), findings=(finding,))
+    console = on_paper()
+    report = report_of(check)
+    print_report(console, report)
+    assert "normal: findings" in text_of(console)
+    assert "k:3: error[leak]: columns stay (CTA 4)" in text_of(console)
+    assert not report.ok
+
+
+def test_json_spells_the_verdicts():
+    import json
+
+    bad = comparison(ok=False, count_wrong=1, first=(0, 1, 2, 3), worst_error=float("inf"))
+    report = report_of(Check(mode="integer", ok=False, seconds=0.1, comparison=bad))
+    data = json.loads(report_json(report))
+    assert data["ok"] is False
+    assert data["layers"][0]["ok"] is False
+    assert data["layers"][0]["checks"][0]["comparison"]["first"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["[red]x[/red]", "[/]", ":smile:", "a/b\\c", "\\[bold]"])
+def test_names_are_printed_as_they_are(name):
+    console = on_paper()
+    tensor = TensorRef(name="x", dtype="f16", shape=(1,))
+    record = LayerRecord(
+        name=name, stem="s", kernel="0" * 16, problem=PROBLEM, input=tensor, output=tensor, notes=("note [x]",)
+    )
+    print_build(console, Build(path=None, network=NetworkRecord(source="m", layers=(record,))))
+    print_skipped(console, (SkippedNode(name=name, op_type=name, reason="[b]"),))
+    print_findings(console, (Finding(verdict=Verdict.review, rule="r", message=name),))
+    print_report(console, report_of(name=name))
+    said = text_of(console)
+    assert said.count(name) == 5
+    assert "note [x]" in said
+
+
+def test_a_convolution_in_words():
+    assert convolution(PROBLEM) == "1x16x12x10 * 24x3x3, pad 1 -> 12x10"
+    uneven = ConvProblem(
+        in_channels=3, out_channels=8, in_extent=(9, 9), kernel=(2, 3), stride=(2, 1), dilation=(2, 2), pad_hi=(0, 1)
+    )
+    assert convolution(uneven) == "1x3x9x9 * 8x2x3, stride 2,1, dilation 2, pad 0,0,0,1 -> 4x6"
+
+
+def test_without_a_terminal_there_is_no_bar_and_lines_are_wide(capsys):
+    with consoles.progress_bar() as bar:
+        assert bar is None
+    consoles.console().print("x" * 150)
+    assert capsys.readouterr().out == "x" * 150 + "\n"
+
+
+def on_terminal(monkeypatch, work) -> str:
+    """What ``work`` writes to stderr when that is a terminal."""
+    main, other = pty.openpty()
+    chunks: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(main, 4096):
+                chunks.append(chunk)
+        except OSError:
+            pass  # the other end is closed
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(other, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        monkeypatch.setenv("TERM", "xterm")
+        work()
+    reader.join()
+    os.close(main)
+    return b"".join(chunks).decode()
+
+
+def test_a_bar_appears_on_a_terminal_after_a_while(monkeypatch):
+    def work(patience: float) -> None:
+        monkeypatch.setattr(consoles, "PATIENCE_S", patience)
+        with consoles.progress_bar() as bar:
+            for part in range(5):
+                bar(f"layer [{part}]", part / 4)
+
+    assert "layer [4]" in on_terminal(monkeypatch, lambda: work(0.0))
+    assert on_terminal(monkeypatch, lambda: work(60.0)) == ""
