@@ -1,0 +1,48 @@
+# Everything a newcomer needs: `make demo` and `make test` make .venv, install convc into it, and run.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+WORKERS ?= 2
+
+# One BLAS thread a process: small products stall on more, and the test workers fill the cores.
+export OPENBLAS_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow bench lint clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, compare, keep one kernel to read
+	$(PY) -m convc.demo
+
+test: $(VENV)/.installed-test  ## the test suite without its slow part
+	$(PY) -m pytest -q -n $(WORKERS)
+
+slow: $(VENV)/.installed-test  ## the slow part of the test suite
+	$(PY) -m pytest -q -n $(WORKERS) -m slow
+
+bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
+	$(PY) -m benchmarks.run
+
+lint: $(VENV)/.installed-test  ## ruff
+	$(PY) -m ruff check .
+
+clean:  ## remove what make built (.venv stays)
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "convc needs Python 3.11 or newer: none found; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "convc needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(PY)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(PY)
+	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.installed

@@ -1,0 +1,154 @@
+"""Which room may import which, where outside libraries come in, and what a fresh process really loads."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "convc"
+
+LEVELS = (
+    ("errors",),
+    ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models"),
+    ("problem", "artifact", "ptx"),
+    ("network", "index", "machine", "reference"),
+    ("packing",),
+    ("plan", "build"),
+    ("tile",),
+    ("check", "emit", "runtime", "verify"),
+    ("frontend", "compiler", "tools"),
+    ("kernels",),
+    ("checking",),
+    ("report",),
+    ("api",),
+    ("__init__",),
+    ("cli", "demo"),
+    ("__main__",),
+)
+"""Lowest first: a room imports only from lower lines and from itself."""
+
+NEVER = {
+    "machine": {"problem"},
+    "check": {"problem", "network", "packing", "index", "plan", "build", "tile", "reference"},
+    "plan": {"machine"},
+    "tile": {"machine"},
+    "emit": {"machine", "plan", "index"},
+}
+"""Rooms that a room must not import although their level would allow it: the witness must not know what was
+intended, nobody plans to please the machine, and templates get numbers, not thoughts."""
+
+ONLY = {"ptx": {"errors"}, "reference": {"dtypes", "problem"}}
+"""Rooms that may import nothing but these."""
+
+DOORS = {
+    "click": ("cli/",),
+    "jinja2": ("emit/render.py",),
+    "numpy": (
+        "api.py", "build.py", "check/", "checking.py", "dtypes.py", "files.py", "frontend/", "index/",
+        "machine/", "kernels.py", "network.py", "packing.py", "reference.py", "runtime/", "verify/",
+    ),
+    "onnx": ("frontend/",),
+    "rich": ("report/",),
+    "sympy": ("index/", "plan/"),
+    "threadpoolctl": ("machine/",),
+}  # fmt: skip
+"""The files (by the start of their path) that may import an outside library."""
+
+ANYWHERE_OUTSIDE_PTX = {"ml_dtypes", "msgspec"}
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[str]:
+    """Full names of all modules that a file imports, inside functions too."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            found += [f"convc.{alias.name}" for alias in node.names] if node.module == "convc" else [node.module]
+    return found
+
+
+def level(room: str) -> int:
+    for number, rooms in enumerate(LEVELS):
+        if room in rooms:
+            return number
+    raise AssertionError(f"convc/{room} is in no line of LEVELS: give it one")
+
+
+def ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", sources(), ids=ids)
+def test_imports_go_down(path):
+    room = room_of(path)
+    for name in imports_of(path):
+        top, _, rest = name.partition(".")
+        assert top not in ("tests", "benchmarks"), f"{name}: the package needs no test to run"
+        if top != "convc" or not rest:
+            continue
+        other = rest.split(".")[0]
+        if other == room:
+            continue
+        allowed = ONLY.get(room)
+        assert allowed is None or other in allowed, f"{room} must import only {sorted(allowed)}, not {name}"
+        assert other not in NEVER.get(room, set()), f"{room} must never import {name}"
+        assert level(other) < level(room), f"{room} (level {level(room)}) must not import {name}"
+        assert other != "tools" or room == "cli", f"only the command line calls outside tools: {name}"
+
+
+@pytest.mark.parametrize("path", sources(), ids=ids)
+def test_outside_libraries_come_through_their_door(path):
+    inside = path.relative_to(PACKAGE).as_posix()
+    for name in imports_of(path):
+        top = name.split(".")[0]
+        if top == "convc" or top in sys.stdlib_module_names:
+            continue
+        if top in ANYWHERE_OUTSIDE_PTX:
+            assert room_of(path) != "ptx", "ptx leans on nothing but errors"
+            continue
+        assert inside.startswith(DOORS.get(top, ())), f"{inside} must not import {top}"
+
+
+HEAVY = ("onnx", "sympy", "jinja2", "numpy", "click", "rich")
+DECIDERS = tuple(
+    f"convc.{room}" for room in ("problem", "network", "index", "plan", "tile", "emit", "frontend", "packing")
+)
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("convc", HEAVY),
+        ("convc.errors", HEAVY),
+        ("convc.ptx", ("msgspec", *HEAVY)),
+        ("convc.artifact", HEAVY),
+        ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
+        ("convc.runtime.session", ("onnx", "sympy", "jinja2", "convc.plan", "convc.index", "convc.emit")),
+        ("convc.verify", ("onnx", "sympy", "jinja2", "convc.machine")),
+        ("convc.emit", ("sympy", "numpy", "convc.plan", "convc.index", "convc.machine")),
+        ("convc.compiler", ("convc.machine", "convc.runtime", "onnx")),
+        ("convc.cli.main", ("onnx", "sympy", "jinja2", "numpy")),
+    ],
+)
+def test_a_fresh_process_loads_only_what_it_needs(module, absent):
+    code = f"import sys, {module}; print(*(name for name in {absent!r} if name in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [], f"importing {module} loads {done.stdout}"
