@@ -1,0 +1,1 @@
+"""How fast convc is, measured against budgets: ``python -m benchmarks.run``."""
