@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
+from operator import itemgetter
 
-from convc.ptx.declare import read_registers, read_variables, skip_line
-from convc.ptx.diagnose import explain_head, explain_operands, near
-from convc.ptx.grammar import match_head, resolve
-from convc.ptx.lexer import Tokens, shown
-from convc.ptx.numbers import read_number
-from convc.ptx.scope import Budget, Entry, Names
-from convc.ptx.syntax import (
-    Address,
-    Arguments,
-    Form,
-    Guard,
-    Imm,
-    Instr,
-    Label,
-    NotPred,
-    Operand,
-    Pair,
-    Reg,
-    Sink,
-    Symbol,
-    TensorAddress,
-    Variable,
-    Vector,
-)
-
-MAX_ITEMS = 256
-"""Longest vector or argument list."""
+from convc.errors import PtxSyntaxError
+from convc.ptx.declare import expect, read_registers, read_variables, skip_line
+from convc.ptx.diagnose import near
+from convc.ptx.grammar import resolve
+from convc.ptx.lexer import Tokens
+from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
+from convc.ptx.operands import unwrapped
+from convc.ptx.reading import OperandReader
+from convc.ptx.scope import Budget, Entry, Names, check_name
+from convc.ptx.syntax import Guard, Instr, Label, Targets, Variable
 
 _VARIABLES = (".shared", ".local", ".param", ".global", ".const")
-
-
-def _has(target: str, needed: str) -> bool:
-    """Whether an architecture has what came with another; ``sm_100a`` is only in later targets with a letter too."""
-    number, wanted = (int(each.strip("sm_af")) for each in (target, needed))
-    return number >= wanted and (needed[-1].isdigit() or not target[-1].isdigit())
 
 
 class Body:
@@ -60,16 +39,20 @@ class Body:
     ) -> None:
         self.tokens, self.at, self.version, self.target = tokens, at, version, target
         self.allowed: set[str] = set()
+        self.cta_group: str | None = None
         self.names = Names(tokens, outside, at, budget)
+        self.reader = OperandReader(tokens, self.names)
         self.body: list[Instr] = []
+        self.lists: list[list[Label]] = []
+        self.list_names: dict[str, int] = {}
+        self.list_users: list[int] = []
         for param in params:
             if param.space == "reg":
                 self.names.declare_registers(param.name, None, param.type, at)
             else:
-                self.names.declare_variable(param, at)
-        before = [mark for mark in tokens.marks if mark[0] <= at]
-        self.mark_index = len(before)
-        self.step, self.role = before[-1][1:] if before else (None, None)
+                self.names.declare_variable(param, at, rename=False)
+        self.mark_index = bisect_right(tokens.marks, at, key=itemgetter(0))
+        self.step, self.role = tokens.marks[self.mark_index - 1][1:] if self.mark_index else (None, None)
         self._next_mark()
 
     def _next_mark(self) -> None:
@@ -80,14 +63,12 @@ class Body:
         """Read up to the closing brace."""
         texts, names = self.tokens.texts, self.names
         self.at += 1
-        while True:
+        while names.scopes:
             token = texts[self.at]
             if token == "}":
-                for index, target in names.close():
-                    self._aim(index, target)
+                for (index, position), target in names.close():
+                    self._aim(index, position, target)
                 self.at += 1
-                if not names.scopes:
-                    return
             elif token == "{":
                 names.open(self.at)
                 self.at += 1
@@ -99,22 +80,46 @@ class Body:
                     self.at, "the text ends inside a '{', '}' is missing", f"it was opened at line {opened.line}"
                 )
             elif texts[self.at + 1] == ":" and "." not in token:
-                names.declare_label(token, len(self.body), self.at)
-                self.at += 2
+                if texts[self.at + 2] == ".branchtargets":
+                    self._branch_targets(token)
+                else:
+                    names.declare_label(token, len(self.body), self.at)
+                    self.at += 2
             else:
                 self._instruction()
+        lists = {name: Targets(name, tuple(self.lists[number])) for name, number in self.list_names.items()}
+        for index in self.list_users:
+            instr = self.body[index]
+            targets = lists[instr.args["targets"].name]
+            self.body[index] = replace(
+                instr, operands=(*instr.operands[:-1], targets), args={**instr.args, "targets": targets}
+            )
 
-    def _aim(self, index: int, target: int) -> None:
-        """Point the branch ``index`` at ``target``."""
-        instr = self.body[index]
-        aimed = {name: self._aimed(each, target) for name, each in instr.args.items()}
-        self.body[index] = replace(
-            instr, operands=tuple(self._aimed(each, target) for each in instr.operands), args=aimed
-        )
+    def _aim(self, index: int, position: int, target: int) -> None:
+        """Point the branch ``index`` (-1), or label ``position`` of list ``index``, at ``target``."""
+        if position >= 0:
+            self.lists[index][position] = Label(self.lists[index][position].name, target)
+        else:
+            instr = self.body[index]
+            label = Label(instr.args["tgt"].name, target)
+            self.body[index] = replace(instr, operands=(label,), args={"tgt": label})
 
-    @staticmethod
-    def _aimed(operand: Operand | None, target: int) -> Operand | None:
-        return Label(operand.name, target) if isinstance(operand, Label) else operand
+    def _branch_targets(self, name: str) -> None:
+        """``name: .branchtargets A, B;`` (manual 11.4 "Control flow directives")."""
+        texts, where, number = self.tokens.texts, self.at, len(self.lists)
+        labels: list[Label] = []
+        self.at += 2
+        while not labels or texts[self.at] == ",":
+            self.at += 1
+            check_name(self.tokens, texts[self.at], self.at)
+            self.names.scopes[-1].branches.append(((number, len(labels)), texts[self.at], self.at))
+            labels.append(Label(texts[self.at], -1))
+            self.at += 1
+        self.at = expect(self.tokens, self.at, ";", "or ',' after the label")
+        unique = f"{name}${number}" if name in self.list_names else name
+        self.lists.append(labels)
+        self.list_names[unique] = number
+        self.names.declare_targets(name, Targets(unique, ()), where)
 
     def _directive(self, token: str) -> None:
         tokens = self.tokens
@@ -131,63 +136,77 @@ class Body:
         elif token in (".loc", ".file"):
             self.at = skip_line(tokens, self.at)
         elif token == ".pragma":
-            self.at += 2
-            self._expect(";", "after the pragma")
+            self.at = expect(tokens, self.at + 2, ";", "after the pragma")
         else:
             hint = near(token, (".reg", *_VARIABLES, ".loc", ".pragma"))
             raise tokens.error(self.at, f"{token!r} is not a directive that a kernel's body may have", hint)
 
-    def _expect(self, wanted: str, where: str) -> None:
-        token = self.tokens.texts[self.at]
-        if token != wanted:
-            raise self.tokens.error(self.at, f"expected {wanted!r} {where}, got {shown(token)}")
-        self.at += 1
+    def _check_cta_group(self, group: str | None, at: int) -> None:
+        """Manual 9.7.16.5: all tcgen05 instructions of a kernel have the same ``.cta_group``; ptxas refuses others."""
+        self.cta_group = self.cta_group or group
+        if group is not None and group != self.cta_group:
+            raise self.tokens.error(
+                at, f"this is .{group}, but an instruction above is .{self.cta_group}: a kernel uses one of them"
+            )
 
     def _instruction(self) -> None:
-        texts, first = self.tokens.texts, self.at
-        guard = self._guard() if texts[first] == "@" else None
-        at = head_at = self.at
-        head = texts[at]
+        first = self.at
+        try:
+            self._read_instruction(first)
+        except PtxSyntaxError as error:
+            raise no_semicolon(self.tokens, first) or error from None
+
+    def _read_instruction(self, first: int) -> None:
+        texts, reader = self.tokens.texts, self.reader
+        at, guard = first, None
+        if texts[at] == "@":
+            negate = texts[at + 1] == "!"
+            reg = reader.predicate(at + 2 if negate else at + 1)
+            guard, at = Guard(reg.slot, reg.name, negate), reader.at
+        head_at, head = at, texts[at]
         at += 1
         while texts[at][:1] == ".":
             head += texts[at]
             at += 1
         seen = self.names.scopes[-1].names
         operands, kinds, starts = [], [], []
-        if texts[at] != ";":
-            while True:
-                starts.append(at)
-                entry = seen.get(texts[at])
-                after = texts[at + 1]
-                if entry is not None and (after == "," or after == ";"):
-                    operand, kind = entry
-                    at += 1
-                else:
-                    self.at = at
-                    operand, kind = self._operand()
-                    at = self.at
-                operands.append(operand)
-                kinds.append(kind)
-                token = texts[at]
-                if token == ";":
-                    break
-                if token != ",":
-                    self._unfinished(head, head_at, at)
+        token = texts[at]
+        while token != ";":
+            starts.append(at)
+            entry = seen.get(texts[at])
+            after = texts[at + 1]
+            if entry is not None and (after == "," or after == ";"):
                 at += 1
+            else:
+                entry = reader.read(at)
+                at = reader.at
+            operands.append(entry[0])
+            kinds.append(entry[1])
+            token = texts[at]
+            if token == ",":
+                at += 1
+            elif token != ";":
+                raise no_comma(self.tokens, head, head_at, at)
         found = resolve(head, operands, ",".join(kinds))
         if found is None:
-            self._explain(head, head_at, operands, [*starts, at])
+            raise no_form(self.tokens, self.names, head, head_at, operands, [*starts, at])
         if head not in self.allowed:
-            self._check_age(head, head_at, found.form)
+            check_age(self.tokens, head, head_at, found.form, self.version, self.target)
+            if found.form.opcode == "tcgen05":
+                self._check_cta_group(found.slots.get("cta_group"), head_at)
             self.allowed.add(head)
         while first >= self.marked_from:
             _, self.step, self.role = self.tokens.marks[self.mark_index]
             self.mark_index += 1
             self._next_mark()
-        index = len(self.body)
+        if found.wrapped:
+            operands = list(map(unwrapped, found.specs, operands))
         if found.target is not None:
-            name = operands[found.target].name
-            self.names.scopes[-1].branches.append((index, name, starts[found.target]))
+            goal = operands[found.target]
+            if isinstance(goal, Targets):
+                self.list_users.append(len(self.body))
+            else:
+                self.names.scopes[-1].branches.append(((len(self.body), -1), goal.name, starts[found.target]))
         self.body.append(
             Instr(
                 form=found.form,
@@ -199,189 +218,7 @@ class Body:
                 span=self.tokens.span(first, at),
                 step=self.step,
                 role=self.role,
-                index=index,
+                index=len(self.body),
             )
         )
         self.at = at + 1
-
-    def _unfinished(self, head: str, head_at: int, at: int) -> None:
-        """Something else than ``,`` or ``;`` after an operand."""
-        tokens = self.tokens
-        if not head[:1].isalpha() or not (match_head(head) or head.count(".")):
-            self._explain_head(head, head_at)
-        token = tokens.texts[at]
-        here = tokens.span(at).line
-        if token == "" or tokens.span(at - 1).line < here:
-            before = at - 1
-            end = tokens.starts[before] + len(tokens.texts[before])
-            span = tokens.span_at(end - 1, 1)
-            error = tokens.error(before, f"';' is missing after this instruction, {head!r}")
-            error.span = span
-            raise error
-        raise tokens.error(at, f"expected ',' or ';' after the operand, got {shown(token)}")
-
-    def _explain(self, head: str, head_at: int, operands: list[Operand], starts: list[int]) -> None:
-        """Raise the error of an instruction that fits no form."""
-        matches = match_head(head)
-        if not matches:
-            self._explain_head(head, head_at)
-        index, message, hint = explain_operands(head, matches, operands)
-        at = starts[min(index, len(starts) - 1)]
-        operand = operands[index] if index < len(operands) else None
-        if isinstance(operand, Label) and not hint:
-            hint = near(operand.name, self.names.declared())
-        raise self.tokens.error(at, message, hint)
-
-    def _check_age(self, head: str, head_at: int, form: Form) -> None:
-        """Raise where the text's ``.version`` or ``.target`` does not have the instruction."""
-        if form.ptx > self.version:
-            came, says = (".".join(map(str, each)) for each in (form.ptx, self.version))
-            raise self.tokens.error(head_at, f"{head!r} needs .version {came}, this text says {says}")
-        if not _has(self.target, form.target):
-            raise self.tokens.error(head_at, f"{head!r} needs .target {form.target}, this text says {self.target}")
-
-    def _explain_head(self, head: str, head_at: int) -> None:
-        tokens = self.tokens
-        if not head[:1].isalpha() or not head.isascii():
-            raise tokens.error(head_at, f"expected an instruction, a label or a directive, got {shown(head)}")
-        part, message, hint = explain_head(head)
-        words = head.split(".")
-        before = sum(len(word) + 1 for word in words[:part])
-        error = tokens.error(head_at, message, hint)
-        if tokens.texts[head_at] == head:
-            length = len(words[part]) if part < len(words) else 1
-            start = tokens.starts[head_at] + min(before, len(head) - 1)
-            error.span = tokens.span_at(start, length)
-        raise error
-
-    def _guard(self) -> Guard:
-        tokens = self.tokens
-        self.at += 1
-        negate = tokens.texts[self.at] == "!"
-        if negate:
-            self.at += 1
-        reg = self._predicate()
-        return Guard(reg.slot, reg.name, negate)
-
-    def _predicate(self) -> Reg:
-        name = self.tokens.texts[self.at]
-        entry = self.names.look_up(name)
-        if entry is None:
-            raise self.tokens.error(
-                self.at, f"predicate {shown(name)} is not declared", near(name, self.names.declared())
-            )
-        if entry[1] != "pred":
-            raise self.tokens.error(self.at, f"expected a predicate register, {name!r} is declared as .{entry[1]}")
-        self.at += 1
-        return entry[0]
-
-    def _operand(self) -> Entry:
-        """Read one operand; the kind that comes with it is the key that forms are remembered by."""
-        texts = self.tokens.texts
-        token = texts[self.at]
-        if token == "[":
-            return self._address()
-        if token == "{":
-            items, kind = self._items("}")
-            return Vector(items), f"{{{kind}}}"
-        if token == "(":
-            items, kind = self._items(")")
-            return Arguments(items), f"({kind})"
-        if token == "!":
-            self.at += 1
-            return NotPred(self._predicate()), "!"
-        first = self._scalar()
-        if texts[self.at] == "|":
-            self.at += 1
-            second = self._scalar()
-            return Pair(first[0], second[0]), f"{first[1]}|{second[1]}"
-        return first
-
-    def _scalar(self) -> Entry:
-        tokens = self.tokens
-        token = tokens.texts[self.at]
-        if token == "_":
-            self.at += 1
-            return Sink(), "_"
-        if token == "-" or token[:1].isdigit() or (token[:1] == "." and token[1:2].isdigit()):
-            number = self._number()
-            return number, "i" if not number.is_float else f"f{number.width}"
-        entry = self.names.look_up(token)
-        if entry is None:
-            if not (token[:1].isalpha() or token[:1] in "_$%") or not token.isascii() or token in "$%":
-                raise tokens.error(self.at, f"expected an operand, got {shown(token)}")
-            entry = Label(token, -1), "L"
-        self.at += 1
-        if tokens.texts[self.at] == "+" and isinstance(entry[0], Symbol):
-            return replace(entry[0], offset=self._offset()), entry[1]
-        return entry
-
-    def _number(self) -> Imm:
-        tokens, start = self.tokens, self.at
-        negative = tokens.texts[start] == "-"
-        at = start + 1 if negative else start
-        number = read_number(tokens.texts[at], negative=negative)
-        if number is None:
-            raise tokens.error(at, f"{shown(tokens.texts[at])} is not a number of at most 64 bits")
-        self.at = at + 1
-        return number
-
-    def _offset(self) -> int:
-        """``+4``, ``+-4``, ``+4+8``."""
-        tokens, total = self.tokens, 0
-        while tokens.texts[self.at] == "+":
-            self.at += 1
-            number = self._number()
-            if number.is_float:
-                raise tokens.error(self.at - 1, "an offset is an integer")
-            total += number.value
-        return total
-
-    def _items(self, closing: str) -> tuple[tuple[Operand, ...], str]:
-        tokens, texts, opened = self.tokens, self.tokens.texts, self.at
-        self.at += 1
-        items, kinds = [], []
-        while True:
-            if texts[self.at] == closing and not items:
-                break
-            operand, kind = self._scalar()
-            items.append(operand)
-            kinds.append(kind)
-            if isinstance(operand, Label):
-                raise tokens.error(
-                    self.at - 1, f"{operand.name!r} is not declared", near(operand.name, self.names.declared())
-                )
-            if len(items) > MAX_ITEMS:
-                raise tokens.error(opened, f"more than {MAX_ITEMS} items")
-            if texts[self.at] == closing:
-                break
-            if texts[self.at] != ",":
-                raise tokens.error(self.at, f"expected ',' or {closing!r}, got {shown(texts[self.at])}")
-            self.at += 1
-        self.at += 1
-        return tuple(items), " ".join(kinds)
-
-    def _address(self) -> Entry:
-        tokens, texts = self.tokens, self.tokens.texts
-        self.at += 1
-        where = self.at
-        base, kind = self._scalar()
-        if isinstance(base, Label):
-            raise tokens.error(where, f"{base.name!r} is not declared", near(base.name, self.names.declared()))
-        if not isinstance(base, Reg | Symbol | Imm) or (isinstance(base, Imm) and base.is_float):
-            raise tokens.error(where, "an address begins with a register, a variable or an integer")
-        offset = self._offset()
-        if isinstance(base, Symbol) and base.offset:
-            base, offset = replace(base, offset=0), base.offset
-        token = texts[self.at]
-        if token == "," and texts[self.at + 1] == "{" and not offset and not isinstance(base, Imm):
-            self.at += 1
-            items, kinds = self._items("}")
-            self._expect("]", "at the end of the tensor address")
-            return TensorAddress(base, Vector(items)), f"[{kind},{kinds}]"
-        if token == "-":
-            raise tokens.error(self.at, "an offset is added, '-' is not allowed here", "write [base+-4]")
-        if token != "]":
-            raise tokens.error(self.at, f"expected ']' at the end of the address, got {shown(token)}")
-        self.at += 1
-        return Address(base, offset), f"[{kind}]"

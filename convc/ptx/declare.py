@@ -8,12 +8,7 @@ from convc.ptx.diagnose import listed, near
 from convc.ptx.lexer import Tokens, shown
 from convc.ptx.numbers import read_integer, read_number
 from convc.ptx.scope import Entry, check_name
-from convc.ptx.syntax import TYPE_BITS, Func, Symbol, Variable
-
-REGISTER_TYPES = tuple(
-    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64".split()
-)
-"""Types that a register or a variable may be declared with (manual, table 10); predicates only as registers."""
+from convc.ptx.syntax import REGISTER_TYPES, TYPE_BITS, Func, Symbol, Variable
 
 MAX_ELEMENTS = 1 << 40
 MAX_DIMENSIONS = 16
@@ -44,12 +39,12 @@ def read_registers(tokens: Tokens, at: int) -> tuple[int, list[tuple[str, int | 
             count = read_integer(texts[at + 1])
             if count is None:
                 raise tokens.error(at + 1, f"expected a number of registers, got {shown(texts[at + 1])}")
-            at = _expect(tokens, at + 2, ">", f"after {name}<{texts[at + 1]}")
+            at = expect(tokens, at + 2, ">", f"after {name}<{texts[at + 1]}")
         found.append((name, count, kind, where))
         if texts[at] != ",":
             break
         at += 1
-    return _expect(tokens, at, ";", "at the end of the declaration"), found
+    return expect(tokens, at, ";", "at the end of the declaration"), found
 
 
 def read_variables(
@@ -62,7 +57,7 @@ def read_variables(
     while tokens.texts[at] == ",":
         variable, where, at = _read_declarator(tokens, at + 1, variable, resolve)
         found.append((variable, where))
-    return _expect(tokens, at, ";", "at the end of the declaration"), found
+    return expect(tokens, at, ";", "at the end of the declaration"), found
 
 
 def read_variable(
@@ -118,7 +113,7 @@ def _read_declarator(
                 raise tokens.error(at, f"expected an array size, got {shown(texts[at])}")
             at += 1
         shape.append(extent)
-        at = _expect(tokens, at, "]", "after the array size")
+        at = expect(tokens, at, "]", "after the array size")
     if len(shape) > MAX_DIMENSIONS or 0 in shape[1:]:
         raise tokens.error(where, "only the first of an array's sizes may be left out, and it has at most 16")
     elements = 1
@@ -174,7 +169,7 @@ def _initial_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | Non
             if texts[at] == ",":
                 at += 1
                 break
-            at = _expect(tokens, at, "}", "or ',' after the value")
+            at = expect(tokens, at, "}", "or ',' after the value")
             value = tuple(stack.pop())
 
 
@@ -189,14 +184,15 @@ def _one_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
     entry = resolve(texts[where])
     if entry is None or not isinstance(entry[0], Symbol | Func):
         raise tokens.error(where, f"expected a number or a variable, got {shown(texts[where])}")
-    at = where + 1
-    value = entry[0]
+    value, at = entry[0], where + 1
+    if generic:
+        at = expect(tokens, at, ")", "after generic(…")
     if texts[at] == "+" and isinstance(value, Symbol):
         offset = read_integer(texts[at + 1])
         if offset is None:
             raise tokens.error(at + 1, f"expected an offset, got {shown(texts[at + 1])}")
         value, at = Symbol(value.name, value.space, offset), at + 2
-    return value, _expect(tokens, at, ")", "after generic(…") if generic else at
+    return value, at
 
 
 def _type(tokens: Tokens, at: int) -> str:
@@ -214,7 +210,8 @@ def _alignment(tokens: Tokens, at: int) -> tuple[int, int]:
     return value, at + 1
 
 
-def _expect(tokens: Tokens, at: int, wanted: str, where: str) -> int:
+def expect(tokens: Tokens, at: int, wanted: str, where: str) -> int:
+    """The token after ``wanted``, which must stand at ``at``."""
     token = tokens.texts[at]
     if token == wanted:
         return at + 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 
-from convc.ptx.grammar import Match, broken_rule, in_any_order, in_order, slots_of, walk
-from convc.ptx.operands import Spec, accepts, number_fits, register_fits
+from convc.ptx.grammar import MAX_MODIFIERS, Match, broken_rule, in_any_order, in_order, slots_of, walk
+from convc.ptx.operands import BITS, Spec, accepts, number_fits
 from convc.ptx.syntax import (
+    REGISTER_TYPES,
     TYPE_BITS,
     Address,
     Arguments,
@@ -21,10 +21,11 @@ from convc.ptx.syntax import (
     Sink,
     Special,
     Symbol,
+    Targets,
     TensorAddress,
     Vector,
 )
-from convc.ptx.tables import Choice, Condition, opcodes, rows_of
+from convc.ptx.tables import Choice, Condition, Row, choices, opcodes, rows_of
 
 Diagnosis = tuple[int, str, str]
 """Which part is wrong (0 = the opcode, n = modifier n; or the operand's index), message, hint."""
@@ -32,7 +33,9 @@ Diagnosis = tuple[int, str, str]
 
 def near(word: str, known: Iterable[str]) -> str:
     """A hint that names the known words most like ``word``, or ""."""
-    found = difflib.get_close_matches(word[:60], list(known)[:20_000], n=3, cutoff=0.6)
+    import difflib  # only needed when something is wrong
+
+    found = difflib.get_close_matches(word[:60], list(known)[:5000], n=3, cutoff=0.6)
     return f"did you mean {' or '.join(repr(each) for each in found)}?" if found else ""
 
 
@@ -48,26 +51,44 @@ def explain_head(head: str) -> Diagnosis:
     opcode, *mods = head.split(".")
     rows = rows_of(opcode)
     if not rows:
-        known = [name for name in opcodes() if name != opcode]
-        return 0, f"unknown instruction {opcode!r}", near(opcode, known)
+        return 0, f"unknown instruction {_short(opcode)}", near(opcode, opcodes())
+    if len(mods) > MAX_MODIFIERS:
+        return 0, f"{opcode!r} with {len(mods)} modifiers is no instruction", ""
     for row in rows:
         chosen = in_order(row, mods) or in_any_order(row, mods)
         broken = broken_rule(row, chosen) if chosen is not None else None
         if broken is not None:
             return _explain_rule(head, mods, slots_of(chosen), *broken)
-    far, expected = _furthest(opcode, mods)
-    names = [f".{word}" for word in expected]
-    so_far = ".".join((opcode, *mods[:far]))
+    far, expected = _furthest(rows, mods)
+    for at in range(far, -1, -1):
+        missing = _missing(rows, mods, at)
+        if missing:
+            before = f" before .{mods[at]}" if at < len(mods) else ""
+            after = ".".join((opcode, *mods[:at]))
+            return at, f"modifier missing after {after!r}: expected {_choice_text(missing)}{before}", ""
     if far == len(mods):
-        return far, f"modifier missing after {so_far!r}: expected {listed(names[:12])}", ""
-    wrong = mods[far]
+        return far, f"modifier missing after {head!r}: expected {_choice_text(expected)}", ""
+    so_far, wrong = ".".join((opcode, *mods[:far])), mods[far]
+    if wrong in mods[:far]:
+        return far + 1, f".{wrong} is given twice", ""
+    hint = near(f".{wrong}", [f".{word}" for word in expected]) or _elsewhere(rows, wrong)
     if not expected:
-        return far + 1, f"{so_far!r} takes no modifier .{wrong} here", _elsewhere(opcode, wrong)
-    hint = near(f".{wrong}", names) or _elsewhere(opcode, wrong)
-    return far + 1, f".{wrong} cannot follow {so_far!r}: expected {listed(names[:12])}", hint
+        return far + 1, f"{so_far!r} takes no modifier .{wrong} here", hint
+    return far + 1, f".{wrong} cannot follow {so_far!r}: expected {_choice_text(expected, wrong)}", hint
 
 
-def _furthest(opcode: str, mods: Sequence[str]) -> tuple[int, list[str]]:
+def _short(word: str) -> str:
+    return repr(word if len(word) <= 40 else f"{word[:37]}...")
+
+
+def _choice_text(words: Sequence[str], wrong: str = "") -> str:
+    """Up to twelve of the modifiers, those that begin like the wrong one first."""
+    ordered = sorted(words, key=lambda word: word[:1] != wrong[:1])
+    names = [f".{word}" for word in ordered[:12]]
+    return listed(names) if len(words) <= 12 else f"{', '.join(names)} or another"
+
+
+def _furthest(rows: Sequence[Row], mods: Sequence[str]) -> tuple[int, list[str]]:
     """How far the modifiers make sense, and what could come there."""
     best, expected = 0, {}
 
@@ -78,25 +99,37 @@ def _furthest(opcode: str, mods: Sequence[str]) -> tuple[int, list[str]]:
         if at == best:
             expected.update(dict.fromkeys(choice.values))
 
-    for row in rows_of(opcode):
+    for row in rows:
         for _ in walk(row.items, mods, 0, tried):
             best, expected = max(best, len(mods)), {}
     return best, list(expected)
 
 
-def _elsewhere(opcode: str, wrong: str) -> str:
-    for row in rows_of(opcode):
+def _missing(rows: Sequence[Row], mods: Sequence[str], at: int) -> list[str]:
+    """Single modifiers that would make it an instruction if they stood at ``at``."""
+    found: dict[str, None] = {}
+    for row in rows:
         for item in row.items:
-            for choice in getattr(item, "items", (item,)):
-                if wrong in choice.values:
-                    return f".{wrong} belongs elsewhere: {row.form.pattern.partition(' ')[0]}"
+            if isinstance(item, Choice):
+                for value, parts in item.values.items():
+                    chosen = in_order(row, [*mods[:at], *parts, *mods[at:]])
+                    if chosen is not None and broken_rule(row, chosen) is None:
+                        found[value] = None
+    return list(found)
+
+
+def _elsewhere(rows: Sequence[Row], wrong: str) -> str:
+    for row in rows:
+        if any(wrong in choice.values for choice in choices(row.items)):
+            return f"the order is {row.form.pattern.partition(' ')[0]}"
     return ""
 
 
 def _explain_rule(
     head: str, mods: Sequence[str], slots: dict[str, str], when: tuple[Condition, ...], then: Condition
 ) -> Diagnosis:
-    because = [f".{slots[slot]}" for slot, _ in when if slot in slots] or [f"{head!r}"]
+    because = [f".{slots[slot]}" for slot, _ in when if slot in slots]
+    because = because or [f"{head.partition('.')[0]!r} without .{when[0][0]}"]
     slot, values = then
     wanted = [f".{value}" for value in values if value != "none"]
     have = slots.get(slot)
@@ -111,13 +144,13 @@ def _explain_rule(
 
 def explain_operands(head: str, matches: Sequence[Match], operands: Sequence[Operand]) -> Diagnosis:
     """What is wrong with the operands of a head that fits ``matches``. The index may be the number of operands."""
-    for index, operand in enumerate(operands):
-        unknown = _unknown(operand)
-        if unknown is not None and not any(
-            len(shape) > index and shape[index].kind in ("label", "func") for match in matches for shape in match.shapes
-        ):
-            return index, f"{unknown!r} is not declared", ""
     shapes = [shape for match in matches for shape in match.shapes]
+    for index, operand in enumerate(operands):
+        if isinstance(operand, Label):
+            kinds = {shape[index].kind for shape in shapes if len(shape) > index}
+            if "label" not in kinds:
+                what = "function" if "func" in kinds else "register" if operand.name[0] == "%" else "name"
+                return index, f"{what} {_short(operand.name)} is not declared", ""
     fitting = [shape for shape in shapes if len(shape) == len(operands)]
     if not fitting:
         counts = sorted({len(shape) for shape in shapes})
@@ -128,17 +161,17 @@ def explain_operands(head: str, matches: Sequence[Match], operands: Sequence[Ope
         return index, f"{head!r} takes {need} {noun}, got {len(operands)}", f"the operands are: {pattern}"
 
     def first_wrong(shape: Sequence[Spec]) -> int:
-        return next(i for i, (spec, operand) in enumerate(zip(shape, operands, strict=True)) if not accepts(spec, operand))
+        return next(
+            i for i, (spec, operand) in enumerate(zip(shape, operands, strict=True)) if not accepts(spec, operand)
+        )
 
     index = max(first_wrong(shape) for shape in fitting)
-    wanted = list(dict.fromkeys(wanted_text(s[index], operands[index]) for s in fitting if first_wrong(s) == index))
-    spec = next(s[index] for s in fitting if first_wrong(s) == index)
-    message = f"operand {index + 1} ({spec.name}) of {head!r} must be {listed(wanted)}; got {got_text(operands[index])}"
+    operand = operands[index]
+    specs = [shape[index] for shape in fitting if first_wrong(shape) == index]
+    alike = [spec for spec in specs if (spec.count is not None) == isinstance(operand, Vector)] or specs
+    wanted = list(dict.fromkeys(map(wanted_text, alike)))
+    message = f"operand {index + 1} ({alike[0].name}) of {head!r} must be {listed(wanted)}; got {got_text(operand)}"
     return index, message, ""
-
-
-def _unknown(operand: Operand) -> str | None:
-    return operand.name if isinstance(operand, Label) else None
 
 
 def _types_text(types: Sequence[str], *, wider: bool) -> str:
@@ -147,18 +180,23 @@ def _types_text(types: Sequence[str], *, wider: bool) -> str:
         bits = TYPE_BITS[each]
         if each == "pred":
             parts.append("a predicate register")
-        elif each.startswith("b"):
-            parts.append(f"a {bits}-bit register" + (" or a wider one" if wider else ""))
         else:
-            parts.append(f"a .{each} or .b{bits} register" + (" or a wider one" if wider else ""))
+            name = (
+                f"a {bits}-bit"
+                if each in BITS
+                else f"a .{each} or .b{bits}"
+                if each in REGISTER_TYPES
+                else f"a .b{bits}"
+            )
+            parts.append(f"{name} register" + (" or a wider one" if wider else ""))
     return listed(parts)
 
 
-def wanted_text(spec: Spec, operand: Operand | None = None) -> str:
+def wanted_text(spec: Spec) -> str:
     """What a spec wants, in words."""
     match spec.kind:
         case "address":
-            where = {"generic": "", "any": "", "tmem": " in tensor memory"}.get(spec.space, f" in .{spec.space} space")
+            where = {"generic": "", "tmem": " in tensor memory"}.get(spec.space, f" in .{spec.space} space")
             if spec.space == "tmem":
                 return f"an address [a]{where} (a 32-bit register)"
             width = "a 64-bit register" if spec.space in ("generic", "global") else "a 32- or 64-bit register"
@@ -169,6 +207,8 @@ def wanted_text(spec: Spec, operand: Operand | None = None) -> str:
             return "a list in parentheses"
         case "label":
             return "a label"
+        case "targets":
+            return "a .branchtargets list"
         case "func":
             return "a function"
         case "sink":
@@ -178,12 +218,14 @@ def wanted_text(spec: Spec, operand: Operand | None = None) -> str:
         case "parts":
             return f"a vector {{…}} that fills .{spec.types[0]}"
     text = _types_text(spec.types, wider="wider" in spec.flags)
-    if spec.kind == "value" and any(number_fits(each, Imm(0, False, 0)) or each in ("f32", "f64") for each in spec.types):
+    if spec.kind == "value" and any(
+        number_fits(each, Imm(0, False, 0)) or each in ("f32", "f64") for each in spec.types
+    ):
         text += f" or a number{_numbers_text(spec)}"
     if spec.count is not None:
         return f"a vector of {spec.count}, each {text}"
-    if spec.second is not None:
-        return f"{spec.name}|{spec.second}: {text}, and a predicate register"
+    if spec.second is not None and not spec.second_optional:
+        return f"a pair {spec.name}|{spec.second} ({text}, and a predicate register)"
     return text
 
 
@@ -222,11 +264,10 @@ def got_text(operand: Operand) -> str:
             return f"!{reg.name}"
         case Label(name, _):
             return f"{name!r}, which is not declared"
+        case Targets(name):
+            return f"the .branchtargets list {name}"
         case Func(name):
             return f"the function {name}"
         case Arguments():
             return "a list in parentheses"
     return "something else"
-
-
-__all__ = ["explain_head", "explain_operands", "got_text", "listed", "near", "register_fits", "wanted_text"]

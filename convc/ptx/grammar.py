@@ -4,7 +4,7 @@ Two steps, both remembered, because a kernel says the same things again and agai
 
 1. `match_head`: the text ``add.u32`` to the rows it may be, each with its modifiers sorted into slots. Modifiers are
    tried in the order of the row; if no row fits, in any order, as ptxas allows (``ld.global.acquire.gpu.b32``), except
-   that the literals a row begins with (``mbarrier.try_wait.parity``) and two types keep their places.
+   that the literals a row begins with (``mbarrier.try_wait.parity``), types and state spaces keep their places.
 2. `resolve`: one of these rows by the operands, keyed by their kinds and types.
 
 A text that fits no row goes to `diagnose`, which says why.
@@ -16,22 +16,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
-from convc.ptx.operands import Spec, accepts, spec_of
+from convc.ptx.operands import SPACES, Spec, accepts, spec_of, unwrapped
 from convc.ptx.syntax import TYPE_BITS, Form, Operand, Pair
-from convc.ptx.tables import Choice, Condition, Group, Place, Row, opcodes, rows_of
+from convc.ptx.tables import Choice, Condition, Group, Place, Row, choices, opcodes, rows_of
 
 MAX_REMEMBERED = 20_000
 """Entries after which the memories are emptied (they are filled by strangers' texts)."""
+
+MAX_MODIFIERS = 24
+"""More than any instruction has."""
 
 Chosen = tuple[tuple[Choice, str], ...]
 
 
 class Match(NamedTuple):
-    """A row that a head fits: ``shapes`` are the operand lists it may have, one for each choice of optional ones."""
+    """A row that a head fits.
+
+    Attributes:
+        names: of all operands that rows of this form have.
+        shapes: the operand lists it may have, one for each choice of optional ones.
+    """
 
     form: Form
     mods: tuple[str, ...]
     slots: Mapping[str, str | None]
+    names: frozenset[str]
     shapes: tuple[tuple[Spec, ...], ...]
 
 
@@ -42,7 +51,8 @@ class Resolved(NamedTuple):
         names: of the operands in order; a pair of names where the row says ``d|p``.
         absent: the names of the form's operands that are not there, each with None.
         numbered: some place wants a particular number, so operands are looked at each time.
-        target: position of the operand that is a label, or None.
+        target: position of the operand that is a label or a list of labels, or None.
+        wrapped: some operand is a ``{a}`` that stands for ``a``.
     """
 
     form: Form
@@ -53,6 +63,7 @@ class Resolved(NamedTuple):
     specs: tuple[Spec, ...]
     numbered: bool
     target: int | None
+    wrapped: bool
 
     def args(self, operands: Sequence[Operand]) -> dict[str, Operand | None]:
         """Operands by name."""
@@ -81,7 +92,7 @@ def match_head(head: str) -> tuple[Match, ...]:
     matches = _heads.get(head)
     if matches is None:
         opcode, *mods = head.split(".")
-        rows = rows_of(opcode)
+        rows = rows_of(opcode) if len(mods) <= MAX_MODIFIERS else ()
         found = _match_rows(rows, mods, in_order) or _match_rows(rows, mods, in_any_order)
         matches = tuple(_build(rows, row, chosen) for row, chosen in found if broken_rule(row, chosen) is None)
         if matches:
@@ -100,7 +111,7 @@ def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | No
     for match in match_head(head):
         for specs in match.shapes:
             if len(specs) == len(operands) and _all_fit(specs, operands):
-                found = _resolve(match, specs)
+                found = _resolve(match, specs, operands)
                 if len(_resolved) >= MAX_REMEMBERED:
                     _resolved.clear()
                 _resolved[key] = found
@@ -112,18 +123,18 @@ def _all_fit(specs: Sequence[Spec], operands: Sequence[Operand]) -> bool:
     return all(map(accepts, specs, operands))
 
 
-def _resolve(match: Match, specs: tuple[Spec, ...]) -> Resolved:
-    everyone = {name for shape in match.shapes for spec in shape for name in (spec.name, spec.second) if name}
-    targets = [index for index, spec in enumerate(specs) if spec.kind == "label"]
+def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand]) -> Resolved:
+    targets = [index for index, spec in enumerate(specs) if spec.kind in ("label", "targets")]
     return Resolved(
         form=match.form,
         mods=match.mods,
         slots=match.slots,
         names=tuple((spec.name, spec.second) if spec.second else spec.name for spec in specs),
-        absent=dict.fromkeys(everyone - {spec.name for spec in specs}),
+        absent=dict.fromkeys(match.names - {spec.name for spec in specs}),
         specs=specs,
         numbered=any(spec.numbers is not None for spec in specs),
         target=targets[0] if targets else None,
+        wrapped=any(unwrapped(spec, each) is not each for spec, each in zip(specs, operands, strict=True)),
     )
 
 
@@ -177,16 +188,23 @@ def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
 
 
 def _take(choice: Choice, left: list[str]) -> str | None:
-    """Remove the first value of ``choice`` that stands in ``left``. Types keep their order."""
-    of_types = not TYPE_BITS.keys().isdisjoint(choice.values)
+    """Remove the first value of ``choice`` that stands in ``left``. Types keep their order, and so do state spaces."""
+    ordered = {_kind(value) for value in choice.values} - {""}
     for at in range(len(left)):
         for value, parts in choice.values.items():
             if tuple(left[at : at + len(parts)]) == parts:
                 del left[at : at + len(parts)]
                 return value
-        if of_types and left[at] in TYPE_BITS:
+        if _kind(left[at]) in ordered:
             return None
     return None
+
+
+def _kind(word: str) -> str:
+    """Modifiers of one kind must not change places: ``.f32.s32``, ``.shared::cta.global``."""
+    if word in TYPE_BITS:
+        return "type"
+    return "space" if word.partition("::")[0] in SPACES else ""
 
 
 def slots_of(chosen: Chosen) -> dict[str, str]:
@@ -211,13 +229,9 @@ def _holds(condition: Condition, slots: Mapping[str, str]) -> bool:
 
 
 def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
-    slots: dict[str, str | None] = {}
-    for other in rows:
-        if other.form.name == row.form.name:
-            for item in other.items:
-                for choice in item.items if isinstance(item, Group) else (item,):
-                    if choice.slot is not None:
-                        slots[choice.slot] = None
+    alike = [other for other in rows if other.form.name == row.form.name]
+    slots = {choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None}
+    names = {name for other in alike for place in other.places for name in (place.name, place.second) if name}
     slots.update(slots_of(chosen))
     sizes = {choice.slot: choice.sizes[value] for choice, value in chosen if value in choice.sizes}
     places = [place for place in row.places if _present(place, slots) is not False]
@@ -226,7 +240,7 @@ def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
         kept = [place for place, keep in zip(places, picked, strict=True) if keep]
         shapes.append(tuple(spec_of(place, slots, sizes, row.default_type) for place in kept))
     mods = tuple(part for choice, value in chosen for part in choice.values[value])
-    return Match(row.form, mods, slots, tuple(shapes))
+    return Match(row.form, mods, slots, frozenset(names), tuple(shapes))
 
 
 def _present(place: Place, slots: Mapping[str, str | None]) -> bool | None:

@@ -2,8 +2,8 @@
 
 One regular expression reads everything. A token is: a word with its modifiers (``ld.param.u64``, ``%tid.x``,
 ``smem``), a directive or a modifier after a blank (``.reg``, ``.b32``), a number, a string, or one character of
-punctuation. Comments and blanks are skipped, except the marks ``//@ step=<id> role=<id>``, which are kept aside with the
-index of the token that they stand before. The repetitions are possessive, so no input makes the expression go back.
+punctuation. Comments and blanks are skipped, except the marks ``//@ step=<id> role=<id>``, which are kept aside with
+the index of the token that they stand before. The repetitions are possessive, so no input makes the expression go back.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ from convc.errors import PtxSyntaxError, Span
 MAX_TEXT = 1 << 26
 """Longest text that is read: 64 Mi characters."""
 
+MAX_TOKEN = 4096
+"""Longest name, number or string."""
+
+MAX_SHOWN = 1000
+"""Characters of a line that its spans keep."""
+
+AHEAD = 4
+"""Empty tokens after the end, so that a reader may look ahead without a check."""
+
 _TOKEN = re.compile(
     r"""(?:[ \t\r\n\f\v]++ | //(?!@)[^\n]*+ | /\*[\s\S]*?\*/)*+
     ( [A-Za-z_$%][\w$]*+ (?:(?:\.|::)[\w$]++)*+
-    | \.[\w$]++ (?:(?:\.|::)[\w$]++)*+
+    | \.[\w$]++ (?:::[\w$]++)*+
     | 0[xX]\w*+
     | \d(?:[eE][+-](?=\d)|[\w.])*+
     | "[^"\n]*+"
@@ -31,7 +40,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.ASCII,
 )
 
-_MARK = re.compile(r"//@[ \t]+(?:end[ \t\r]*|step=(?P<step>[\w.-]+)(?:[ \t]+role=(?P<role>[\w.-]+))?(?:[ \t\r].*)?)", re.ASCII)
+_MARK = re.compile(
+    r"//@[ \t]+(?:end[ \t\r]*|step=(?P<step>[\w.-]+)(?:[ \t]+role=(?P<role>[\w.-]+))?(?:[ \t\r].*)?)", re.ASCII
+)
 
 
 class Tokens:
@@ -39,7 +50,7 @@ class Tokens:
 
     Attributes:
         text, file: the source and its name.
-        texts, starts: the tokens and their positions in the text. The last token is "" (the end).
+        texts, starts: the tokens and their positions in the text. The last ones are "" (the end).
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
@@ -68,20 +79,23 @@ class Tokens:
                 continue
             texts.append(token)
             starts.append(found.start(1))
+        if texts and max(map(len, texts)) > MAX_TOKEN:
+            index = next(index for index, token in enumerate(texts) if len(token) > MAX_TOKEN)
+            raise self.error(index, f"a word of {len(texts[index])} characters; at most {MAX_TOKEN} are read")
+        texts += [""] * AHEAD
+        starts += [len(text)] * AHEAD
 
     def span_at(self, start: int, length: int) -> Span:
         """The place of ``length`` characters from position ``start`` of the text (cut at the end of the line)."""
         if self._lines is None:
-            self._lines = self.text.split("\n")
-            self._starts_of_lines = [0, *accumulate(len(line) + 1 for line in self._lines)]
+            lines = self.text.split("\n")
+            self._starts_of_lines = [0, *accumulate(len(line) + 1 for line in lines[:-1])]
+            self._lines = [line.rstrip("\r")[:MAX_SHOWN] for line in lines]
         number = bisect_right(self._starts_of_lines, start) - 1
-        number = min(number, len(self._lines) - 1)
         line = self._lines[number]
         column = start - self._starts_of_lines[number]
         length = max(1, min(length, len(line) - column))
-        return Span(
-            file=self.file, line=number + 1, column=column + 1, length=length, text=line.rstrip("\r")
-        )
+        return Span(file=self.file, line=number + 1, column=column + 1, length=length, text=line)
 
     def span(self, first: int, last: int | None = None) -> Span:
         """The place of token ``first``, or of all from ``first`` to ``last``."""

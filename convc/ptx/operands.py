@@ -32,15 +32,16 @@ from convc.ptx.syntax import (
     Sink,
     Special,
     Symbol,
+    Targets,
     TensorAddress,
     Vector,
 )
 from convc.ptx.tables import Place
 
-_INTEGERS = frozenset("u8 u16 u32 u64 s8 s16 s32 s64".split())
-_BITS = frozenset("b8 b16 b32 b64 b128".split())
-_NUMBERED = _INTEGERS | _BITS | {"f32", "f64", "pred"}
-SPACES = frozenset("shared global local const param tmem any".split())
+_INTEGERS = frozenset(("u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"))
+BITS = frozenset(("b8", "b16", "b32", "b64", "b128"))
+_NUMBERED = _INTEGERS | BITS | {"f32", "f64", "pred"}
+SPACES = frozenset(("shared", "global", "local", "const", "param", "tmem"))
 
 
 class Spec(NamedTuple):
@@ -48,9 +49,11 @@ class Spec(NamedTuple):
 
     Attributes:
         name, second: its names in the row (second: of ``d|p``); second_optional: ``d`` alone will do.
-        kind: dest, reg, value, imm, address, tensor, list, label, func, sink, parts (a vector that fills the type).
+        kind: dest, reg, value, imm, address, tensor, list, label, targets, func, sink,
+            parts (a vector that fills the type).
         types: instruction types that it may have.
-        flags: wider, sink, not, special, symbol, some (a vector with a register in it).
+        flags: wider, sink, not, special, symbol, some (a vector with a register in it), one (``{a}`` will do for
+            ``a``).
         count: length of the vector (of the coordinates, for a tensor), or None for a scalar.
         numbers: integers that an immediate may be, or None for any.
         space: state space of an address.
@@ -106,6 +109,7 @@ def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, i
             flags.add(word)
     if place.words[:1] == ("vector",) and count is None:
         flags.discard("sink")
+        flags.add("one")
     names = tuple(slots.get(each) or each for each in (types or "").replace(".", "").split("|"))
     if "double" in flags:
         names = tuple(f"{name[0]}{2 * TYPE_BITS[name]}" for name in names)
@@ -145,7 +149,7 @@ def register_fits(wanted: str, declared: str, *, wider: bool = False) -> bool:
     bits, needed = TYPE_BITS[declared], TYPE_BITS[wanted]
     if bits != needed and not (wider and bits > needed):
         return False
-    if wanted in _BITS or declared in _BITS:
+    if wanted in BITS or declared in BITS:
         return True
     if wanted in _INTEGERS:
         return declared in _INTEGERS
@@ -172,6 +176,8 @@ def accepts(spec: Spec, operand: Operand) -> bool:
             return isinstance(operand, Arguments)
         case "label":
             return isinstance(operand, Label)
+        case "targets":
+            return isinstance(operand, Targets)
         case "func":
             return isinstance(operand, Func)
         case "sink":
@@ -188,10 +194,17 @@ def accepts(spec: Spec, operand: Operand) -> bool:
             )
         return spec.second_optional and _scalar_fits(spec, operand)
     if spec.count is None:
-        return _scalar_fits(spec, operand)
+        return _scalar_fits(spec, unwrapped(spec, operand))
     if not isinstance(operand, Vector) or len(operand.items) != spec.count:
         return False
     return all(_scalar_fits(spec, item) for item in operand.items) and _uniform(spec, operand)
+
+
+def unwrapped(spec: Spec, operand: Operand) -> Operand:
+    """``{a}`` stands for ``a`` in a load or store that takes vectors too (ptxas reads it so)."""
+    if "one" in spec.flags and isinstance(operand, Vector) and len(operand.items) == 1:
+        return operand.items[0]
+    return operand
 
 
 def _is_predicate(operand: Operand) -> bool:
@@ -223,7 +236,7 @@ def _scalar_fits(spec: Spec, operand: Operand) -> bool:
             return "special" in spec.flags and any(register_fits(each, SPECIAL_TYPES[name]) for each in spec.types)
         case Symbol() | Func():
             return "symbol" in spec.flags and any(
-                TYPE_BITS[each] in (32, 64) and each in _INTEGERS | _BITS for each in spec.types
+                TYPE_BITS[each] in (32, 64) and each in _INTEGERS | BITS for each in spec.types
             )
     return False
 
@@ -240,8 +253,10 @@ def _parts_fit(spec: Spec, vector: Vector) -> bool:
         or ("sink" in spec.flags and isinstance(item, Sink))
         for item in vector.items
     )
-    return bool(registers) and others_fit and all(
-        item.type != "pred" and TYPE_BITS[item.type] * count == total for item in registers
+    return (
+        bool(registers)
+        and others_fit
+        and all(item.type != "pred" and TYPE_BITS[item.type] * count == total for item in registers)
     )
 
 
@@ -250,15 +265,15 @@ def _address_fits(space: str | None, address: Address) -> bool:
     if isinstance(base, Imm):
         return space == "local"
     if isinstance(base, Symbol):
-        if space in ("generic", "any"):
+        if space == "generic":
             return base.space != "param"
         return base.space == space
-    if base.type not in _INTEGERS | _BITS:
+    if base.type not in _INTEGERS | BITS:
         return False
     bits = TYPE_BITS[base.type]
     if space == "tmem":
         return bits == 32
-    return bits == 64 or (bits == 32 and space in ("shared", "local", "const", "param", "any"))
+    return bits == 64 or (bits == 32 and space in ("shared", "local", "const", "param"))
 
 
 def _tensor_fits(spec: Spec, operand: TensorAddress) -> bool:

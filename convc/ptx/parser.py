@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.body import Body
-from convc.ptx.declare import read_variable, read_variables, skip_line
+from convc.ptx.declare import expect, read_variable, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens, shown
 from convc.ptx.numbers import read_integer
@@ -97,7 +97,7 @@ class _Parser:
         return target
 
     def _statement(self) -> None:
-        token, first = self.texts[self.at], self.at
+        token = self.texts[self.at]
         if token in (".file", ".loc"):
             self.at = skip_line(self.tokens, self.at)
         elif token == ".section":
@@ -105,7 +105,7 @@ class _Parser:
         elif token in (".pragma", ".alias"):
             while self.texts[self.at] not in (";", ""):
                 self.at += 1
-            self._expect(";", f"at the end of {token}")
+            self.at = expect(self.tokens, self.at, ";", f"at the end of {token}")
         else:
             linkage = None
             while self.texts[self.at] in _LINKAGE:
@@ -119,12 +119,6 @@ class _Parser:
                 raise self._error(
                     self.at, f"expected a kernel, a function or a variable, got {shown(token)}", near(token, _TOP)
                 )
-        assert self.at > first
-
-    def _expect(self, wanted: str, where: str) -> None:
-        if self.texts[self.at] != wanted:
-            raise self._error(self.at, f"expected {wanted!r} {where}, got {shown(self.texts[self.at])}")
-        self.at += 1
 
     def _skip_section(self) -> None:
         opened = self.at
@@ -153,8 +147,6 @@ class _Parser:
     def _function(self, linkage: str | None) -> None:
         is_entry = self.texts[self.at] == ".entry"
         self.at += 1
-        if self.texts[self.at] == ".attribute":
-            self._parenthesised_skip()
         returns = self._parameters() if not is_entry and self.texts[self.at] == "(" else ()
         name, where = self.texts[self.at], self.at
         check_name(self.tokens, name, where)
@@ -197,8 +189,9 @@ class _Parser:
         body.read()
         self.at = body.at
         names = body.names
-        used = {entry[0].name for name in names.used if isinstance((entry := self.names[name])[0], Symbol)}
-        shared = [self.variables[each] for each in self.variables if each in used and self.variables[each].space == "shared"]
+        symbols = [self.names[each][0] for each in names.used]
+        used = dict.fromkeys(each.name for each in symbols if isinstance(each, Symbol) and each.space == "shared")
+        shared = [self.variables[each] for each in used]
         dynamic = self.extern_shared
         own = names.variables[len([each for each in params if each.space != "reg"]) :]
         return {
@@ -231,21 +224,12 @@ class _Parser:
         self.at += 1
         return tuple(found.values())
 
-    def _parenthesised_skip(self) -> None:
-        opened = self.at
-        while self.texts[self.at] not in (")", ""):
-            self.at += 1
-        if not self.texts[self.at]:
-            raise self._error(opened, "')' is missing")
-        self.at += 1
-
     def _directives(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         while True:
             token = self.texts[self.at]
             if token == ".pragma":
-                self.at += 2
-                self._expect(";", "after the pragma")
+                self.at = expect(self.tokens, self.at + 2, ";", "after the pragma")
             elif token in _NUMBERED and self.texts[self.at + 1][:1].isdigit():
                 found[token[1:]] = self._extents(token)
             elif token in _BARE:

@@ -6,6 +6,7 @@ own, so nested scopes disappear; marks are written where the step changes.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterable
 
@@ -26,6 +27,7 @@ from convc.ptx.syntax import (
     Sink,
     Special,
     Symbol,
+    Targets,
     TensorAddress,
     Variable,
     Vector,
@@ -33,13 +35,15 @@ from convc.ptx.syntax import (
 
 
 class _Names:
-    """What registers (by slot) and labels (by target) are called in the text."""
+    """What registers (by slot), labels (by target) and lists of branch targets are called in the text."""
 
-    def __init__(self, regs: dict[int, str], labels: dict[int, str]) -> None:
-        self.regs, self.labels = regs, labels
+    def __init__(self) -> None:
+        self.regs: dict[int, str] = {}
+        self.labels: dict[int, str] = {}
+        self.targets: dict[Targets, str] = {}
 
 
-_AS_READ = _Names({}, {})
+_AS_READ = _Names()
 
 
 def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
@@ -49,6 +53,8 @@ def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
             return names.regs.get(slot, name)
         case Label(name, target):
             return names.labels.get(target, name)
+        case Targets(name):
+            return names.targets.get(operand, name)
         case Imm():
             return _number(operand)
         case Symbol(name, _, offset):
@@ -118,7 +124,7 @@ def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
     own = [each for each in (*kernel.shared, *kernel.local, *kernel.call_params) if each.name not in outside]
     in_head = [each.name for each in (*kernel.returns, *kernel.params)]
     taken = outside | set(in_head) | {each.name for each in own}
-    names = _Names({}, {})
+    names = _Names()
     lines = [head, "{"]
     declared_in_head = sum(each.space == "reg" for each in (*kernel.returns, *kernel.params))
     for register in kernel.registers[:declared_in_head]:
@@ -127,10 +133,14 @@ def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
         names.regs[register.slot] = _unique(register.name, register.slot, taken)
         lines.append(f"  .reg .{register.type} {names.regs[register.slot]};")
     lines += [f"  {_variable(each)};" for each in own]
-    for instr in kernel.body:
-        for operand in instr.operands:
-            if isinstance(operand, Label) and operand.target not in names.labels:
-                names.labels[operand.target] = _unique(operand.name, operand.target, taken)
+    for operand in (operand for instr in kernel.body for operand in instr.operands):
+        if isinstance(operand, Targets) and operand not in names.targets:
+            names.targets[operand] = _unique(operand.name, len(names.targets), taken)
+        for label in operand.labels if isinstance(operand, Targets) else (operand,):
+            if isinstance(label, Label) and label.target not in names.labels:
+                names.labels[label.target] = _unique(label.name, label.target, taken)
+    for targets, name in names.targets.items():
+        lines.append(f"{name}: .branchtargets {_listed(targets.labels, names)};")
     mark = (None, None)
     for instr in kernel.body:
         if instr.index in names.labels:
@@ -174,15 +184,15 @@ def _variable(variable: Variable) -> str:
     natural = variable.vector * TYPE_BITS[variable.type] // 8
     align = "" if variable.align == natural or variable.space == "reg" else f".align {variable.align} "
     text = f".{variable.space} {align}{vector}.{variable.type}{pointer} {variable.name}{shape}"
-    return text if variable.init is None else f"{text} = {_init(variable.init)}"
+    return text if variable.init is None else f"{text} = {_init(variable.init, variable.type)}"
 
 
-def _init(value: object) -> str:
+def _init(value: object, kind: str) -> str:
     match value:
         case tuple():
-            return f"{{{', '.join(map(_init, value))}}}"
+            return f"{{{', '.join(_init(each, kind) for each in value)}}}"
         case Symbol() | Func():
             return format_operand(value)
-        case float():
-            return f"0d{struct.pack('>d', value).hex()}"
-    return str(value)
+        case float() if not math.isfinite(value):
+            return f"0f{struct.pack('>f', value).hex()}" if kind == "f32" else f"0d{struct.pack('>d', value).hex()}"
+    return repr(value)

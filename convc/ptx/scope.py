@@ -12,7 +12,7 @@ from dataclasses import replace
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
 from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
-from convc.ptx.syntax import Imm, Operand, Reg, Register, Special, Symbol, Variable
+from convc.ptx.syntax import Imm, Operand, Reg, Register, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
 """Registers that one module may declare."""
@@ -26,6 +26,10 @@ Entry = tuple[Operand, str]
 """What a name means, and the word that stands for its kind and type when forms are looked up."""
 
 
+Branch = tuple[tuple[int, int], str, int]
+"""A label that is waited for: who waits (see `Body`), its name, and the token that names it."""
+
+
 class Scope:
     """One ``{ … }``: own declarations, names seen from outside, labels, and branches that wait for their label."""
 
@@ -36,7 +40,7 @@ class Scope:
         self.own: set[str] = set()
         self.names: dict[str, Entry] = {}
         self.labels: dict[str, int] = {}
-        self.branches: list[tuple[int, str, int]] = []
+        self.branches: list[Branch] = []
 
 
 class Budget:
@@ -55,8 +59,9 @@ class Names:
         self.tokens, self.outside, self.budget = tokens, outside, budget
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
-        self.used: set[str] = set()
+        self.used: dict[str, None] = {}
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self.scopes = [Scope(opened_at)]
 
     def open(self, at: int) -> None:
@@ -65,8 +70,8 @@ class Names:
             raise self.tokens.error(at, f"more than {MAX_DEPTH} scopes inside one another")
         self.scopes.append(Scope(at))
 
-    def close(self) -> list[tuple[int, int]]:
-        """Leave the innermost scope; (instruction, target) of the branches that found their label in it."""
+    def close(self) -> list[tuple[tuple[int, int], int]]:
+        """Leave the innermost scope; (who waited, target) of the branches that found their label in it."""
         scope = self.scopes.pop()
         found, waiting = [], []
         for branch in scope.branches:
@@ -97,7 +102,7 @@ class Names:
             entry = self.outside.get(name)
             if entry is None:
                 return _special(name)
-            self.used.add(name)
+            self.used[name] = None
         self.scopes[-1].names[name] = entry
         return entry
 
@@ -105,9 +110,7 @@ class Names:
         """``.reg .b32 name`` or, with a count, ``name<count>``."""
         wanted = 1 if count is None else count
         if wanted > self.budget.left:
-            raise self.tokens.error(
-                at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all"
-            )
+            raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
         self.budget.left -= wanted
         check_name(self.tokens, name, at)
         names = [name] if count is None else [f"{name}{index}" for index in range(wanted)]
@@ -119,23 +122,30 @@ class Names:
             scope.own.add(each)
             scope.names[each] = Reg(slot, each, kind), kind
 
-    def declare_variable(self, variable: Variable, at: int) -> None:
-        """A variable of the kernel: it gets a name that no other of the kernel has."""
-        check_name(self.tokens, variable.name, at)
-        scope = self.scopes[-1]
-        if variable.name in scope.own or variable.name in scope.labels:
-            raise self.tokens.error(at, f"{variable.name!r} is declared twice in this scope")
-        unique, number = variable.name, 1
-        while unique in self._taken or (number > 1 and unique in self.outside):
+    def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
+        """A variable of the kernel: it gets a name that no other of the kernel or the module has."""
+        self._check_new(variable.name, at)
+        number = self._numbers.get(variable.name, 1)
+        unique = variable.name if number == 1 else f"{variable.name}${number}"
+        while rename and (unique in self._taken or unique in self.outside):
             number += 1
             unique = f"{variable.name}${number}"
+        self._numbers[variable.name] = number
         self._taken.add(unique)
         self.variables.append(replace(variable, name=unique))
+        scope = self.scopes[-1]
         scope.own.add(variable.name)
         scope.names[variable.name] = Symbol(unique, variable.space), f"&{variable.space}"
 
+    def declare_targets(self, name: str, targets: Targets, at: int) -> None:
+        """``name: .branchtargets …;``."""
+        self._check_new(name, at)
+        self.scopes[-1].own.add(name)
+        self.scopes[-1].names[name] = targets, "T"
+
     def declare_label(self, name: str, target: int, at: int) -> None:
         """``name:`` before instruction ``target``."""
+        check_name(self.tokens, name, at)
         scope = self.scopes[-1]
         if name in scope.labels:
             raise self.tokens.error(at, f"label {name!r} is defined twice in this scope")
@@ -143,13 +153,19 @@ class Names:
             raise self.tokens.error(at, f"{name!r} is declared in this scope already, so it cannot be a label")
         scope.labels[name] = target
 
+    def _check_new(self, name: str, at: int) -> None:
+        check_name(self.tokens, name, at)
+        scope = self.scopes[-1]
+        if name in scope.own or name in scope.labels:
+            raise self.tokens.error(at, f"{name!r} is declared twice in this scope")
+
     def declared(self) -> list[str]:
         """All names that can be seen here, for hints."""
         names: list[str] = []
         for scope in reversed(self.scopes):
             names += scope.names
             names += scope.labels
-        return [*names, *self.outside]
+        return [*names, *self.outside, *(f"%{name}" for name in SPECIAL_TYPES)]
 
 
 def check_name(tokens: Tokens, name: str, at: int) -> None:
@@ -164,5 +180,4 @@ def _special(name: str) -> Entry | None:
     kind = SPECIAL_TYPES.get(name[1:]) if name[:1] == "%" else None
     if kind is not None:
         return Special(name[1:]), f"%{kind}"
-    return (Imm(32, False, 32), "i") if name == "WARP_SZ" else None
-
+    return (Imm(32, False, 32), "#") if name == "WARP_SZ" else None

@@ -22,9 +22,15 @@ TYPE_BITS = {
     "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "tf32": 32, "u16x2": 32, "s16x2": 32,
     "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128,
     "e4m3x2": 16, "e5m2x2": 16, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "e2m1x2": 8, "e2m1x4": 16,
-    "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32, "b1024": 1024,
+    "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32,
 }  # fmt: skip
 """Width in bits of every type that an instruction or a declaration names."""
+
+REGISTER_TYPES = (
+    "pred", "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64",
+    "f16", "f16x2", "f32", "f64",
+)  # fmt: skip
+"""Types that a register or a variable may be declared with (manual, table 10); predicates only as registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,14 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """A ``.branchtargets`` list, for brx.idx."""
+
+    name: str = field(compare=False)
+    labels: tuple[Label, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Func:
     """The name of a function."""
 
@@ -135,7 +149,20 @@ class Arguments:
 
 
 Operand = (
-    Reg | Imm | Special | Symbol | Address | Vector | TensorAddress | Pair | Sink | NotPred | Label | Func | Arguments
+    Reg
+    | Imm
+    | Special
+    | Symbol
+    | Address
+    | Vector
+    | TensorAddress
+    | Pair
+    | Sink
+    | NotPred
+    | Label
+    | Targets
+    | Func
+    | Arguments
 )
 
 
@@ -249,7 +276,7 @@ class Kernel:
 
     Attributes:
         params, returns: parameters in order; only a function returns.
-        shared: static shared variables: its own, of nested scopes too, and those of the module that it names.
+        shared: static shared variables: those of the module that the body names, then its own, of nested scopes too.
         extern_shared: the dynamic shared array (every ``.extern .shared`` is the same memory), or None.
         local: ``.local`` variables. call_params: ``.param`` variables that hold the operands of calls.
         directives: performance-tuning directives, e.g. ``reqntid`` -> (192, 1, 1); () for a bare one.

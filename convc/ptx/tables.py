@@ -7,9 +7,9 @@ A row is an instruction of the PTX manual, in the manual's own notation, with th
         .sem = {.acquire, .relaxed}
         parity, hint: value .u32
 
-Rows directly under one another share the indented lines below them. A modifier that has a ``.name = {…}`` line is a *set* (a
-slot to fill); any other is a literal. Braces mean "optional", always; vectors are written as one name and described
-below the row. ADDING_A_FORM.md explains every kind of line.
+Rows directly under one another share the indented lines below them. A modifier that has a ``.name = {…}`` line is a
+*set* (a slot to fill); any other is a literal. Braces mean "optional", always; vectors are written as one name and
+described below the row. ADDING_A_FORM.md explains every kind of line.
 
 The files are split into rows when the first one is asked for, and a row is read when its opcode is first used.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from convc.ptx.syntax import TYPE_BITS, Form
@@ -25,6 +26,9 @@ from convc.ptx.syntax import TYPE_BITS, Form
 FOLDER = os.path.join(os.path.dirname(__file__), "forms")
 
 _OPERAND = re.compile(r"\{,\s*([^}]+)\}|(\[[^\]]+\]|\(\w+\)|\w+(?:\|\w+|\{\|\w+\})?)")
+_ITEM = re.compile(r"\{([^}]*)\}|\.([\w:]+)")
+_NAME = re.compile(r"\w+")
+_SINCE = re.compile(r"PTX (\d+)\.(\d+), (sm_\w+)")
 _SHAPES = {"[": "address", "(": "list"}
 
 
@@ -72,61 +76,67 @@ class Row(NamedTuple):
     Attributes:
         form: what the machine sees.
         items: the modifiers; fixed: how many of the first ones are literals that keep their place.
-        places: the operands. rules: the ``if`` lines, as pairs of conditions. default_type: type of plain operands.
+        places: the operands. rules: the ``if`` lines. default_type: type of plain operands.
     """
 
     form: Form
     items: tuple[Choice | Group, ...]
     fixed: int
     places: tuple[Place, ...]
-    rules: tuple[tuple[tuple[Condition, ...], tuple[Condition, ...]], ...]
+    rules: tuple[Rule, ...]
     default_type: str | None
 
 
 Condition = tuple[str, tuple[str, ...]]
 """A slot and the values it may have; () means any value, "none" an absent modifier."""
 
+Rule = tuple[tuple[Condition, ...], tuple[Condition, ...]]
+"""Where all of the first hold, the others must."""
+
 
 class _Block:
-    """Rows that share their indented lines."""
+    """Rows that share their indented lines, which are read when the first of them is."""
 
-    __slots__ = ("kinds", "lines", "rules", "section", "sets")
+    __slots__ = ("_read", "lines", "section", "sets")
 
     def __init__(self, section: str, sets: dict[str, str]) -> None:
         self.section, self.sets = section, sets
         self.lines: list[str] = []
-        self.kinds: dict[str, tuple[str, ...]] = {}
-        self.rules: list[tuple[tuple[Condition, ...], tuple[Condition, ...]]] = []
+        self._read: tuple | None = None
 
-    def read(self) -> None:
-        """Turn the lines into sets, operand kinds and rules, once."""
-        lines, self.lines = self.lines, []
-        if lines:
-            self.sets = dict(self.sets)
-        for line in lines:
-            if line.startswith("."):
-                key, _, values = line[1:].partition(" = ")
-                self.sets[key] = values
-            elif line.startswith("if "):
-                left, _, right = line[3:].partition(": ")
-                self.rules.append((_conditions(left), _conditions(right)))
-            else:
-                names, _, words = line.partition(": ")
-                for each in names.split(","):
-                    self.kinds[each.strip()] = tuple(words.split())
+    def read(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]], tuple[Rule, ...]]:
+        """The sets (with those of the file), the descriptions of operands, and the rules."""
+        if self._read is None:
+            sets, kinds, rules = dict(self.sets), {}, []
+            for line in self.lines:
+                if line.startswith("."):
+                    key, _, values = line[1:].partition(" = ")
+                    sets[key] = values
+                elif line.startswith("if "):
+                    left, _, right = line[3:].partition(": ")
+                    rules.append((_conditions(left), _conditions(right)))
+                else:
+                    names, _, words = line.partition(": ")
+                    for each in names.split(","):
+                        kinds[each.strip()] = tuple(words.split())
+            self._read = sets, kinds, tuple(rules)
+        return self._read
 
 
 _index: dict[str, list[tuple[_Block, str]]] = {}
 _rows: dict[str, tuple[Row, ...]] = {}
+_sets: dict[tuple[str, str], Choice] = {}
 
 
 def opcodes() -> list[str]:
     """Every opcode of the table."""
     if not _index:
+        index: dict[str, list[tuple[_Block, str]]] = {}
         for name in sorted(os.listdir(FOLDER)):
             if name.endswith(".txt"):
                 with open(os.path.join(FOLDER, name), encoding="ascii") as file:
-                    _split(file.read())
+                    _split(file.read(), index)
+        _index.update(index)
     return list(_index)
 
 
@@ -142,7 +152,7 @@ def rows_of(opcode: str) -> tuple[Row, ...]:
     return _rows[opcode]
 
 
-def _split(text: str) -> None:
+def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
     section, sets = "", {}
     block = _Block(section, sets)
     for line in re.sub(r"\\\n\s*", "", text).split("\n"):
@@ -162,30 +172,30 @@ def _split(text: str) -> None:
             if block.lines:
                 block = _Block(section, sets)
             opcode = re.split(r"[.{ ]", line.partition(": ")[2], maxsplit=1)[0]
-            _index.setdefault(opcode, []).append((block, line))
+            index.setdefault(opcode, []).append((block, line))
 
 
 def _read(block: _Block, header: str) -> Row:
-    block.read()
+    sets, kinds, rules = block.read()
     name, _, pattern = header.partition(": ")
     head, _, operands = pattern.partition(" ")
     opcode, *_ = re.split(r"[.{]", head, maxsplit=1)
-    items = tuple(_items(head[len(opcode) :], block.sets))
+    items = tuple(_items(head[len(opcode) :], sets))
     literal = [isinstance(item, Choice) and item.slot is None for item in items]
     section, _, since = block.section.partition("; ")
     return Row(
         form=Form(name=name, opcode=opcode, pattern=pattern, section=section, **_since(since)),
         items=items,
         fixed=(*literal, False).index(False),
-        places=tuple(_places(operands, block.kinds)),
-        rules=tuple(block.rules),
+        places=tuple(_places(operands, kinds)),
+        rules=rules,
         default_type=_default_type(items),
     )
 
 
 def _since(text: str) -> dict:
     """``PTX 8.6, sm_100a`` -> keywords of Form."""
-    found = re.fullmatch(r"PTX (\d+)\.(\d+), (sm_\w+)", text)
+    found = _SINCE.fullmatch(text)
     if found is None:
         return {"ptx": (1, 0), "target": "sm_50"}
     return {"ptx": (int(found[1]), int(found[2])), "target": found[3]}
@@ -197,38 +207,43 @@ def _conditions(text: str) -> tuple[Condition, ...]:
 
 
 def _items(text: str, sets: dict[str, str]):
-    for group, word in re.findall(r"\{([^}]*)\}|\.([\w:]+)", text):
+    for group, word in _ITEM.findall(text):
         if word:
             yield _choice(word, sets, optional=False)
         else:
-            yield Group(tuple(_choice(each, sets, optional=True) for each in re.findall(r"\.([\w:]+)", group)))
+            yield Group(tuple(_choice(each, sets, optional=True) for each in group[1:].split(".")))
 
 
 def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
-    if word not in sets:
+    text = sets.get(word)
+    if text is None:
         return Choice(word if optional else None, {word: (word,)}, {})
-    text = sets[word]
     while text.startswith("."):
         text = sets[text[1:]]
-    values, sizes = {}, {}
-    for each in text.strip("{}").split(","):
-        value, _, size = each.strip().removeprefix(".").partition("=")
-        values[value] = tuple(value.split("."))
-        if size:
-            sizes[value] = int(size)
-    return Choice(word, values, sizes)
+    key = (word, text)
+    if key not in _sets:
+        values, sizes = {}, {}
+        for each in text[1:-1].split(","):
+            value, _, size = each.strip()[1:].partition("=")
+            values[value] = tuple(value.split("."))
+            if size:
+                sizes[value] = int(size)
+        _sets[key] = Choice(word, values, sizes)
+    return _sets[key]
 
 
-def _choices(items: tuple[Choice | Group, ...]):
+def choices(items: tuple[Choice | Group, ...]) -> Iterator[Choice]:
+    """The choices of a row, those in groups too."""
     for item in items:
         yield from (item.items if isinstance(item, Group) else (item,))
 
 
 def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
-    choices = list(_choices(items))
-    if any(choice.slot == "type" for choice in choices):
+    if any(choice.slot == "type" for choice in choices(items)):
         return ".type"
-    literals = [value for choice in choices if choice.slot is None for value in choice.values if value in TYPE_BITS]
+    literals = [
+        value for choice in choices(items) if choice.slot is None for value in choice.values if value in TYPE_BITS
+    ]
     return f".{literals[-1]}" if literals else None
 
 
@@ -236,7 +251,7 @@ def _places(text: str, kinds: dict[str, tuple[str, ...]]):
     for optional, plain in _OPERAND.findall(text):
         word = optional or plain
         shape = _SHAPES.get(word[0], "plain")
-        names = re.findall(r"\w+", word)
+        names = _NAME.findall(word)
         if shape == "address" and len(names) == 2:
             shape = "tensor"
         yield Place(

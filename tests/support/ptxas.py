@@ -22,9 +22,11 @@ DECLARATIONS = """\
   .reg .u16 %uh<4>; .reg .u32 %u<4>; .reg .s32 %s<4>; .reg .u64 %ud<4>; .reg .s64 %sd<4>;
   .reg .f16 %fh<4>; .reg .f16x2 %fx<4>; .reg .f32 %f<20>; .reg .f64 %fd<4>;
   .shared .align 1024 .b8 svar[4096]; .local .align 16 .b8 lvar[64];
+  LIST: .branchtargets END, END;
 """
 END = "END: ret;\n}\n"
-"""A module around statements: one register file with every type, a variable in every space, a label."""
+"""A module around statements: one register file with every type, a variable in every space, a label,
+a list of branch targets."""
 
 _REFUSED = re.compile(r"line '?(\d+)(?:; (?:error|fatal)\s*: |' )(.*)")
 
