@@ -1,7 +1,13 @@
-"""Global memory: named buffers at made-up 64-bit addresses.
+"""Memory addresses: global memory, and the windows of the generic address space.
+
+A generic address is 64 bits. Its top byte names the state space: 0 global memory, `SHARED_WINDOW` shared memory (the
+address in the shared::cluster window below it), `LOCAL_WINDOW`, `CONST_WINDOW`, `PARAM_WINDOW` likewise. So cvta adds
+the window and cvta.to takes it off again; the low 32 bits of a generic shared address are the shared address itself.
+Addresses in parameter space from `LOCAL_PARAMETERS` on are parameters of called functions, which lie in local memory.
 
 Buffer number i starts at address (i + 1) << 40, so an address says which buffer it belongs to and a stray pointer never
-lands in another one. Each buffer is a flat uint8 array padded to 16 bytes, which lets aligned vector accesses move
+lands in another one. The .global variables of a module are such buffers too, from number `MODULE_FIRST` on. Each
+buffer is a flat uint8 array padded to 16 bytes, which lets aligned vector accesses move
 16-byte chunks as numpy complex128.
 """
 
@@ -12,9 +18,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.values import DTYPE
+from convc.machine.values import DTYPE, array
 
 SHIFT = 40
+MODULE_FIRST = 0x4000
+WINDOW_SHIFT = 56
+SHARED_WINDOW = 0x7C << WINDOW_SHIFT
+LOCAL_WINDOW = 0x7D << WINDOW_SHIFT
+CONST_WINDOW = 0x7E << WINDOW_SHIFT
+PARAM_WINDOW = 0x7F << WINDOW_SHIFT
+LOCAL_PARAMETERS = 1 << 28
+WINDOWS = {0: "global", 0x7C: "shared", 0x7D: "local", 0x7E: "const", 0x7F: "param"}
+"""State space of each window, by the top byte of a generic address."""
+BASES = {
+    "global": 0, "shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "const": CONST_WINDOW, "param": PARAM_WINDOW,
+}  # fmt: skip
 CHUNK = np.dtype(np.complex128)
 """A 16-byte unit: numpy moves it in one piece and never computes with it."""
 
@@ -35,6 +53,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
         self.by_name: dict[str, Buffer] = {}
+        self.module: list[Buffer] = []
         self.watch: tuple[int, int] | None = None
         self.watched: list[tuple] = []
 
@@ -53,16 +72,31 @@ class GlobalMemory:
         self.by_name[name] = buffer
         return buffer
 
+    def add_variable(self, name: str, data: np.ndarray) -> Buffer:
+        """Place the next .global variable of the module: its bytes, padded to 16."""
+        padded = np.zeros(-(-max(data.size, 1) // 16) * 16, np.uint8)
+        padded[: data.size] = data
+        buffer = Buffer(name, (MODULE_FIRST + len(self.module) + 1) << SHIFT, data.size, padded)
+        self.module.append(buffer)
+        return buffer
+
+    def at(self, address: int) -> Buffer | None:
+        """The buffer whose range an address falls into, or None."""
+        index = (address >> SHIFT) - 1
+        if 0 <= index < len(self.buffers):
+            return self.buffers[index]
+        index -= MODULE_FIRST
+        return self.module[index] if 0 <= index < len(self.module) else None
+
     def locate(self, address: int | np.ndarray, size: int) -> tuple[Buffer, int | np.ndarray]:
         """The buffer and the byte offsets of accesses of ``size`` bytes; faults on stray or misaligned addresses."""
         first = address if isinstance(address, int) else int(address.flat[0])
-        index = (first >> SHIFT) - 1
-        if not 0 <= index < len(self.buffers):
+        buffer = self.at(first)
+        if buffer is None:
             raise MachineFault(
                 f"global address {first:#x} is in no buffer",
                 hint="is the pointer parameter the right one, and loaded with .u64?",
             )
-        buffer = self.buffers[index]
         if isinstance(address, int):
             offset: int | np.ndarray = address - buffer.base
             low = high = offset
@@ -86,6 +120,8 @@ def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int
     """``count`` consecutive elements at byte offsets of a flat uint8 array: ints, or arrays shaped as ``offset``."""
     size = bits // 8
     if isinstance(offset, int):
+        if bits == 128:
+            return [int.from_bytes(data[offset : offset + 16].tobytes(), "little")]
         return [int(v) for v in data[offset : offset + size * count].view(DTYPE[bits])]
     words = data[: data.size // size * size].view(DTYPE[bits])
     index = offset >> (size.bit_length() - 1)
@@ -99,6 +135,8 @@ def write_words(data: np.ndarray, offset: np.ndarray, values: list, bits: int, m
     which the PTX manual leaves undefined.
     """
     size, count = bits // 8, len(values)
+    if bits == 128:
+        values = [array(v, 128) for v in values]
     shape = offset.shape
     packed = np.empty((*shape, count), DTYPE[bits])
     for i, value in enumerate(values):

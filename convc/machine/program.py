@@ -14,9 +14,33 @@ from functools import cached_property
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
+from convc.machine.clusters import own_address
 from convc.machine.cohort import Cohort
 from convc.machine.flow import Flow, FlowFacts
-from convc.machine.ops import alu, control, copies, mbarriers, memory, tensor  # noqa: F401 - they register their forms
+from convc.machine.inline import inline_calls
+from convc.machine.memory import LOCAL_PARAMETERS, MODULE_FIRST, SHIFT
+from convc.machine.module_data import align_up, image, layout
+from convc.machine.ops import (  # noqa: F401 - they register their forms
+    alu,
+    atomics,
+    bitfields,
+    clusters,
+    compare,
+    control,
+    convert,
+    copies,
+    float_forms,
+    logic,
+    matrices,
+    mbarriers,
+    memory,
+    misc,
+    move,
+    narrow_floats,
+    products,
+    tensor,
+    warp,
+)
 from convc.machine.ops.registry import NO_RESULT, OPS
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, FLOAT, MASK, POISON, Value, width
@@ -37,12 +61,20 @@ from convc.ptx import (
     Variable,
     Vector,
 )
+from convc.ptx.special import SPECIAL_TYPES
 
 SHARED_BASE = 1024
 """First shared address a kernel may use: the lowest KiB belongs to the system on sm_90 and later."""
 
-PARAM_WINDOW = 0x7F << 56
-"""Generic addresses of parameter space start here (made up; only cvta.param and tensor-map operands see them)."""
+UNMODELLED_SPECIALS = frozenset(
+    name
+    for name in SPECIAL_TYPES
+    if name.startswith(("pm", "envreg", "reserved_smem", "current_graph")) or name.endswith(("_hi", "_lo"))
+)
+"""Special registers without a value here (the clocks' halves have one in mov only)."""
+
+TAKES_CARRY = frozenset(("int.addc", "int.subc", "int.madc"))
+CARRY_FORMS = TAKES_CARRY | {"int.add.cc", "int.sub.cc", "int.mad.cc"}
 
 JUMPS = ("bra", "ret", "exit")
 
@@ -58,23 +90,28 @@ class Parameter:
     size: int
 
 
-def align_up(value: int, alignment: int) -> int:
-    """The next multiple of ``alignment``."""
-    return -(-value // alignment) * alignment
-
-
 class Program:
     """A decoded kernel."""
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
+        kernel = inline_calls(module, kernel)
         self.module = module
         self.kernel = kernel
         self.widths = [width(r.type) for r in kernel.registers]
         self._initial: list[Value] = [POISON[w] for w in self.widths]
         self._specials: list[tuple[int, str]] = []
+        self._shared: list[tuple[int, int]] = []
         self._slots: dict[tuple, int] = {}
         self.parameters = _layout_parameters(kernel.params)
         self.static_bytes, self.shared_symbols = _layout_shared(kernel)
+        self.local_bytes, self._local = layout((*kernel.local, *kernel.call_params))
+        self._global = [v for v in module.variables if v.space == "global" and v.size_bytes]
+        constants = [v for v in module.variables if v.space == "const" and v.size_bytes]
+        const_bytes, self._const = layout(constants)
+        self.constants = np.zeros(const_bytes, np.uint8)
+        for variable in constants:
+            start = self._const[variable.name]
+            self.constants[start : start + variable.size_bytes] = image(variable, self.symbol_address)
         self.ops: list[Run] = _decode_body(self)
         self._joins: set[int] = set()
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in kernel.body)
@@ -87,18 +124,35 @@ class Program:
             case Reg(slot=slot):
                 return slot
             case Special(name=name):
-                return self._extra(("special", name), 0, 32, special=name)
+                if name.partition(".")[0] in UNMODELLED_SPECIALS:
+                    raise UnmodelledError(f"the machine has no special register %{name}")
+                return self._extra(("special", name), 0, width(SPECIAL_TYPES[name]), special=name)
             case Imm():
                 return self.constant(immediate(operand, bits), bits)
+            case Symbol(space="shared"):
+                address = self.symbol_address(operand)
+                return self._extra(("shared", address, bits), address, bits, shared=address)
             case Symbol():
-                return self.constant(self.symbol_address(operand), 64)
+                return self.constant(self.symbol_address(operand), bits)
         raise UnmodelledError(f"operand {operand} cannot be a value here")
+
+    def target(self, operand) -> int | None:
+        """Slot of a result; None where it is thrown away (``_``)."""
+        return None if isinstance(operand, Sink) else self.slot(operand)
+
+    def width_of(self, operand) -> int:
+        """Bits of a result's register."""
+        return width(operand.type)
+
+    def carry_slot(self) -> int:
+        """Slot of the condition code's carry bit, one per thread."""
+        return self._extra(("carry",), False, 1)
 
     def constant(self, value: int, bits: int) -> int:
         """Slot of a constant."""
         return self._extra(("const", value, bits), value & MASK[bits], bits)
 
-    def _extra(self, key: tuple, value: Value, bits: int, special: str | None = None) -> int:
+    def _extra(self, key: tuple, value: Value, bits: int, special: str | None = None, shared: int | None = None) -> int:
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = len(self._initial)
@@ -106,17 +160,36 @@ class Program:
             self.widths.append(bits)
             if special is not None:
                 self._specials.append((slot, special))
+            if shared is not None:
+                self._shared.append((slot, shared))
         return slot
 
     def symbol_address(self, symbol: Symbol) -> int:
-        """Address of a declared variable in its own space."""
+        """Address of a declared variable in its own space (see `convc.machine.memory`)."""
+        name, offset = symbol.name, symbol.offset
         if symbol.space == "param":
             for parameter in self.parameters:
-                if parameter.name == symbol.name:
-                    return PARAM_WINDOW + parameter.offset + symbol.offset
-        if symbol.space == "shared" and symbol.name in self.shared_symbols:
-            return self.shared_symbols[symbol.name] + symbol.offset
-        raise UnmodelledError(f"the machine has no address for {symbol.space} variable {symbol.name!r}")
+                if parameter.name == name:
+                    return parameter.offset + offset
+            if name in self._local:
+                return LOCAL_PARAMETERS + self._local[name] + offset
+        if symbol.space == "shared" and name in self.shared_symbols:
+            return self.shared_symbols[name] + offset
+        if symbol.space == "local" and name in self._local:
+            return self._local[name] + offset
+        if symbol.space == "const" and name in self._const:
+            return self._const[name] + offset
+        for number, variable in enumerate(self._global):
+            if symbol.space == "global" and variable.name == name:
+                return ((MODULE_FIRST + number + 1) << SHIFT) + offset
+        raise UnmodelledError(
+            f"the machine has no address for {symbol.space} variable {name!r}",
+            hint="a variable of another module (.extern without a size) has no contents here",
+        )
+
+    def variables(self) -> list[tuple[str, np.ndarray]]:
+        """The .global variables of the module with their initial bytes, in the order of their addresses."""
+        return [(v.name, image(v, self.symbol_address)) for v in self._global]
 
     # ---- launch ----------------------------------------------------------------------------------------------
 
@@ -144,6 +217,8 @@ class Program:
         regs = list(self._initial)
         for slot, name in self._specials:
             regs[slot] = cohort.special(name, warps)
+        for slot, address in self._shared:
+            regs[slot] = own_address(cohort.place.rank, cohort.cluster_size, address, self.widths[slot])
         return regs
 
     # ---- control flow -------------------------------------------------------------------------------------------
@@ -229,6 +304,10 @@ def _facts(instr: Instr, program: Program) -> FlowFacts:
     reads = {r.slot for operand in operands for r in registers_of(operand)}
     if instr.guard is not None:
         reads.add(instr.guard.slot)
+    if instr.form.name in CARRY_FORMS:
+        carry = program.carry_slot()
+        reads |= {carry} if instr.form.name in TAKES_CARRY else set()
+        results |= {carry} if "cc" in instr.mods else set()
     target = None
     if instr.form.name in JUMPS:
         target = next((o.target for o in operands if isinstance(o, Label)), len(program.kernel.body))

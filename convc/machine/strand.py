@@ -55,12 +55,13 @@ class Strand:
         regs: one value per register slot, followed by constants and special registers.
         mask: bool array broadcastable to (rows, warps, 32) of the active lanes, or None when all are.
         keep: while lanes are parted, the slots whose values must be merged on a write; else None.
+        outer: while one predicated instruction runs, the mask around it.
         waiting: what it waits for when blocked (text for a deadlock report).
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "mask", "pc", "program", "regs", "row_count", "rows",
-        "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "frames", "keep", "mask", "outer", "pc", "program", "regs", "row_count",
+        "rows", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +75,7 @@ class Strand:
         self.regs = regs
         self.pc = 0
         self.mask: np.ndarray | None = None
+        self.outer: np.ndarray | None = None
         self.keep: frozenset[int] | None = None
         self.frames: list[Frame] = []
         self.waiting = ""
@@ -125,6 +127,12 @@ class Strand:
             return int(column[0])
         return column.astype(np.int64)
 
+    def alive(self) -> np.ndarray | None:
+        """Mask of the lanes that have not exited, those that wait for a join included; None for all."""
+        if self.frames:
+            return self.frames[0].mask
+        return self.outer if self.keep is EVERY_SLOT else self.mask
+
     # ---- registers ---------------------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Value) -> None:
@@ -151,10 +159,13 @@ class Strand:
         return self._split(0, chosen)
 
     def _split(self, axis: int, chosen: np.ndarray) -> Strand:
-        def part(value, index):
-            if isinstance(value, np.ndarray) and value.shape[axis] > 1:
-                return narrow(value[index] if axis == 0 else value[:, index])
-            return value
+        wide = [i for i, value in enumerate(self.regs) if isinstance(value, np.ndarray) and value.shape[axis] > 1]
+
+        def parts(index):
+            regs = self.regs.copy()
+            for i in wide:
+                regs[i] = narrow(regs[i][index] if axis == 0 else regs[i][:, index])
+            return regs
 
         def mask_part(mask, index):
             if mask is None or mask.shape[axis] == 1:
@@ -165,10 +176,10 @@ class Strand:
         rows, warps = self.rows, self.warps
         if axis == 0:
             all_rows = np.arange(self.cohort.ctas) if rows is None else rows
-            other = Strand(self.cohort, self.program, all_rows[go], warps, [part(v, go) for v in self.regs])
+            other = Strand(self.cohort, self.program, all_rows[go], warps, parts(go))
             self.rows, self.row_count = all_rows[stay], len(stay)
         else:
-            other = Strand(self.cohort, self.program, rows, warps[go], [part(v, go) for v in self.regs])
+            other = Strand(self.cohort, self.program, rows, warps[go], parts(go))
             self.warps = warps[stay]
         other.pc = self.pc
         other.keep = self.keep
@@ -178,7 +189,7 @@ class Strand:
         for f in self.frames:
             f.other_mask, f.mask = mask_part(f.other_mask, stay), mask_part(f.mask, stay)
         other.set_mask(mask_part(self.mask, go))
-        self.regs = [part(v, stay) for v in self.regs]
+        self.regs = parts(stay)
         self.set_mask(mask_part(self.mask, stay))
         self.cohort.strands.append(other)
         return other
@@ -254,6 +265,7 @@ class Strand:
         if not mask.any():
             return None
         saved_mask, saved_keep = self.mask, self.keep
+        self.outer = saved_mask
         self.set_mask(mask)
         self.keep = EVERY_SLOT
         try:

@@ -13,6 +13,7 @@ Floating-point registers hold bit patterns too, since PTX ``.b32`` registers are
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -27,7 +28,9 @@ DTYPE = {
     16: np.dtype(np.uint16),
     32: np.dtype(np.uint32),
     64: np.dtype(np.uint64),
+    128: np.dtype(np.complex128),
 }
+"""numpy type of a register; 128-bit ones are moved as complex128, which nobody computes with."""
 SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
 MASK = {bits: (1 << bits) - 1 for bits in (1, 8, 16, 32, 64, 128)}
@@ -44,11 +47,67 @@ def array(value: Value, bits: int) -> np.ndarray:
     """The value as an unsigned array of three axes."""
     if isinstance(value, np.ndarray):
         return value
+    if bits == 128:
+        return np.frombuffer(int(value).to_bytes(16, "little"), DTYPE[128]).reshape(1, 1, 1)
     return np.full((1, 1, 1), value, DTYPE[bits])
+
+
+def lifted(function: Callable[..., np.ndarray], *widths: int) -> Callable[..., Value]:
+    """A function of unsigned arrays made to take ints too: all ints give an int, computed by the same code."""
+
+    def run(*values: Value) -> Value:
+        result = function(*[array(v, bits) for v, bits in zip(values, widths, strict=True)])
+        return result if any(isinstance(v, np.ndarray) for v in values) else result.reshape(-1)[0].item()
+
+    return run
+
+
+def packed(function: Callable[..., Value], bits: int, parts: int = 2) -> Callable[..., Value]:
+    """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers."""
+    total, part = DTYPE[bits * parts], DTYPE[bits]
+    mask = MASK[bits]
+
+    def element(value: Value, index: int) -> Value:
+        if isinstance(value, np.ndarray):
+            return (value >> total.type(bits * index)).astype(part)
+        return (value >> (bits * index)) & mask
+
+    def run(*values: Value) -> Value:
+        return join([function(*[element(v, i) for v in values]) for i in range(parts)], bits)
+
+    return run
+
+
+def join(items: list[Value], bits: int) -> Value:
+    """Elements of ``bits`` bits, lowest first, as one wide value."""
+    if not any(isinstance(v, np.ndarray) for v in items):
+        return sum(int(v) << (bits * i) for i, v in enumerate(items))
+    wide = DTYPE[bits * len(items)]
+    if wide.kind == "c":
+        shape = np.broadcast_shapes(*[array(v, bits).shape for v in items])
+        out = np.empty((*shape, len(items)), DTYPE[bits])
+        for i, v in enumerate(items):
+            out[..., i] = v
+        return out.view(wide)[..., 0]
+    return sum(
+        (array(v, bits).astype(wide) << wide.type(bits * i) for i, v in enumerate(items[1:], 1)),
+        array(items[0], bits).astype(wide),
+    )
+
+
+def split(value: Value, bits: int, parts: int) -> list[Value]:
+    """The ``parts`` elements of ``bits`` bits of a wide value, lowest first."""
+    if not isinstance(value, np.ndarray):
+        return [(value >> (bits * i)) & MASK[bits] for i in range(parts)]
+    elements = np.ascontiguousarray(value).view(DTYPE[bits]).reshape(*value.shape, parts)
+    return [np.ascontiguousarray(elements[..., i]) for i in range(parts)]
 
 
 def narrow(value: Value) -> Value:
     """An array whose elements are all equal becomes a plain int or bool."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "c":
+        words = np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2)
+        return int.from_bytes(words[0].tobytes(), "little") if len(words) and (words == words[0]).all() else value
     if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
         return value.flat[0].item()
     return value

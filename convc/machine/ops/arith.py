@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.values import DTYPE, MASK, SIGNED, Value, signed, unsigned
+from convc.machine.values import DTYPE, MASK, SIGNED, Value, lifted, signed, unsigned
 
 Binary = Callable[[Value, Value], Value]
 
@@ -36,6 +36,23 @@ def wrapping(op: Callable, bits: int) -> Binary:
         return op(a, b) & mask
 
     return run
+
+
+def saturating(op: Callable, bits: int) -> Binary:
+    """add.sat and sub.sat of signed numbers: clamped to the type's range."""
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        exact = op(a.view(SIGNED[bits]).astype(np.int64), b.view(SIGNED[bits]).astype(np.int64))
+        return np.clip(exact, low, high).astype(SIGNED[bits]).view(DTYPE[bits])
+
+    return lifted(run, bits, bits)
+
+
+def clamped_below(function: Binary, bits: int) -> Binary:
+    """min.relu and max.relu: a negative result becomes zero."""
+    largest = extreme(bits, True, True)
+    return lambda a, b: largest(function(a, b), 0)
 
 
 def logic(op: Callable, bits: int) -> Binary:

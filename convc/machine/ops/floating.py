@@ -1,21 +1,29 @@
-"""Floating-point semantics (PTX manual, "Floating Point Instructions" and "cvt").
+"""Floating-point semantics (PTX manual, "Floating Point Instructions", half precision and mixed precision included).
 
-Registers hold bit patterns; numpy computes in the type's own precision, round to nearest even, subnormals kept: that is
-what ``.rn`` without ``.ftz`` means. NaN results are the canonical NaN of the manual (0x7FFFFFFF for f32).
+Registers hold bit patterns. ``.rn`` of f16, f32 and f64 is numpy's own arithmetic: nearest even, subnormals kept.
+Everything else is computed in float64, exactly or rounded to odd, and rounded once (see `rounding`). NaN results are
+the canonical NaN of the manual (0x7FFFFFFF for f32).
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.values import DTYPE, MASK, Value, array, floats, from_floats, signed
+from convc.machine.ops import rounding
+from convc.machine.ops.rounding import FORMATS
+from convc.machine.values import DTYPE, Value, floats, from_floats, lifted
 
 CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FFFFFFFFFFFFFFF}
+PLAIN = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+Function = Callable[..., Value]
 
 
-def _canonical(result, bits: int) -> Value:
+def canonical(result, bits: int) -> Value:
+    """A float result as bits, every NaN the canonical one."""
     out = from_floats(result, bits)
     if isinstance(out, np.ndarray):
         nan = np.isnan(result)
@@ -23,69 +31,129 @@ def _canonical(result, bits: int) -> Value:
     return CANONICAL_NAN[bits] if np.isnan(result) else out
 
 
-def arithmetic(op: Callable, bits: int) -> Callable[..., Value]:
-    """add, sub, mul of one floating type."""
+def native(op: Callable, bits: int) -> Function:
+    """add, sub, mul of f16, f32 or f64 in numpy's arithmetic, round to nearest even."""
 
     def run(a: Value, b: Value) -> Value:
         with np.errstate(all="ignore"):
-            return _canonical(op(floats(a, bits), floats(b, bits)), bits)
+            return canonical(op(floats(a, bits), floats(b, bits)), bits)
 
     return run
 
 
-def fused(bits: int) -> Callable[..., Value]:
-    """fma: one rounding. f32 and f16 compute the product exactly in float64; f64 is done with integers of any size."""
+def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
+    """add, sub, mul, fma, div, rcp or sqrt of one floating type, correctly rounded by ``mode`` (rn rz rm rp)."""
+    form = FORMATS[kind]
+    if name in PLAIN and mode == "rn" and kind != "bf16":
+        return native(PLAIN[name], form.bits)
+    if kind == "f64":
+        compute = _native_double(name) if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
+    else:
+        compute = _COMPUTE[name]
+    down = mode == "rm" and name in ("add", "sub", "fma") and kind != "f64"
 
-    def run(a: Value, b: Value, c: Value) -> Value:
+    def run(*operands: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            if bits == 64:
-                exact = np.vectorize(_fma64, otypes=[np.float64])
-                return _canonical(np.asarray(exact(floats(a, 64), floats(b, 64), floats(c, 64))), 64)
-            x, y, z = (np.asarray(floats(v, bits), np.float64) for v in (a, b, c))
-            total = _round_odd(x * y, z)
-            result = total.astype(np.float32 if bits == 32 else np.float16)
-            return _canonical(result if result.ndim else result[()], bits)
+            x = [rounding.decode(o, kind) for o in operands]
+            exact = np.asarray(compute(*x))
+            result = rounding.rounded(exact, kind, mode)
+            if down:
+                result = np.where((exact == 0) & ~_both_positive(name, x), -0.0, result)
+            return rounding.encode(result, kind)
+
+    widths = {"fma": 3, "rcp": 1, "sqrt": 1}.get(name, 2)
+    return lifted(run, *[form.bits] * widths)
+
+
+def _native_double(name: str) -> Callable:
+    return {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}[name]
+
+
+_COMPUTE = {
+    "add": rounding.odd_sum,
+    "sub": lambda a, b: rounding.odd_sum(a, -b),
+    "mul": operator.mul,
+    "fma": lambda a, b, c: rounding.odd_sum(a * b, c),
+    "div": rounding.odd_quotient,
+    "rcp": lambda a: rounding.odd_quotient(np.float64(1.0), a),
+    "sqrt": rounding.odd_root,
+}
+"""In float64: exact or rounded to odd, for operands of at most 24 bits."""
+
+
+def _both_positive(name: str, x: list[np.ndarray]) -> np.ndarray:
+    """Where an exact zero sum has two terms with positive sign: it stays +0 even when rounding down."""
+    first = x[0] * x[1] if name == "fma" else x[0]
+    second = -x[1] if name == "sub" else x[-1]
+    return ~np.signbit(first) & ~np.signbit(second)
+
+
+# ---- modifiers --------------------------------------------------------------------------------------------
+
+
+def flush(bits: int) -> Callable[[Value], Value]:
+    """.ftz: subnormal numbers become zero of the same sign (f16 and f32; the other widths are left alone)."""
+    if bits not in (16, 32):
+        return lambda value: value
+    fraction = 10 if bits == 16 else 23
+    sign, field = 1 << (bits - 1), ((1 << (bits - 1)) - 1) >> fraction << fraction
+
+    def run(value: Value) -> Value:
+        if isinstance(value, np.ndarray):
+            part = value.dtype.type
+            return np.where(value & part(field) == 0, value & part(sign), value)
+        return value if value & field else value & sign
 
     return run
 
 
-def _round_odd(product: np.ndarray, addend: np.ndarray) -> np.ndarray:
-    """product + addend in float64, rounded to odd, so that a second rounding to a narrower type is the right one.
+def saturate(kind: str) -> Callable[[Value], Value]:
+    """.sat: clamp to [0, 1]; NaN becomes +0."""
 
-    Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd" (2008).
-    """
-    total = product + addend
-    part = total - product
-    error = (product - (total - part)) + (addend - part)
-    bits = total.view(np.int64) if isinstance(total, np.ndarray) else np.asarray(total).view(np.int64)
-    inexact = np.isfinite(total) & (error != 0) & (bits & 1 == 0)
-    step = np.where((error > 0) == (total > 0), 1, -1)
-    return np.where(inexact, (bits + step), bits).view(np.float64)
+    def run(value: np.ndarray) -> np.ndarray:
+        x = rounding.decode(value, kind)
+        return np.where(x > 0, np.where(x > 1, rounding.encode(np.float64(1.0), kind), value), value.dtype.type(0))
+
+    return lifted(run, FORMATS[kind].bits)
 
 
-def _fma64(a: float, b: float, c: float) -> float:
-    if not (np.isfinite(a) and np.isfinite(b) and np.isfinite(c)):
-        return a * b + c
-    from fractions import Fraction
+def relu(kind: str) -> Callable[[Value], Value]:
+    """.relu: negative numbers become +0; NaN stays."""
 
-    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
-    if exact == 0:
-        return float(a) * float(b) + float(c)
-    try:
-        return float(exact)
-    except OverflowError:
-        return float("inf") if exact > 0 else float("-inf")
+    def run(value: np.ndarray) -> np.ndarray:
+        x = rounding.decode(value, kind)
+        return np.where((x > 0) | np.isnan(x), value, value.dtype.type(0))
+
+    return lifted(run, FORMATS[kind].bits)
 
 
-def extreme(largest: bool, bits: int) -> Callable[..., Value]:
-    """min and max: a NaN operand gives the other one."""
-    op = np.fmax if largest else np.fmin
+def modified(function: Function, kind: str, options: set[str]) -> Function:
+    """``function`` with .ftz of operands and result, .sat and .relu as ``options`` say."""
+    after: list[Callable[[Value], Value]] = []
+    bits = FORMATS[kind].bits
+    if "ftz" in options:
+        inner, flushed = function, flush(bits)
 
-    def run(a: Value, b: Value) -> Value:
-        with np.errstate(all="ignore"):
-            return _canonical(op(floats(a, bits), floats(b, bits)), bits)
+        def function(*operands: Value) -> Value:
+            return flushed(inner(*[flushed(o) for o in operands]))
+
+    if "sat" in options:
+        after.append(saturate(kind))
+    if "relu" in options:
+        after.append(relu(kind))
+    if not after:
+        return function
+
+    def run(*operands: Value) -> Value:
+        value = function(*operands)
+        for step in after:
+            value = step(value)
+        return value
 
     return run
+
+
+# ---- bits and order ---------------------------------------------------------------------------------------
 
 
 def sign_bit(bits: int, flip: bool) -> Callable[[Value], Value]:
@@ -100,6 +168,53 @@ def sign_bit(bits: int, flip: bool) -> Callable[[Value], Value]:
     return run
 
 
+def copysign(bits: int) -> Function:
+    """copysign d, a, b: the sign of a on the magnitude of b."""
+    top = 1 << (bits - 1)
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        part = DTYPE[bits].type
+        return (a & part(top)) | (b & part(top - 1))
+
+    return lifted(run, bits, bits)
+
+
+def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = frozenset()) -> Function:
+    """min and max of two: a NaN gives the other operand (with "NaN" in the options: NaN); -0 is below +0.
+
+    "xorsign": of the magnitudes, with the exclusive or of the signs.
+    """
+    bits = FORMATS[kind].bits
+    top = 1 << (bits - 1)
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        part = DTYPE[bits].type
+        nan_out, sign = part(CANONICAL_NAN[bits]), (a ^ b) & part(top)
+        if "xorsign" in options:
+            a, b = a & part(top - 1), b & part(top - 1)
+        x, y = _comparable(a, kind), _comparable(b, kind)
+        with np.errstate(invalid="ignore"):
+            out = np.where((x > y) if largest else (x < y), a, b)
+            out = np.where(x == y, (a & b) if largest else (a | b), out)
+        if "xorsign" in options:
+            out = out | sign
+        first, second = np.isnan(x), np.isnan(y)
+        if not (first.any() or second.any()):
+            return out
+        if "NaN" in options:
+            return np.where(first | second, nan_out, out)
+        keep = [v | sign if "xorsign" in options else v for v in (a, b)]
+        return np.where(first, np.where(second, nan_out, keep[1]), np.where(second, keep[0], out))
+
+    return lifted(run, bits, bits)
+
+
+def _comparable(bits: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return bits.view({16: np.float16, 32: np.float32, 64: np.float64}[FORMATS[kind].bits])
+
+
 FLOAT_COMPARE = {
     "eq": np.equal,
     "ne": np.not_equal,
@@ -110,11 +225,13 @@ FLOAT_COMPARE = {
 }
 
 
-def compare(name: str, bits: int) -> Callable[..., Value]:
+def compare(name: str, kind: str) -> Function:
     """Ordered comparisons (eq ne lt le gt ge), the unordered ones (equ neu ltu leu gtu geu), num and nan."""
+    bits = FORMATS[kind].bits
+    view = (lambda v: _comparable(lifted_array(v), kind)) if kind == "bf16" else (lambda v: floats(v, bits))
 
     def run(a: Value, b: Value) -> Value:
-        x, y = floats(a, bits), floats(b, bits)
+        x, y = view(a), view(b)
         unordered = np.isnan(x) | np.isnan(y)
         if name == "num":
             out = ~unordered
@@ -124,97 +241,32 @@ def compare(name: str, bits: int) -> Callable[..., Value]:
             out = FLOAT_COMPARE[name](x, y) & ~unordered
         else:
             out = FLOAT_COMPARE[name[:-1]](x, y) | unordered
-        return out if isinstance(out, np.ndarray) else bool(out)
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return out
+        return bool(np.asarray(out).reshape(-1)[0])
 
     return run
 
 
-# ---- conversions ---------------------------------------------------------------------------------------------------
+def lifted_array(value: Value) -> np.ndarray:
+    """A 16-bit value as an array."""
+    return value if isinstance(value, np.ndarray) else np.full((1, 1, 1), value, np.uint16)
 
 
-def round_bf16(value: np.ndarray) -> np.ndarray:
-    """float32 to bfloat16 bits (uint16), round to nearest even; NaN becomes 0x7FFF."""
-    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
-    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
-    return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
+TESTS = {
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda x: ~np.isnan(x),
+    "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
+}
 
 
-def to_float64(value: Value, type_name: str) -> np.ndarray:
-    """Any number type to float64 (exact but for 64-bit integers)."""
-    if type_name == "bf16":
-        return (array(value, 16).astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
-    bits = int(type_name[1:])
-    wide = array(value, bits)
-    if type_name[0] == "f":
-        return wide.view({16: np.float16, 32: np.float32, 64: np.float64}[bits]).astype(np.float64)
-    return (signed(wide, bits) if type_name[0] == "s" else wide).astype(np.float64)
+def has_property(name: str, kind: str) -> Function:
+    """testp: which kind of number it is."""
 
+    def run(a: np.ndarray) -> np.ndarray:
+        return TESTS[name](_comparable(a, kind))
 
-def float_to_float(value: Value, source: str, target: str) -> Value:
-    """cvt between floating types with round to nearest even (exact when widening)."""
-    with np.errstate(all="ignore"):
-        if target == "bf16":
-            if source == "f64":
-                return round_bf16(_double_to_single_odd(to_float64(value, source)))
-            return round_bf16(to_float64(value, source).astype(np.float32))
-        bits = int(target[1:])
-        if source == "f32" and bits == 16:
-            return _canonical(array(value, 32).view(np.float32).astype(np.float16), 16)
-        return _canonical(
-            to_float64(value, source).astype({16: np.float16, 32: np.float32, 64: np.float64}[bits]), bits
-        )
-
-
-def _double_to_single_odd(value: np.ndarray) -> np.ndarray:
-    single = value.astype(np.float32)
-    bits = single.view(np.int32)
-    back = single.astype(np.float64)
-    inexact = np.isfinite(value) & (back != value) & (bits & 1 == 0)
-    step = np.where((np.abs(value) > np.abs(back)), 1, -1).astype(np.int32)
-    return np.where(inexact, bits + step, bits).view(np.float32)
-
-
-ROUND_INTEGER: dict[str, Callable] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
-
-
-def float_to_integer(value: Value, source: str, target: str, rounding: str) -> Value:
-    """cvt to an integer: rounded as asked, clamped to the target's range, NaN to zero."""
-    bits = int(target[1:])
-    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if target[0] == "s" else (0, MASK[bits])
-    number = ROUND_INTEGER[rounding](to_float64(value, source))
-    exact = np.vectorize(
-        lambda x: 0 if x != x else (high if x >= high else low if x <= low else int(x)) & MASK[bits],
-        otypes=[np.uint64],
-    )
-    return exact(number).astype(DTYPE[bits])
-
-
-def integer_to_float(value: Value, source: str, target: str) -> Value:
-    """cvt from an integer, round to nearest even."""
-    bits = int(source[1:])
-    wide = array(value, bits)
-    number = signed(wide, bits) if source[0] == "s" else wide
-    if target == "f32":
-        return number.astype(np.float32).view(np.uint32)
-    if target == "f64":
-        return number.astype(np.float64).view(np.uint64)
-    return float_to_float(number.astype(np.float32).view(np.uint32), "f32", target)
-
-
-def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
-    """cvt.rn.{f16x2,bf16x2}.f32 d, a, b: a goes to the upper half, b to the lower."""
-    x, y = (np.asarray(floats(v, 32)) for v in (high, low))
-    shape = np.broadcast_shapes(x.shape, y.shape, (1, 1, 1))
-    pair = np.empty((*shape, 2), np.float32)
-    pair[..., 0], pair[..., 1] = y, x
-    if relu:
-        pair = (
-            np.where(pair > 0, pair, np.float32(0))
-            if not np.isnan(pair).any()
-            else np.where(np.isnan(pair) | (pair > 0), pair, np.float32(0))
-        )
-    with np.errstate(over="ignore"):
-        half = pair.astype(np.float16).view(np.uint16) if target == "f16x2" else round_bf16(pair)
-    if np.isnan(pair).any():
-        half = np.where(np.isnan(pair), np.uint16(0x7FFF), half)
-    return half.view(np.uint32)[..., 0]
+    return lifted(run, FORMATS[kind].bits)

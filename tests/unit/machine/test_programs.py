@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.kernels import execute, module
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, UnmodelledError
 from convc.findings import Verdict
 from convc.machine import RunOptions
-from support.kernels import execute, module
 
 GLOBAL_ID = """
 .reg .b32 %id, %n, %c, %v; .reg .b64 %a;
@@ -214,6 +214,29 @@ def test_a_hang_names_each_warp_its_line_and_the_barriers():
     assert caught.value.exit_code == 1
 
 
+def test_a_loop_that_changes_nothing_is_a_hang():
+    loop = "LOOP: ld.global.u32 %v, [%p_out]; setp.eq.u32 %p, %v, 0; @%p bra LOOP;"
+    text = module(".reg .pred %p; .reg .b32 %v;\n" + loop)
+    with pytest.raises(DeadlockError, match="it spins in a loop that changes nothing"):
+        execute(text, {"out": np.zeros(1, np.uint32)})
+
+
+def test_a_warp_that_polls_memory_sees_what_another_writes():
+    body = """
+    .reg .b32 %w, %v; .reg .pred %p, %first;
+    mov.u32 %w, %tid.x; setp.lt.u32 %first, %w, 32;
+    @!%first bra WRITE;
+LOOP: ld.global.u32 %v, [%p_out]; setp.ne.u32 %p, %v, 7; @%p bra LOOP;
+    bra END;
+WRITE: mov.u32 %v, 0; mov.u32 %w, 0;
+COUNT: add.u32 %w, %w, 1; setp.lt.u32 %p, %w, 100000; @%p bra COUNT;
+    mov.u32 %v, 7; st.global.u32 [%p_out], %v;
+END:
+    """
+    result = execute(module(body), {"out": np.zeros(1, np.uint32)}, block=(64, 1, 1))
+    assert result.buffers["out"][0] == 7
+
+
 def test_a_missing_warp_at_a_cta_barrier_is_a_hang():
     text = module(
         ".reg .b32 %w; .reg .pred %p; mov.u32 %w, %tid.x; setp.lt.u32 %p, %w, 32;\n@%p bra END; bar.sync 1, 64;\nEND:"
@@ -249,7 +272,11 @@ FAULTS = {
         ".reg .b32 %s; .reg .b64 %t; mov.u32 %s, 1024; mbarrier.arrive.shared::cta.b64 %t, [%s];",
         MachineFault, "no initialised mbarrier at shared address 0x400",
     ),
-    "no semantics": (".reg .f32 %v; sin.approx.f32 %v, %v;", UnmodelledError, "the machine has no semantics for"),
+    "no semantics": (
+        ".reg .b64 %d; .reg .b32 %t, %i; .reg .pred %p; "
+        "tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %d, %d, [%t], %i, %p;",
+        UnmodelledError, "the machine has no tcgen05.mma.sp",
+    ),
     "undeclared": (".reg .b32 %v; mov.u32 %v, %w;", PtxSyntaxError, "%w"),
 }  # fmt: skip
 

@@ -1,0 +1,60 @@
+"""The .approx functions: computed in float64 and rounded to nearest, well inside the error that the manual allows."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.ops import rounding
+from convc.machine.ops.floating import Function, canonical
+from convc.machine.ops.rounding import FORMATS
+from convc.machine.values import lifted
+
+
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """div.approx: a * (1 / b), which is zero (NaN for an infinite a) where |b| is above 2**126 (PTX manual, div)."""
+    huge = (np.abs(b) > 2.0**126) & np.isfinite(b)
+    return np.where(huge, np.where(np.isinf(a), np.nan, np.copysign(0.0, a / b)), a / b)
+
+
+APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
+    "rcp": lambda a: 1.0 / a,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda a: 1.0 / np.sqrt(a),
+    "sin": np.sin,
+    "cos": np.cos,
+    "lg2": np.log2,
+    "ex2": np.exp2,
+    "tanh": np.tanh,
+    "div": _divide,
+    "div.full": operator.truediv,
+}
+
+
+def approximate(name: str, kind: str) -> Function:
+    """An .approx function: computed in float64 and rounded to nearest, well inside the error that the manual allows."""
+    bits, function = FORMATS[kind].bits, APPROXIMATE[name]
+
+    def run(*operands: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            x = [rounding.decode(o, kind) for o in operands]
+            return rounding.encode(rounding.rounded(np.asarray(function(*x)), kind), kind)
+
+    return lifted(run, *[bits] * (2 if name.startswith("div") else 1))
+
+
+def approximate_double(name: str) -> Function:
+    """rcp and rsqrt .approx.ftz.f64: only the upper half of the operand counts, the lower half of the result is 0."""
+
+    def run(a: np.ndarray) -> np.ndarray:
+        upper = np.uint64(0xFFFFFFFF00000000)
+        with np.errstate(all="ignore"):
+            x = a & upper
+            x = np.where(x & np.uint64(0x7FF0000000000000) == 0, x & np.uint64(1 << 63), x)
+            out = canonical(np.asarray(APPROXIMATE[name](x.view(np.float64))), 64)
+        out = np.where(out & np.uint64(0x7FF0000000000000) == 0, out & np.uint64(1 << 63), out)
+        return out & upper
+
+    return lifted(run, 64)

@@ -1,0 +1,32 @@
+"""Shapes of a strand's threads, and addresses of the active ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.strand import Strand
+
+
+def thread_shape(strand: Strand) -> tuple[int, int, int]:
+    """(rows, warps, lanes) of a strand."""
+    return (strand.row_count, len(strand.warps), 32)
+
+
+def rows_of(strand: Strand) -> np.ndarray:
+    """Row numbers of the strand's CTAs in the cohort, shaped (rows, 1, 1)."""
+    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    return rows[:, None, None]
+
+
+def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
+    """Give inactive lanes the address of an active one, so that only real accesses are checked."""
+    if strand.mask is None:
+        return address
+    mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
+    full = np.broadcast_to(address, mask.shape)
+    return np.where(mask, full, full[tuple(np.argwhere(mask)[0])])
+
+
+def threads_active(strand: Strand) -> int:
+    """How many threads execute, over all CTAs."""
+    return strand.count * strand.row_count if isinstance(strand.count, int) else int(strand.count.sum())

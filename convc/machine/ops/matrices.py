@@ -1,0 +1,111 @@
+"""ldmatrix, stmatrix and movmatrix of 8x8 matrices of 16-bit elements (PTX manual, 9.7.14.5.15 to .17).
+
+A warp holds a matrix as one 32-bit register per lane: lane l has elements 2 (l % 4) and the next of row l / 4. Lane
+8 i + r supplies the address of row r of matrix i. With .trans the matrix in the registers is the transpose.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import UnmodelledError
+from convc.machine.ops import lanes, shared_space
+from convc.machine.ops.memory import shared_address_of
+from convc.machine.ops.registry import op
+from convc.machine.strand import Strand
+from convc.machine.values import array, narrow
+from convc.ptx import Vector
+
+LANES = np.arange(32)
+ROW, PAIR = LANES // 4, LANES % 4
+ROW_BYTES = 16
+
+
+def _halves(trans: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For the lower and the upper element of a register: (row in memory, byte in that row) by lane."""
+    if trans:
+        return [(2 * PAIR + half, 2 * ROW) for half in (0, 1)]
+    return [(ROW, 4 * PAIR + 2 * half) for half in (0, 1)]
+
+
+def _setup(instr, program, matrix_operand: int, address_operand: int):
+    if "m8n8" not in instr.mods:
+        raise UnmodelledError(f"the machine has {instr.form.name} of shape m8n8 and 16-bit elements only")
+    vector = instr.operands[matrix_operand]
+    items = vector.items if isinstance(vector, Vector) else (vector,)
+    slots = [program.target(o) for o in items]
+    return slots, shared_address_of(instr.operands[address_operand], program), _halves("trans" in instr.mods)
+
+
+def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
+    """Addresses of the 8 x count rows, (rows, warps, 8 count), checked; those of the other lanes do not matter."""
+    full = np.broadcast_to(array(address, 32), lanes.thread_shape(strand))
+    return shared_space.shared_offset(
+        strand, np.ascontiguousarray(full[:, :, np.arange(32) % (8 * count)]), ROW_BYTES, what
+    )
+
+
+@op("ldmatrix")
+def ldmatrix(instr, program):
+    """ldmatrix.sync.aligned.m8n8.num{.trans}.b16 r, [p]."""
+    slots, address, halves = _setup(instr, program, 0, 1)
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
+        shared_space.check_written(strand, instr, starts, ROW_BYTES)
+        if cohort.observer is not None:
+            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, ROW_BYTES), False)
+        words, rows = cohort.shared.bytes.view(np.uint16), lanes.rows_of(strand)
+        for i, slot in enumerate(slots):
+            low, high = (words[rows, (starts[:, :, 8 * i + row] + byte) >> 1].astype(np.uint32) for row, byte in halves)
+            if slot is not None:
+                strand.write(slot, narrow(low | (high << np.uint32(16))))
+
+    return run
+
+
+@op("stmatrix", result=False)
+def stmatrix(instr, program):
+    """stmatrix.sync.aligned.m8n8.num{.trans}.b16 [p], r."""
+    slots, address, halves = _setup(instr, program, 1, 0)
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        cohort.core.seal()
+        starts = _rows(strand, address(strand.regs), len(slots), "stmatrix")
+        words, rows = cohort.shared.bytes.view(np.uint16), lanes.rows_of(strand)
+        shape = lanes.thread_shape(strand)
+        mask = None if strand.mask is None else np.broadcast_to(strand.mask, shape)
+        for i, slot in enumerate(slots):
+            value = np.broadcast_to(array(strand.regs[slot], 32), shape)
+            for half, (row, byte) in enumerate(halves):
+                place, line = np.broadcast_arrays((starts[:, :, 8 * i + row] + byte) >> 1, rows)
+                element = (value >> np.uint32(16 * half)).astype(np.uint16)
+                if mask is not None:
+                    place, line, element = place[mask], line[mask], element[mask]
+                words[line, place] = element
+        used = starts[:, :, : 8 * len(slots)]
+        if strand.mask is not None:
+            used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
+        cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
+        if cohort.observer is not None:
+            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, ROW_BYTES), True)
+
+    return run
+
+
+@op("movmatrix")
+def movmatrix(instr, program):
+    """movmatrix.sync.aligned.m8n8.trans.b16 d, a: transpose a matrix held by the warp."""
+    d, a = program.slot(instr.operands[0]), program.slot(instr.operands[1], 32)
+
+    def run(strand: Strand) -> None:
+        value = np.broadcast_to(array(strand.regs[a], 32), (array(strand.regs[a], 32).shape[0], len(strand.warps), 32))
+        parts = []
+        for half in (0, 1):
+            lane, upper = (2 * PAIR + half) * 4 + ROW // 2, ROW % 2
+            parts.append((value[:, :, lane] >> (16 * upper).astype(np.uint32)) & np.uint32(0xFFFF))
+        strand.write(d, narrow(parts[0] | (parts[1] << np.uint32(16))))
+
+    return run

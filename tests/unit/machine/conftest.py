@@ -1,0 +1,41 @@
+"""One call of the assembler for many kernels."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import tensor_kernels
+
+from convc.machine import RunOptions
+from convc.machine.switches import Switches
+from convc.tools.ptxas import assemble
+
+
+@pytest.fixture(params=["float32", "exact"])
+def both_numerics(request, monkeypatch):
+    """Run a test under both kinds of arithmetic; data whose sums are exact gives the same bits."""
+    monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(numerics=request.param)))
+
+
+@pytest.fixture
+def ptxas_batch():
+    """A function that assembles the kernels of many module texts as one module, and empties the list.
+
+    The modules have the same declarations. Of texts that differ in numbers only, one is taken.
+    """
+
+    def run(texts: list[str]) -> None:
+        distinct = list({re.sub(r"\b\d+(?=[;,\]])", "0", text): text for text in texts}.values())
+        texts.clear()
+        if not distinct:
+            return
+        head, _, _ = distinct[0].partition(".visible .entry")
+        entries = []
+        for number, text in enumerate(distinct):
+            own, _, rest = text.partition(".visible .entry k(")
+            assert own == head
+            entries.append(f".visible .entry k{number}({rest}")
+        assemble(head + "\n".join(entries))
+
+    return run
