@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.kernels import execute, module
 
-from convc.errors import MachineFault, UnmodelledError
+from convc.errors import MachineFault
 from convc.machine import RunResult
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 from convc.tensormap import TensorMap
-from support.kernels import execute, module
 
 N, ATOMS = 32, 4
 BODY = """
@@ -218,7 +218,8 @@ def test_tensor_memory_must_be_freed():
          MachineFault, "accumulator columns 16..47 are not allocated"),
         (("shl.b32 %from, %w, 21;", "mov.b32 %from, 2097152;"), MachineFault, "lane 32: warp 2 reaches lanes 64..95"),
         (("tcgen05.mma.cta_group::1.kind::f16 [%c], %a, %b, %i, %add;",
-          "tcgen05.mma.cta_group::1.kind::i8 [%c], %a, %b, %i, %add;"), UnmodelledError, "kinds f16 and tf32"),
+          "tcgen05.mma.cta_group::1.kind::i8 [%c], %a, %b, %i, %add;"),
+         MachineFault, "D type of kind::i8 must be one of s32, got f32"),
         (("mov.b32 %i, ", "mov.b32 %i, 0x4"), MachineFault, "instruction descriptor"),
     ],
 )  # fmt: skip

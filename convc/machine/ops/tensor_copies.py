@@ -1,0 +1,220 @@
+"""Tensor copies between global and shared memory: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX manual).
+
+Everything happens when the instruction is issued: the data moves, and the barrier gets its complete_tx. L2 cache hints
+and prefetches change nothing that the machine computes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import LaunchError, MachineFault
+from convc.machine.bulk_groups import bulk_groups
+from convc.machine.clusters import OFFSET
+from convc.machine.cohort import Cohort
+from convc.machine.memory import PARAM_WINDOW
+from convc.machine.ops.memory import address_of
+from convc.machine.ops.registry import op
+from convc.machine.strand import Strand
+from convc.machine.tensormap_bytes import SIZE, map_at
+from convc.machine.tma import TensorLoader
+from convc.machine.tma_operands import Route, Turn, complete, own_address, own_route, route, turns
+from convc.machine.tma_store import store
+from convc.tensormap import check
+
+MODES = {
+    None: "tile",
+    "tile": "tile",
+    "tile::gather4": "rows4",
+    "tile::scatter4": "rows4",
+    "im2col": "im2col",
+    "im2col_no_offs": "im2col",
+    "im2col::w": "im2col_w",
+    "im2col::w::128": "im2col_w128",
+}
+"""Modes of the instructions, as `TensorLoader.load` calls them."""
+
+
+@op("cp.async.bulk.tensor.load", result=False)
+def tensor_load(instr, program):
+    """[dst], [map, {coords}], [mbar] {, info} {, mask}: copy, then complete_tx of the bytes on the mbarrier."""
+    slots, args = instr.slots, instr.args
+    mode = MODES[slots.get("mode")]
+    target, barrier_at = address_of(args["dst"], program), address_of(args["mbar"], program)
+    tensor_map = program.slot(args["map"].map)
+    coords = [program.slot(c, 32) for c in args["map"].coords.items]
+    offsets = [program.slot(o, 16) for o in args["info"].items] if args.get("info") is not None else []
+    mask = [program.slot(args["mask"], 16)] if slots.get("multicast") else []
+    local, pair = slots["dst"] == "shared::cta", slots.get("cta_group") == "cta_group::2"
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        scalars = [target(regs), barrier_at(regs), regs[tensor_map], *[regs[slot] for slot in offsets]]
+        thread = strand.active
+        if thread is not None and not mask and all(type(value) is int for value in scalars):
+            where, signal, address, *shift = scalars
+            # the usual case: one thread, and the CTA's own memory
+            if cohort.cluster_size == 1 and where <= OFFSET and signal <= OFFSET:
+                name, loader = _tensor(cohort, address)
+                at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
+                path = Route(where, signal, strand.rows, 1, strand.rows)
+                _load(strand, instr, loader, name, path, at, tuple(shift), mode)
+                return
+        for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
+            where, signal, address, *shift = turn.values
+            ranks = shift.pop() if mask else None
+            if local and not pair:
+                path = own_route(cohort, turn.rows, where, signal)
+            else:
+                path = route(cohort, turn.rows, where, signal, ranks, pair)
+            name, loader = _tensor(cohort, address)
+            at = tuple(path.spread(turn.pick(strand, regs[slot])) for slot in coords)
+            _load(strand, instr, loader, name, path, at, tuple(shift), mode)
+
+    return run
+
+
+def _load(
+    strand: Strand, instr, loader: TensorLoader, name: str, path: Route, coords: tuple, offsets: tuple, mode: str
+) -> None:
+    """One copy into every destination, its complete_tx, and the books."""
+    cohort, where = strand.cohort, path.address
+    result = loader.load(cohort.shared.bytes, where, coords, offsets, path.rows, mode)
+    for low, high in result.written:
+        cohort.shared.written.mark(slice(where + low, where + high), path.rows)
+    complete(cohort, path, result.bytes, "cp.async.bulk.tensor")
+    if cohort.observer is not None:
+        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written))
+    stats = cohort.stats
+    count = cohort.ctas if path.rows is None else len(path.rows)
+    stats.tma_loads += count
+    stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * count
+
+
+@op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
+def tensor_store(instr, program):
+    """[map, {coords}], [src]: write the box, or combine it with what is there; completes in the thread's bulk group."""
+    slots, args = instr.slots, instr.args
+    mode, operation = MODES[slots.get("mode")], slots.get("op")
+    source = address_of(args["src"], program)
+    tensor_map = program.slot(args["map"].map)
+    coords = [program.slot(c, 32) for c in args["map"].coords.items]
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        memory = cohort.launch.memory
+        for turn in turns(strand, [source(regs), regs[tensor_map]]):
+            where = own_address(cohort, turn.rows, turn.values[0], "the source of a tensor copy")
+            name, tensor = _tensor(cohort, turn.values[1])
+            at = tuple(turn.pick(strand, regs[c]) for c in coords)
+            probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
+            result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe)
+            contents_changed(cohort, name)
+            check_written(cohort, instr, where, result.read, turn.rows)
+            finish(strand, instr, turn, _places(where, result.read))
+            for hit in result.hits:
+                note_writer(strand, instr, turn, int(hit))
+            stats = cohort.stats
+            stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * turn.count
+
+    return run
+
+
+@op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
+def prefetch(instr, program):
+    """Prefetches into L2: no effect that the machine computes."""
+    return lambda strand: None
+
+
+@op("cp.async.bulk.commit_group", result=False)
+def commit_group(instr, program):
+    """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
+    return _for_issuers(lambda groups, thread, rows: groups.commit(thread, rows))
+
+
+@op("cp.async.bulk.wait_group", result=False)
+def wait_group(instr, program):
+    """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
+    pending = instr.args["n"].value
+    return _for_issuers(lambda groups, thread, rows: groups.wait(thread, rows, pending))
+
+
+def _for_issuers(act):
+    """An instruction that matters only to threads that have issued bulk copies."""
+
+    def run(strand: Strand) -> None:
+        groups = bulk_groups(strand.cohort)
+        for warp, lane in strand.threads():
+            thread = (int(strand.warps[warp]), lane)
+            if groups.known(thread):
+                for turn in turns(strand, []) if strand.mask is not None and strand.mask.shape[0] > 1 else (None,):
+                    if turn is None:
+                        act(groups, thread, strand.rows)
+                    elif turn.thread == (warp, lane):
+                        act(groups, thread, turn.rows)
+
+    return run
+
+
+def finish(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
+    """Book a copy that completes by bulk_group."""
+    warp, lane = turn.thread
+    bulk_groups(strand.cohort).issue((int(strand.warps[warp]), lane), turn.rows, instr)
+    if strand.cohort.observer is not None:
+        strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64))
+
+
+def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
+    """A finding where a copy reads shared memory that was never written."""
+    missing = sum(
+        cohort.shared.written.missing(("copy", where + low, where + high), slice(where + low, where + high), rows)
+        for low, high in ranges
+    )
+    if missing:
+        text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
+        cohort.report("shared-memory-unwritten", text, instr)
+
+
+def note_writer(strand: Strand, instr, turn: Turn, position: int) -> None:
+    """Note the thread that wrote the watched byte: that of the CTA at a position of the turn."""
+    row = position if turn.rows is None else int(turn.rows[position])
+    warp, lane = turn.thread
+    strand.cohort.launch.memory.watched.append((instr, strand.cohort.number(row), int(strand.warps[warp]), lane))
+
+
+def _places(where: int, ranges: tuple) -> np.ndarray:
+    return np.concatenate([np.arange(where + low, where + high) for low, high in ranges])
+
+
+def contents_changed(cohort: Cohort, name: str) -> None:
+    """Tell the loaders of a buffer that its contents changed."""
+    for buffer, loader in cohort.launch.tensor_maps.values():
+        if buffer == name:
+            loader.invalidate()
+
+
+def _tensor(cohort: Cohort, address: int) -> tuple[str, TensorLoader]:
+    """The tensor whose map is at a generic address: in parameter space, or made by the kernel in memory."""
+    launch = cohort.launch
+    found = launch.tensor_maps.get(address - PARAM_WINDOW)
+    if found is not None:
+        return found
+    buffer = launch.memory.at(address)
+    if buffer is None or address % 64 or address - buffer.base + SIZE > buffer.size:
+        raise MachineFault(
+            f"address {address:#x} does not hold a tensor map",
+            hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or that of "
+            "128 bytes of global memory, 64-byte aligned, that the kernel filled with tensormap.replace",
+        )
+    raw = buffer.data[address - buffer.base : address - buffer.base + SIZE].tobytes()
+    found = launch.tensor_maps.get(raw)
+    if found is None:
+        tmap, home = map_at(raw, launch.memory, address)
+        try:
+            check(tmap, home.size, f"the tensor map at global address {address:#x}")
+        except LaunchError as error:
+            raise MachineFault(error.message, where=error.where, hint=error.hint) from None
+        found = launch.tensor_maps[raw] = (home.name, TensorLoader(tmap, home.data))
+    return found

@@ -1,0 +1,43 @@
+"""tcgen05.cp and tcgen05.shift: queued on the tensor core (PTX manual, "TensorCore 5th Generation")."""
+
+from __future__ import annotations
+
+from convc.machine.ops.collective import is_pair
+from convc.machine.ops.memory import address_of
+from convc.machine.ops.registry import op
+from convc.machine.ops.tensor_mma import issues, tell
+from convc.machine.strand import Strand
+from convc.machine.tensor_moves import Copy, Shift
+
+
+@op("tcgen05.cp", result=False)
+def copy(instr, program):
+    """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
+    target, source = address_of(instr.args["taddr"], program), program.slot(instr.args["sdesc"], 64)
+    slots, pair = instr.slots, is_pair(instr)
+
+    def run(strand: Strand) -> None:
+        values = [target(strand.regs), strand.regs[source]]
+        for thread in strand.threads():
+            for (taddr, descriptor), rows, _ in issues(strand, thread, values, pair):
+                item = Copy(slots["shape"], slots.get("multicast"), slots.get("format"), taddr, descriptor, rows, instr)
+                strand.cohort.core.enqueue(item)
+                tell(strand, "cp", item)
+
+    return run
+
+
+@op("tcgen05.shift", result=False)
+def shift(instr, program):
+    """tcgen05.shift.down [taddr]."""
+    target, pair = address_of(instr.args["taddr"], program), is_pair(instr)
+
+    def run(strand: Strand) -> None:
+        values = [target(strand.regs)]
+        for thread in strand.threads():
+            for (taddr,), rows, _ in issues(strand, thread, values, pair):
+                item = Shift(taddr, rows, instr)
+                strand.cohort.core.enqueue(item)
+                tell(strand, "shift", item)
+
+    return run

@@ -1,0 +1,189 @@
+"""Copies into tensor memory (tcgen05.cp) and moves by one lane (tcgen05.shift, and the .ashift of an MMA).
+
+A copy reads rows of shared memory by a matrix descriptor, as a K-major MMA operand, and writes each row to one or
+more lanes, 16 bytes being 4 columns:
+
+| shape | rows x bytes | lanes of row r, from the address on |
+| --- | --- | --- |
+| 128x256b, 128x128b | 128 x 32, 128 x 16 | r |
+| 4x256b | 4 x 32 | 32 r |
+| 64x128b.warpx2::02_13 | 64 x 16 | r, r + 64 |
+| 64x128b.warpx2::01_23 | 64 x 16 | 64 (r / 32) + r % 32, and that + 32 |
+| 32x128b.warpx4 | 32 x 16 | r, r + 32, r + 64, r + 96 |
+
+On the way, 4- and 6-bit elements (16 to a 16-byte unit) may be unpacked to one per byte. With cta_group::2 both
+CTAs copy, each from its own shared memory to its own tensor memory.
+
+A move gives lane i the content of lane i + 1, 8 columns wide, inside each sub-partition of 32 lanes; the last lane
+of a sub-partition keeps its content. Address 31 and shape 4x256b refresh just these lanes.
+
+Sources: PTX manual, tcgen05.cp and tcgen05.shift; copies compared with SM100 by mlc-ai/TIRx-harness; the move after
+an MMA: an NVIDIA CUTLASS example that runs on B200. How many sub-partitions a plain tcgen05.shift moves is not
+settled: the switch ``shift_extent``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.findings import Verdict
+from convc.machine import formats, operands
+from convc.machine.matrix_layout import chunk_offsets
+from convc.ptx.descriptors import decode_shared
+
+if TYPE_CHECKING:
+    from convc.machine.cohort import Cohort
+    from convc.machine.switches import Switches
+    from convc.ptx.syntax import Instr
+
+SHIFT_COLUMNS = 8
+UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
+"""An element type of the width that each decompression unpacks."""
+
+
+def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
+    """Lanes (copies, rows) of every source row, relative to the address."""
+    rows = int(shape.split("x")[0])
+    row = np.arange(rows)
+    match multicast:
+        case None:
+            return (32 * row if rows == 4 else row)[None]
+        case "warpx2::02_13":
+            return np.stack([row, row + 64])
+        case "warpx2::01_23":
+            first = 64 * (row // 32) + row % 32
+            return np.stack([first, first + 32])
+    return np.stack([row + 32 * copy for copy in range(4)])
+
+
+def copy_places(copy: Copy) -> tuple[np.ndarray, int]:
+    """Lanes (copies, rows) that a copy writes, and how many columns."""
+    lanes = destination_lanes(copy.shape, copy.multicast) + (copy.taddr >> 16)
+    return lanes, int(copy.shape.split("x")[1].removesuffix("b")) // 32
+
+
+def shift_parts(taddr: int, extent: str) -> np.ndarray:
+    """Sub-partitions that a tcgen05.shift moves."""
+    return np.arange(4) if extent == "all" else np.array([taddr >> 21])
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An issued tcgen05.cp. ``rows``: all CTAs that copy (None = every one of the cohort)."""
+
+    shape: str
+    multicast: str | None
+    decompress: str | None
+    taddr: int
+    descriptor: int
+    rows: tuple[int, ...] | None
+    instr: Instr
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Copy now."""
+        shared, tensor = cohort.shared, cohort.tensor
+        lanes, width = copy_places(self)
+        column = self.taddr & 0xFFFF
+        rows = None if self.rows is None else np.asarray(self.rows)
+        self._check(cohort, lanes, column, width, rows)
+        try:
+            index = chunk_offsets(decode_shared(self.descriptor), lanes.shape[1], 4 * width)
+        except ValueError as error:
+            raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
+        used = 16 if self.decompress is None else formats.unit_bytes(UNPACKED[self.decompress], "padded")
+        places = operands.places(index.reshape(-1), used)
+        if int(places.max()) >= shared.size:
+            raise self._fault(
+                f"descriptor {self.descriptor:#018x} reaches shared address {int(places.max()):#x}, "
+                f"but the CTA has {shared.size:#x} bytes"
+            )
+        missing = shared.written.missing(("cp", self.descriptor, self.shape, used), places, rows)
+        if missing:
+            message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
+            cohort.report("shared-memory-unwritten", message, self.instr)
+        select = slice(None) if rows is None else rows
+        units = np.ascontiguousarray(shared.chunks[select][:, index]).view(np.uint8)
+        if self.decompress is not None:
+            units = self._unpack(units, switches.six_bit)
+        cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
+        for own in lanes:
+            if rows is None:
+                tensor.cells[:, own, column : column + width] = cells
+            else:
+                at = np.arange(column, column + width)
+                tensor.cells[rows[:, None, None], own[None, :, None], at[None, None, :]] = cells
+        tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows)
+
+    def _unpack(self, units: np.ndarray, six_bit: str) -> np.ndarray:
+        """One element per byte: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
+        element = UNPACKED[self.decompress]
+        flat = units.reshape(-1, 16)
+        up = 2 if element == "e2m1" else int(six_bit == "high")
+        return (formats.codes(flat, element, "padded", six_bit) << up).reshape(units.shape)
+
+    def _check(self, cohort: Cohort, lanes: np.ndarray, column: int, width: int, rows: np.ndarray | None) -> None:
+        if int(lanes.max()) >= 128:
+            raise self._fault(f"tcgen05.cp of shape {self.shape} from lane {self.taddr >> 16} on passes lane 127")
+        if column % 4:
+            raise self._fault(f"tcgen05.cp to column {column}: the column must be a multiple of 4 (128 bits)")
+        if not cohort.tensor.holds(column, width, rows):
+            raise self._fault(
+                f"tcgen05.cp writes columns {column}..{column + width - 1}, which are not allocated",
+                "compare with tcgen05.alloc",
+            )
+
+    def _fault(self, message: str, hint: str = "") -> MachineFault:
+        return MachineFault(message, span=self.instr.span, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """An issued tcgen05.shift."""
+
+    taddr: int
+    rows: tuple[int, ...] | None
+    instr: Instr
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Shift now."""
+        lane, column = self.taddr >> 16, self.taddr & 0xFFFF
+        rows = None if self.rows is None else np.asarray(self.rows)
+        if lane % 32 or lane >= 128:
+            raise MachineFault(
+                f"tcgen05.shift at lane {lane}: the lane must be a multiple of 32 below 128", span=self.instr.span
+            )
+        if not cohort.tensor.holds(column, SHIFT_COLUMNS, rows):
+            raise MachineFault(
+                f"tcgen05.shift of columns {column}..{column + SHIFT_COLUMNS - 1}, which are not allocated",
+                span=self.instr.span,
+            )
+        if switches.shift_extent == "all" and lane:
+            cohort.report(
+                "shift-extent",
+                f"tcgen05.shift at lane {lane}: whether one or all four sub-partitions move is not settled; "
+                "here all do",
+                self.instr,
+                Verdict.review,
+            )
+        move_lanes(cohort, column, shift_parts(self.taddr, switches.shift_extent), rows)
+
+
+def move_lanes(cohort: Cohort, column: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
+    """Lane i takes lane i + 1 in 8 columns of the sub-partitions ``parts``; their last lanes keep their content."""
+    tensor = cohort.tensor
+    to = (32 * parts[:, None] + np.arange(31)).reshape(-1)
+    columns = slice(column, column + SHIFT_COLUMNS)
+    if rows is None:
+        tensor.cells[:, to, columns] = tensor.cells[:, to + 1, columns]
+    else:
+        at = np.arange(column, column + SHIFT_COLUMNS)[None, None, :]
+        tensor.cells[rows[:, None, None], to[None, :, None], at] = tensor.cells[
+            rows[:, None, None], to[None, :, None] + 1, at
+        ]
+    tensor.written.move(
+        tensor.places(to, column, SHIFT_COLUMNS), tensor.places(to + 1, column, SHIFT_COLUMNS), rows
+    )

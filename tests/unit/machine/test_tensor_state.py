@@ -1,0 +1,76 @@
+"""Tensor memory's allocations and the record of written cells, where CTAs do different things."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convc.machine.state import LANES, TensorMemory, Written
+
+ROWS = np.array([0, 2])
+
+
+def test_a_question_without_a_name_is_never_remembered():
+    written = Written(2, 8)
+    written.mark(slice(0, 4), None)
+    assert written.missing(None, np.arange(4), None) == 0
+    assert written.missing(None, np.arange(8), None) == 4
+    assert written.missing("first", np.arange(4), None) == 0
+    assert written.known == {"first"}
+
+
+def test_moving_what_is_written_in_some_ctas():
+    written = Written(3, 4)
+    written.mark(slice(0, 2), None)
+    assert written.missing("key", np.arange(2), None) == 0
+    written.move(np.array([0, 1]), np.array([1, 2]), ROWS)
+    assert written.known == set()
+    assert [line.tolist().count(True) for line in written.map] == [1, 2, 1]
+    assert written.missing("key", np.arange(2), None) == 2
+
+
+def test_ctas_allocate_and_free_apart():
+    memory = TensorMemory(3)
+    assert memory.allocate(256, None, False).tolist() == [0, 0, 0]
+    assert memory.allocate(128, ROWS, False).tolist() == [256, 256]
+    assert memory.free(0, 256, ROWS)
+    assert not memory.free(0, 256, None)
+    assert memory.allocate(32, None, False).tolist() == [0, 256, 0]
+    assert memory.holds(256, 32)
+    assert not memory.holds(256, 64)
+    assert memory.holds(256, 64, ROWS)
+    assert memory.allocated == {0: 256, 256: 128}
+    assert memory.allocated_in(np.array([1])) == {0: 256, 256: 32}
+    assert memory.allocate(512, None, False) is None
+    assert memory.cells.shape == (3, LANES, 384)
+
+
+def test_freeing_forgets_what_was_written_in_that_cta_only():
+    memory = TensorMemory(2)
+    memory.allocate(32, None, False)
+    places = memory.places(np.arange(LANES), 0, 32)
+    memory.written.mark(places, None)
+    assert memory.free(0, 32, np.array([1]))
+    assert memory.written.missing(None, places, np.array([0])) == 0
+    assert memory.written.missing(None, places, np.array([1])) == places.size
+
+
+@given(st.lists(st.tuples(st.sampled_from([32, 64, 128, 256]), st.booleans(), st.integers(0, 3)), max_size=12))
+def test_allocations_never_overlap(steps):
+    memory, held = TensorMemory(4), {}
+    for columns, pair, row in steps:
+        rows = np.array([row & ~1, row | 1]) if pair else np.array([row])
+        bases = memory.allocate(columns, rows, pair)
+        if bases is None:
+            continue
+        assert not pair or bases[0] == bases[1]
+        for own, base in zip(rows.tolist(), bases.tolist(), strict=True):
+            mine = set(range(base, base + columns))
+            assert base % 32 == 0
+            assert max(mine) < 512
+            assert not mine & held.setdefault(own, set())
+            held[own] |= mine
+    for row, columns in held.items():
+        total = sum(memory.allocated_in(np.array([row])).values())
+        assert total == len(columns)
