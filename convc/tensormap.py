@@ -21,13 +21,20 @@ Mode = Literal["tile", "im2col", "im2col_w", "im2col_w128"]
 Swizzle = Literal["none", "32B", "64B", "128B", "128B_atom32", "128B_atom32_flip8", "128B_atom64"]
 Fill = Literal["zero", "nan"]
 
-ELEMENT_BYTES = {
-    "u8": 1, "u16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8,
-    "f16": 2, "bf16": 2, "f32": 4, "tf32": 4, "f64": 8,
+ELEMENT_BITS = {
+    "u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64,
+    "f16": 16, "bf16": 16, "f32": 32, "f32_ftz": 32, "tf32": 32, "tf32_ftz": 32, "f64": 64,
+    "b4x16": 4, "b4x16_p64": 4, "b6x16_p32": 6,
 }  # fmt: skip
-"""Size in bytes of an element of each type a tensor map can have."""
+"""Size in bits, in global memory, of an element of each type a tensor map can have (see `TensorMap`)."""
 
-FLOATS = ("f16", "bf16", "f32", "tf32", "f64")
+ELEMENT_BYTES = {name: bits // 8 for name, bits in ELEMENT_BITS.items() if bits >= 8}
+"""Size in bytes of the types that have whole bytes."""
+
+PADDED = {"b4x16_p64": 8, "b6x16_p32": 12}
+"""Types that are spread out on their way: bytes of data in each 16 bytes of shared memory, which hold 16 elements."""
+
+FLOATS = ("f16", "bf16", "f32", "f32_ftz", "tf32", "tf32_ftz", "f64")
 
 SWIZZLE_SPAN = {
     "none": 0, "32B": 32, "64B": 64, "128B": 128,
@@ -42,14 +49,17 @@ MAX_COPY_BYTES = 228 << 10
 """The encoder refuses a box larger than an SM's shared memory (recorded: 233472 bytes pass, 237568 fail)."""
 
 
-class TensorMap(msgspec.Struct, frozen=True, kw_only=True):
-    """One tensor map.
+class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One tensor map. Interleaved layouts (16B, 32B) are not modelled, and there is no field to ask for one.
 
     Attributes:
         mode: which encoder made it.
         buffer: name of the buffer (see `LaunchSpec.buffers`) that the tensor lies in.
         offset: byte offset of the tensor inside that buffer (multiple of 16).
-        dtype: element type name: u8 u16 u32 s32 u64 s64 f16 bf16 f32 tf32 f64.
+        dtype: element type name, as in PTX: u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32_ftz tf32 tf32_ftz f64, or one
+            that packs 16 elements of less than a byte: b4x16 (the driver's 16U4_ALIGN8B, packed in shared memory
+            too), b4x16_p64 (16U4_ALIGN16B: 8 bytes of data and 8 of padding in shared memory), b6x16_p32
+            (16U6_ALIGN16B: 12 and 4). Extents count single elements in all of them.
         dims: extent of each dimension in elements, innermost first (rank 1 to 5; 3 to 5 for im2col).
         strides: byte stride of dimensions 1.. (rank - 1 entries, multiples of 16).
         box: tile mode: box extent per dimension, in elements of the tensor.
@@ -83,13 +93,18 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element; only for types that have whole bytes."""
         return ELEMENT_BYTES[self.dtype]
 
     @property
+    def shared_bits(self) -> int:
+        """Bits that one element takes in shared memory, padding included."""
+        return 8 if self.dtype in PADDED else ELEMENT_BITS[self.dtype]
+
+    @property
     def row_bytes(self) -> int:
-        """Bytes of data in one row of shared memory (the inner box, or the channels of one pixel)."""
-        return (self.box[0] if self.mode == "tile" else self.channels) * self.element_bytes
+        """Bytes of one row of shared memory (the inner box, or the channels of one pixel), without a swizzle's gap."""
+        return (self.box[0] if self.mode == "tile" else self.channels) * self.shared_bits // 8
 
     @property
     def row_pitch(self) -> int:
@@ -112,7 +127,7 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True):
     def tensor_bytes(self) -> int:
         """Bytes from the first to the last element of the tensor in global memory."""
         outer = zip(self.dims[1:], self.strides, strict=True)
-        return sum((extent - 1) * stride for extent, stride in outer) + self.dims[0] * self.element_bytes
+        return sum((extent - 1) * stride for extent, stride in outer) + self.dims[0] * ELEMENT_BITS[self.dtype] // 8
 
 
 def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
@@ -133,8 +148,8 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
             raise LaunchError(f"tensor map: {name} must be {expected}, got {got}", where=where, hint=hint)
 
     need(tmap.mode in get_args(Mode), "mode", f"one of {', '.join(get_args(Mode))}", repr(tmap.mode))
-    types = f"one of {', '.join(ELEMENT_BYTES)}"
-    need(tmap.dtype in ELEMENT_BYTES, "dtype (tensorDataType)", types, repr(tmap.dtype))
+    types = f"one of {', '.join(ELEMENT_BITS)}"
+    need(tmap.dtype in ELEMENT_BITS, "dtype (tensorDataType)", types, repr(tmap.dtype))
     need(tmap.swizzle in SWIZZLE_SPAN, "swizzle", f"one of {', '.join(SWIZZLE_SPAN)}", repr(tmap.swizzle))
     need(tmap.fill in get_args(Fill), "fill (oobFill)", "zero or nan", repr(tmap.fill))
     nan_ok = tmap.fill == "zero" or tmap.dtype in FLOATS
@@ -145,13 +160,17 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
     else:
         _check_im2col(tmap, need)
     inner, span = tmap.row_bytes, SWIZZLE_SPAN[tmap.swizzle]
+    count = tmap.box[0] if tmap.mode == "tile" else tmap.channels
+    whole = count * tmap.shared_bits % 128 == 0
     name = "box[0] (boxDim[0])" if tmap.mode == "tile" else "channels (channelsPerPixel)"
-    need(inner % 16 == 0, f"{name} times the element size", "a multiple of 16 bytes", f"{inner} bytes")
+    need(whole, f"{name} times the element size", "a multiple of 16 bytes", f"{inner} bytes")
     need(
         not span or inner <= span, f"{name} times the element size",
         f"at most the {span}-byte span of swizzle {tmap.swizzle}", f"{inner} bytes",
         "take a narrower box, or a wider swizzle",
     )  # fmt: skip
+    if tmap.dtype not in ELEMENT_BYTES:
+        _check_packed(tmap, name, need)
     copied = tmap.rows * inner
     limit = f"at most {MAX_COPY_BYTES} bytes (shared memory)"
     need(copied <= MAX_COPY_BYTES, "one copy", limit, f"{copied} bytes")
@@ -182,6 +201,22 @@ def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
         end <= buffer_bytes, "the tensor", f"inside buffer {tmap.buffer!r} of {buffer_bytes} bytes",
         f"dims and strides that end at byte {end}",
     )  # fmt: skip
+
+
+def _check_packed(tmap: TensorMap, name: str, need) -> None:
+    """Types of less than a byte (CUDA driver API, notes on the packed types of each parameter)."""
+    extent = tmap.dims[0]
+    if tmap.dtype not in PADDED:
+        need(extent % 2 == 0, "dims[0] (globalDim[0])", f"a multiple of 2 for {tmap.dtype}", extent)
+        return
+    need(extent % 128 == 0, "dims[0] (globalDim[0])", f"a multiple of 128 for {tmap.dtype}", extent)
+    need(tmap.offset % 32 == 0, "offset (globalAddress)", f"a multiple of 32 for {tmap.dtype}", tmap.offset)
+    for axis, stride in enumerate(tmap.strides):
+        what = f"strides[{axis}] (globalStrides[{axis}])"
+        need(stride % 32 == 0, what, f"a multiple of 32 for {tmap.dtype}", stride)
+    need(tmap.row_bytes == 128, name.split()[0], f"128 for {tmap.dtype}", tmap.row_bytes)
+    wide = ("none", "128B", "128B_atom32")
+    need(tmap.swizzle in wide, "swizzle", f"one of {', '.join(wide)} for {tmap.dtype}", tmap.swizzle)
 
 
 def _check_tile(tmap: TensorMap, need) -> None:

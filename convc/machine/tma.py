@@ -1,5 +1,7 @@
 """The tensor memory accelerator: tensor copies from global to shared memory, for many CTAs at once.
 
+(The other direction is in `tma_store`.)
+
 One `TensorLoader` serves one tensor map. A copy is a gather of 16-byte chunks, ``shared[place] =
 source[index]``, and almost all of the index can be kept from one copy to the next:
 
@@ -22,9 +24,9 @@ from convc.errors import MachineFault
 from convc.machine.swizzle import XOR
 from convc.machine.tma_cache import Coordinate, Walk, WalkCache, signed
 from convc.machine.tma_layout import Layout, layout
-from convc.machine.tma_source import CHUNK, FILL, source_chunks
-from convc.machine.tma_walk import Form, form
-from convc.tensormap import TensorMap, check
+from convc.machine.tma_source import CHUNK, FILL, padded_chunks, source_chunks
+from convc.machine.tma_walk import ROWS4, Form, form
+from convc.tensormap import PADDED, TensorMap, check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class LoadResult:
 
 
 class TensorLoader:
-    """Copies boxes of one tensor into shared memory.
+    """Copies boxes of one tensor into shared memory; knows what copies in both directions need.
 
     Args:
         tmap: the tensor map; checked, `LaunchError` where it is wrong.
@@ -52,11 +54,13 @@ class TensorLoader:
     def __init__(self, tmap: TensorMap, memory: np.ndarray) -> None:
         check(tmap, memory.size)
         self.tmap = tmap
-        self._memory = memory
+        self.memory = memory
+        self.walks = WalkCache(tmap)
+        self._bits = tmap.shared_bits
+        self._grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
-        self._forms: dict[tuple[int, ...], Form] = {}
+        self._forms: dict[tuple, Form] = {}
         self._layouts: dict[tuple[int, int], tuple[Layout, LoadResult]] = {}
-        self._walks = WalkCache(tmap)
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
         self._fill = FILL[tmap.fill]
@@ -81,30 +85,22 @@ class TensorLoader:
                 CTAs.
             address: destination in the shared window of each CTA.
             coords: start coordinates, innermost first, as signed 32-bit numbers: each one number for all
-                CTAs, or an array with one per CTA that takes part.
+                CTAs, or an array with one per CTA that takes part. Mode rows4: that of dimension 0 and four lines.
             offsets: im2col: filter offsets, W first; wide modes: (wHalo, wOffset); tile: none.
             rows: numbers of the CTAs that take part; None for all.
-            mode: mode that the instruction names, to be compared with the map's; None to leave that out.
+            mode: mode that the instruction names: rows4 or, to be compared with the map's, one of its modes;
+                None to leave that out.
 
         Returns:
             Byte count and written ranges. `MachineFault` where the hardware faults.
         """
-        channel = self._check(address, coords, mode)
+        shape = self.shape(offsets, mode)
+        channel = self.channel(address, coords, mode)
         if channel is None:
-            return self._load_by_channel(smem, address, coords, offsets, rows)
-        shape = self._forms.get(offsets)
-        if shape is None:
-            shape = self._forms[offsets] = form(self.tmap, offsets)
-        place, result = self._layout(shape.steps.size, address)
-        end = address + place.extent
-        if address < 0 or end > smem.shape[1]:
-            raise MachineFault(
-                f"a tensor copy to shared address {address:#x} ends at {end:#x}, but the CTA has "
-                f"{smem.shape[1]:#x} bytes",
-                hint="a swizzled row takes its whole span, even where the box is narrower",
-            )
-        walk = self._walks.find(coords[1:], shape.steps, smem.shape[0] if rows is None else len(rows))
-        lead = channel * self.tmap.element_bytes
+            return self._load_by_channel(smem, address, coords, offsets, rows, mode)
+        place, result = self.place(shape.steps.size, address, smem.shape[1])
+        walk = self.walks.find(coords[1:], shape.steps, smem.shape[0] if rows is None else len(rows))
+        lead = channel * self._bits >> 3
         data = self._gather(walk, shape, place, lead)
         self._fill_outside(data, walk, shape, place, lead)
         if place.flipped is not None:
@@ -115,14 +111,17 @@ class TensorLoader:
         _store(smem.view(CHUNK), rows, address >> 4, place, data)
         return result
 
-    def _check(self, address: int, coords: tuple[Coordinate, ...], mode: str | None) -> int | None:
+    def shape(self, offsets: tuple[int, ...], mode: str | None) -> Form:
+        """The rows of a copy; faults where the instruction and the map do not go together."""
+        found = self._forms.get((offsets, mode))
+        if found is None:
+            found = self._forms[offsets, mode] = form(self.tmap, offsets, mode)
+        return found
+
+    def channel(self, address: int, coords: tuple[Coordinate, ...], mode: str | None) -> int | None:
         """Fault on operands that the hardware refuses; the first channel, or None where the CTAs' differ."""
         tmap = self.tmap
-        if mode is not None and mode != tmap.mode:
-            raise MachineFault(
-                f"the instruction copies in mode {mode}, but its tensor map was made for mode {tmap.mode}"
-            )
-        if len(coords) != tmap.rank:
+        if len(coords) != (5 if mode == ROWS4 else tmap.rank):
             raise MachineFault(f"a map of rank {tmap.rank} takes {tmap.rank} coordinates, got {len(coords)}")
         if address % 128:
             raise MachineFault(
@@ -130,30 +129,44 @@ class TensorLoader:
                 hint="the hardware stops with a misaligned address (CUDA error 716)",
             )
         channel = _uniform(coords[0])
-        if channel is not None and channel * tmap.element_bytes % 16:
+        if channel is not None and channel * self._bits % self._grain:
+            unit = "128 elements" if tmap.dtype in PADDED else "16 bytes"
             raise MachineFault(
-                f"coordinate 0 of a tensor copy must be a multiple of 16 bytes, got element {channel} of "
-                f"{tmap.element_bytes} byte(s) each",
+                f"coordinate 0 of a tensor copy must be a multiple of {unit}, got element {channel} "
+                f"of {_size(self._bits)} each",
                 hint="the hardware stops with an illegal instruction (CUDA error 715)",
             )
         return channel
 
-    def _load_by_channel(self, smem, address, coords, offsets, rows) -> LoadResult:
+    def place(self, rows: int, address: int, limit: int) -> tuple[Layout, LoadResult]:
+        """Where ``rows`` rows lie from ``address`` on; faults where they leave the ``limit`` bytes of a CTA."""
+        phase = (address >> 7) & XOR[self.tmap.swizzle][0]
+        found = self._layouts.get((rows, phase))
+        if found is None:
+            place = layout(self.tmap, rows, phase)
+            result = LoadResult(bytes=rows * self.tmap.row_bytes, written=place.written)
+            found = self._layouts[rows, phase] = place, result
+        end = address + found[0].extent
+        if address < 0 or end > limit:
+            raise MachineFault(
+                f"a tensor copy at shared address {address:#x} ends at {end:#x}, but the CTA has {limit:#x} bytes",
+                hint="a swizzled row takes its whole span, even where the box is narrower",
+            )
+        return found
+
+    def window(self, lead: int) -> tuple[int, int]:
+        """Which bytes of a row of shared memory are inside dimension 0, when it starts ``lead`` bytes in."""
+        row = self.tmap.row_bytes
+        return min(max(-lead, 0), row), min(max((self.tmap.dims[0] * self._bits >> 3) - lead, 0), row)
+
+    def _load_by_channel(self, smem, address, coords, offsets, rows, mode) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
         numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel
             rest = (c[chosen] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords[1:])
-            result = self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen])
+            result = self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen], mode)
         return result
-
-    def _layout(self, rows: int, address: int) -> tuple[Layout, LoadResult]:
-        phase = (address >> 7) & XOR[self.tmap.swizzle][0]
-        key = (rows, phase)
-        if key not in self._layouts:
-            place = layout(self.tmap, rows, phase)
-            self._layouts[key] = place, LoadResult(bytes=rows * self.tmap.row_bytes, written=place.written)
-        return self._layouts[key]
 
     def _gather(self, walk: Walk, shape: Form, place: Layout, lead: int) -> np.ndarray:
         """Chunks (copies, chunks) in the order of the layout; those out of bounds hold anything."""
@@ -162,9 +175,11 @@ class TensorLoader:
             index = walk.base.take(place.row, axis=1)  # unlike base[:, row], in C order
             index += place.column - least
             walk.indices[place.phase] = least, index
-            self._walks.keep(walk, index.nbytes)
+            self.walks.keep(walk, index.nbytes)
+        if self.tmap.dtype in PADDED:
+            return padded_chunks(self.tmap, self.memory, walk.base, place, shape.taps, lead)
         if self._source is None:
-            self._source = source_chunks(self.tmap, self._memory)
+            self._source = source_chunks(self.tmap, self.memory)
         source = self._source
         least, index = walk.indices[place.phase]
         shift = least + (lead >> 4)
@@ -182,13 +197,11 @@ class TensorLoader:
 
     def _fill_outside(self, data: np.ndarray, walk: Walk, shape: Form, place: Layout, lead: int) -> None:
         """Overwrite what lies outside the tensor: whole chunks, then the rest of a chunk cut by dimension 0."""
-        row_bytes = self.tmap.row_bytes
-        low = min(max(-lead, 0), row_bytes)
-        high = min(max(self.tmap.dims[0] * self.tmap.element_bytes - lead, 0), row_bytes)
+        low, high = self.window(lead)
         key = (place.phase, shape.taps, low, high)
         if key not in walk.outside:
             walk.outside[key] = outside = self._outside(walk, shape, place, low, high)
-            self._walks.keep(walk, 0 if outside is None else outside.nbytes)
+            self.walks.keep(walk, 0 if outside is None else outside.nbytes)
         outside = walk.outside[key]
         if outside is not None:
             data.reshape(-1)[outside] = self._fill
@@ -197,17 +210,26 @@ class TensorLoader:
             pieces = data.view(np.uint8).reshape(*data.shape, 16)
             pieces[:, chunks, high % 16 :] = self._fill.view(np.uint8)[high % 16 :]
 
-    def _outside(self, walk: Walk, shape: Form, place: Layout, low: int, high: int) -> np.ndarray | None:
-        """Flat numbers (in copies x chunks) of the chunks wholly outside; bytes low to high of a row are inside."""
+    def lines_outside(self, walk: Walk, shape: Form) -> np.ndarray:
+        """bool (copies, rows): the rows that lie outside the tensor."""
         bad = np.zeros(walk.base.shape, bool)
         for at, tap, extent in zip(walk.at, shape.taps, self.tmap.dims[1:], strict=True):
             bad |= (at + np.int32(tap)).view(np.uint32) >= np.uint32(min(extent, 1 << 31))
+        return bad
+
+    def _outside(self, walk: Walk, shape: Form, place: Layout, low: int, high: int) -> np.ndarray | None:
+        """Flat numbers (in copies x chunks) of the chunks wholly outside; bytes low to high of a row are inside."""
+        bad = self.lines_outside(walk, shape)
         if not low and high == self.tmap.row_bytes:
             lines = np.flatnonzero(bad)
             per_row = self.tmap.row_bytes >> 4
             return (lines[:, None] * per_row + np.arange(per_row)).reshape(-1) if lines.size else None
         chunks = (place.column < low >> 4) | (place.column >= -(-high // 16))
         return np.flatnonzero(bad.take(place.row, axis=1) | chunks)
+
+
+def _size(bits: int) -> str:
+    return f"{bits // 8} byte(s)" if bits >= 8 else f"{bits} bits"
 
 
 def _uniform(coordinate: Coordinate) -> int | None:

@@ -51,7 +51,10 @@ class WalkCache:
         self._bytes = 0
 
     def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
-        """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`)."""
+        """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`).
+
+        Four coordinates for a map of rank 2 are the four lines of a rows4 copy themselves.
+        """
         key = (ctas, steps.size, *(c if isinstance(c, int) else c.tobytes() for c in coords))
         walk = self._walks.pop(key, None)
         if walk is not None:
@@ -62,7 +65,7 @@ class WalkCache:
             array = isinstance(coordinate, np.ndarray)
             start[axis] = coordinate.astype(np.int32) if array else signed(coordinate)
         distinct, members = _distinct(start)
-        at = positions(self._tmap, distinct, steps)
+        at = distinct.T[None].copy() if len(coords) >= self._tmap.rank else positions(self._tmap, distinct, steps)
         base = np.zeros(at.shape[1:], np.int64)
         for axis, stride in enumerate(self._tmap.strides):
             base += at[axis] * np.int64(stride >> 4)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.tensormap import TensorMap
+from convc.machine.tma_layout import Layout
+from convc.tensormap import PADDED, TensorMap
 
 CHUNK = np.dtype(np.complex128)
 
@@ -34,16 +35,35 @@ def source_chunks(tmap: TensorMap, memory: np.ndarray) -> np.ndarray:
     """Chunks of the tensor, from its first byte on: a view of ``memory`` where it can be, else a copy.
 
     It is a copy where the tensor's memory does not start and end on 16-byte boundaries, and for tf32 tensors
-    with values that rounding changes.
+    with values that rounding changes. The ftz types load like those without: only reductions flush (recorded).
     """
     data = memory[tmap.offset : tmap.offset + -(-tmap.tensor_bytes // 16) * 16]
     if data.size % 16 or data.ctypes.data % 16:
         whole = np.zeros(-(-data.size // 16), CHUNK)
         whole.view(np.uint8)[: data.size] = data
         data = whole.view(np.uint8)
-    if tmap.dtype == "tf32":
+    if tmap.dtype in ("tf32", "tf32_ftz"):
         words = data.view(np.uint32)
         block = 1 << 18
         if any((words[i : i + block] & np.uint32(0x1FFF)).any() for i in range(0, words.size, block)):
             data = np.concatenate([round_tf32(words[i : i + block]) for i in range(0, words.size, block)])
     return data.view(CHUNK)
+
+
+def padded_chunks(
+    tmap: TensorMap, memory: np.ndarray, base: np.ndarray, place: Layout, taps: tuple[int, ...], lead: int
+) -> np.ndarray:
+    """Chunks (copies, chunks) of a type that is spread out on its way; the padding, which is undefined, as poison.
+
+    Args:
+        base: int64 (copies, rows): where each row starts, in 16-byte units of global memory.
+        place: rows and columns of the chunks.
+        taps: offset along each outer dimension.
+        lead: where the copy starts in dimension 0, in bytes of shared memory.
+    """
+    data = PADDED[tmap.dtype]
+    first = tmap.offset + (lead // 16) * data + sum(t * s for t, s in zip(taps, tmap.strides, strict=True))
+    start = base.take(place.row, axis=1) * 16 + (place.column * data + first)
+    out = np.full((*start.shape, 16), 0xFF, np.uint8)
+    out[..., :data] = memory.take(start[..., None] + np.arange(data), mode="clip")
+    return out.view(CHUNK)[..., 0]

@@ -5,6 +5,7 @@ dimensions (1 and up, in the map's order: W {H {D}} N for im2col). A walk is a f
 coordinates to these positions; filter offsets are added when reading and never move it. Modes:
 
 * tile: the lines of the box, dimension 1 fastest; dimension d visits ceil(box / stride) positions.
+* rows4 (the instructions' tile::gather4 and tile::scatter4): four lines of a 2-D tile map, each named by a coordinate.
 * im2col: W advances by its stride; on leaving the bounding box (size + upper) it returns to lower and H
   advances, and so on to D and N. N is not bounded: positions past the last image are filled.
 * im2col_w, im2col_w128: only W and N move, so a walk runs along one image row and then jumps to the same row
@@ -13,7 +14,7 @@ coordinates to these positions; filter offsets are added when reading and never 
 
 Sources: tile and im2col are recorded on an H200 (``tests/recordings``), faults included. The wide modes: PTX
 manual, tensor im2col::w and im2col::w::128 modes; placement of the halo rows: an independent model tested
-on SM100.
+on SM100. rows4: PTX manual, tile::gather4 and tile::scatter4 modes; box of one line: as public kernels encode it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from convc.tensormap import CORNER_BITS, TensorMap
 
 HALO_LIMIT = {"im2col_w": 512, "im2col_w128": 32}
 WIDE_OFFSET_LIMIT = 32
+ROWS4 = "rows4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +44,24 @@ class Form:
     taps: tuple[int, ...]
 
 
-def form(tmap: TensorMap, offsets: tuple[int, ...]) -> Form:
-    """Check and resolve offset operands.
+def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> Form:
+    """Check and resolve the mode and the offset operands of a copy.
 
     Args:
         tmap: the tensor map.
         offsets: tile: none; im2col: one per spatial dimension, W first; wide modes: (wHalo, wOffset).
+        mode: what the instruction says: a map's mode or `ROWS4`; None: the map's.
     """
     outer = tmap.rank - 1
+    if mode == ROWS4 and tmap.mode == "tile":
+        if tmap.rank != 2 or tmap.box[1] != 1:
+            raise MachineFault(
+                f"tile::gather4 and tile::scatter4 take a map of rank 2 whose box is one line, got box {tmap.box}",
+                hint="the four coordinates name the lines; encode the map with boxDim[1] = 1",
+            )
+        return Form(steps=np.arange(4), taps=(0,))
+    if mode is not None and mode != tmap.mode:
+        raise MachineFault(f"the instruction copies in mode {mode}, but its tensor map was made for mode {tmap.mode}")
     expected = {"tile": 0, "im2col": outer - 1}.get(tmap.mode, 2)
     if len(offsets) != expected:
         raise MachineFault(
@@ -102,9 +114,7 @@ def positions(tmap: TensorMap, start: np.ndarray, steps: np.ndarray) -> np.ndarr
     return found
 
 
-def _bounded(
-    tmap: TensorMap, axis: int, start: np.ndarray, count: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _bounded(tmap: TensorMap, axis: int, start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One bounded dimension: its positions after ``count`` advances, and how often it passed its end."""
     low, high = tmap.lower[axis], min(tmap.dims[axis + 1] + tmap.upper[axis], (1 << 31) - 1)
     outside = start >= high if tmap.mode != "im2col" else (start < low) | (start >= high)

@@ -130,7 +130,7 @@ def test_a_loader_that_remembers_copies_like_a_new_one(seed):
     tmap = make_map(rng)
     memory = make_memory(tmap.offset + tmap.tensor_bytes, seed)
     loader = TensorLoader(tmap, memory)
-    loader._walks = WalkCache(tmap, rng.choice([0, 20_000, 1 << 20]))
+    loader.walks = WalkCache(tmap, rng.choice([0, 20_000, 1 << 20]))
     starts = [make_coords(rng, tmap)[1:] for _ in range(2)]
     for _ in range(6):
         coords = (make_coords(rng, tmap)[0], *rng.choice(starts))

@@ -23,7 +23,10 @@ IM2COL_5D = msgspec.structs.replace(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("tmap", [TILE, IM2COL, WIDE, IM2COL_5D])
+PADDED = msgspec.structs.replace(TILE, dtype="b4x16_p64", dims=(128, 9, 32), box=(128, 1, 8))
+
+
+@pytest.mark.parametrize("tmap", [TILE, IM2COL, WIDE, IM2COL_5D, PADDED])
 def test_the_base_maps_are_good_and_fit_exactly(tmap):
     check(tmap, tmap.tensor_bytes)
     with pytest.raises(LaunchError, match="the tensor must be inside buffer"):
@@ -73,6 +76,14 @@ def test_the_base_maps_are_good_and_fit_exactly(tmap):
         (IM2COL, {"upper": (-1, -8)}, "the bounding box along H must be at least one pixel wide, got 0"),
         (WIDE, {"lower": (-1, -1)}, r"lower \(pixelBoxLowerCornerWidth\) must be 1 number\(s\) in mode im2col_w"),
         (WIDE, {"lower": (-32769,)}, r"lower\[0\] \(pixelBoxLowerCornerWidth\) must be in -32768\.\.32767"),
+        (TILE, {"dtype": "b4x16", "dims": (63, 9, 32)}, r"dims\[0\] .* a multiple of 2 for b4x16, got 63"),
+        (TILE, {"dtype": "b4x16", "box": (33, 1, 1)}, r"times the element size must be a multiple of 16 bytes"),
+        (TILE, {"dtype": "b4x16", "fill": "nan"}, "must be zero for b4x16, got nan"),
+        (PADDED, {"dims": (64, 9, 32)}, r"dims\[0\] .* a multiple of 128 for b4x16_p64, got 64"),
+        (PADDED, {"offset": 16}, r"offset \(globalAddress\) must be a multiple of 32 for b4x16_p64, got 16"),
+        (PADDED, {"strides": (80, 1152)}, r"strides\[0\] .* a multiple of 32 for b4x16_p64, got 80"),
+        (PADDED, {"box": (64, 1, 8)}, r"box\[0\] must be 128 for b4x16_p64, got 64"),
+        (PADDED, {"swizzle": "128B_atom64", "dtype": "b6x16_p32"}, "one of none, 128B, 128B_atom32 for b6x16_p32"),
         (WIDE, {"swizzle": "none"}, "swizzle must be 64B, 128B or 128B_atom32 in mode im2col_w, got none"),
         (WIDE, {"mode": "im2col_w128", "swizzle": "32B", "channels": 16}, "swizzle must be 64B, 128B or 128B_atom32"),
     ],
@@ -81,6 +92,12 @@ def test_messages(tmap, changes, message):
     with pytest.raises(LaunchError, match=message) as caught:
         check(msgspec.structs.replace(tmap, **changes), 1 << 60, "parameter 'map_a'")
     assert caught.value.where == "parameter 'map_a'"
+
+
+def test_interleaved_maps_are_refused_by_name():
+    described = msgspec.json.encode(msgspec.structs.asdict(TILE) | {"interleave": "16B"})
+    with pytest.raises(msgspec.ValidationError, match="unknown field `interleave`"):
+        msgspec.json.decode(described, type=TensorMap)
 
 
 def test_hints_say_what_to_do():
@@ -102,6 +119,8 @@ def test_w128_needs_no_pixels_and_w_allows_wide_corners():
         (msgspec.structs.replace(TILE, box=(24, 4, 5), swizzle="none"), 20, 48, 48),
         (IM2COL, 128, 128, 128),
         (msgspec.structs.replace(WIDE, mode="im2col_w128", pixels=0), 128, 128, 128),
+        (PADDED, 8, 128, 128),
+        (msgspec.structs.replace(TILE, dtype="b4x16", swizzle="none"), 32, 32, 32),
     ],
 )
 def test_geometry_of_one_copy(tmap, rows, row_bytes, pitch):

@@ -1,0 +1,79 @@
+"""Groups of asynchronous copies that complete by bulk_group (PTX manual, "cp.async.bulk.commit_group").
+
+Each thread has the bulk copies it issued but has not committed, and the groups it committed but has not waited for.
+The machine performs every copy when it is issued, so waiting changes no data; what is kept here says whether a thread
+asked for completion at all. A CTA that exits while a copy is not known to have read its shared memory may lose that
+memory under the copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convc.findings import Verdict
+
+if TYPE_CHECKING:
+    from convc.machine.cohort import Cohort
+    from convc.ptx import Instr
+
+OPEN, COMMITTED = 0, 1
+
+
+class BulkGroups:
+    """Bulk copies of all threads of a cohort: for each thread that issued any, int64 (2, ctas), see below.
+
+    Row `OPEN` counts copies in the group being built, row `COMMITTED` groups not yet waited for.
+    """
+
+    def __init__(self, ctas: int) -> None:
+        self._ctas = ctas
+        self._threads: dict[tuple[int, int], np.ndarray] = {}
+        self._last: dict[tuple[int, int], Instr] = {}
+
+    def issue(self, thread: tuple[int, int], rows: np.ndarray | None, instr: Instr) -> None:
+        """Thread (warp number, lane) of the CTAs ``rows`` (None = all) issued a copy."""
+        counts = self._threads.get(thread)
+        if counts is None:
+            counts = self._threads[thread] = np.zeros((2, self._ctas), np.int64)
+        counts[OPEN, slice(None) if rows is None else rows] += 1
+        self._last[thread] = instr
+
+    def known(self, thread: tuple[int, int]) -> bool:
+        """Whether the thread ever issued a copy."""
+        return thread in self._threads
+
+    def commit(self, thread: tuple[int, int], rows: np.ndarray | None) -> None:
+        """Close the group; an empty one completes at once and is not counted."""
+        counts = self._threads[thread]
+        where = slice(None) if rows is None else rows
+        counts[COMMITTED, where] += counts[OPEN, where] > 0
+        counts[OPEN, where] = 0
+
+    def wait(self, thread: tuple[int, int], rows: np.ndarray | None, pending: int) -> None:
+        """Wait until at most ``pending`` groups are under way (``.read`` or not: the copies have been done)."""
+        counts = self._threads[thread]
+        where = slice(None) if rows is None else rows
+        counts[COMMITTED, where] = np.minimum(counts[COMMITTED, where], pending)
+
+    def report_leftovers(self, cohort: Cohort) -> None:
+        """At exit: a finding for threads that left copies uncommitted, or committed and never waited for."""
+        for (warp, lane), counts in self._threads.items():
+            for kind, rule, text in (
+                (OPEN, "bulk-group-uncommitted", "issued bulk copies and exited without cp.async.bulk.commit_group"),
+                (COMMITTED, "bulk-group-unwaited", "exited without cp.async.bulk.wait_group for its bulk copies"),
+            ):
+                left = np.flatnonzero(counts[kind])
+                if left.size:
+                    verdict = Verdict.error if kind == OPEN else Verdict.review
+                    where = f"CTA {cohort.number(int(left[0]))}, warp {warp}, lane {lane}"
+                    cohort.report(rule, f"{where} {text}", self._last[warp, lane], verdict)
+
+
+def bulk_groups(cohort: Cohort) -> BulkGroups:
+    """The groups of a cohort, made when first asked for."""
+    groups = getattr(cohort, "bulk_groups", None)
+    if groups is None:
+        groups = cohort.bulk_groups = BulkGroups(cohort.ctas)
+    return groups

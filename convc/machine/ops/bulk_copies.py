@@ -1,0 +1,170 @@
+"""Bulk copies of plain bytes: cp.async.bulk, cp.reduce.async.bulk, st.bulk (PTX manual).
+
+Sizes and addresses are multiples of 16 bytes. Copies into shared memory end with a complete_tx of the size on a
+barrier in the destination CTA; copies into global memory belong to the issuing thread's bulk group.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.cohort import Cohort
+from convc.machine.ops.memory import address_of
+from convc.machine.ops.registry import op
+from convc.machine.ops.tensor_copies import check_written, contents_changed, finish, note_writer
+from convc.machine.strand import Strand
+from convc.machine.tma_operands import (
+    Route,
+    aligned,
+    complete,
+    global_span,
+    own_address,
+    own_route,
+    route,
+    shared_span,
+    turns,
+)
+from convc.machine.tma_reduce import reduce_into, reduction
+
+
+@op("cp.async.bulk.load", result=False)
+def bulk_load(instr, program):
+    """[dst], [src], size, [mbar] {, mask}: global to shared memory of one CTA or several."""
+    args, name = instr.args, "cp.async.bulk"
+    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
+    size_slot = program.slot(args["size"], 32)
+    mask = [program.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
+    local = instr.slots["dst"] == "shared::cta"
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        origin = source(regs)
+        for turn in turns(strand, [target(regs), barrier(regs), regs[size_slot], *(regs[s] for s in mask)]):
+            where, signal, size, *ranks = turn.values
+            if local:
+                path = own_route(cohort, turn.rows, where, signal)
+            else:
+                path = route(cohort, turn.rows, where, signal, ranks[0] if ranks else None)
+            aligned(name, **{"shared address": path.address, "size": size})
+            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, origin), size)
+            if isinstance(offset, np.ndarray):
+                data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
+            else:
+                data = buffer.data[offset : offset + size]
+            _deliver(strand, instr, path, size, data)
+            count = cohort.ctas if path.rows is None else len(path.rows)
+            cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * count
+
+    return run
+
+
+def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> None:
+    """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers."""
+    cohort = strand.cohort
+    where = shared_span(cohort, instr.form.name, path.address, size)
+    rows = slice(None) if path.rows is None else path.rows
+    if operation is None:
+        cohort.shared.bytes[rows, where] = data
+        cohort.shared.written.mark(where, path.rows)
+    else:
+        check_written(cohort, instr, where.start, ((0, size),), path.rows)
+        kind, combine = operation
+        for row, own in zip(np.arange(cohort.ctas)[rows], data, strict=True):
+            target = cohort.shared.bytes[row, where].view(kind)
+            target[:] = combine(target, own.view(kind))
+    complete(cohort, path, size, instr.form.name)
+    if cohort.observer is not None:
+        places = np.arange(where.start, where.stop)
+        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places)
+
+
+@op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
+def bulk_peer(instr, program):
+    """[dst], [src], size, [mbar]: shared memory of this CTA to that of a CTA of the cluster."""
+    args, name = instr.args, instr.form.name
+    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
+    size_slot = program.slot(args["size"], 32)
+    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        for turn in turns(strand, [target(regs), source(regs), barrier(regs), regs[size_slot]]):
+            where, origin, signal, size = turn.values
+            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
+            path = route(cohort, turn.rows, where, signal)
+            aligned(name, destination=path.address, source=origin, size=size)
+            data = _from_shared(cohort, instr, origin, size, turn.rows)
+            _deliver(strand, instr, path, size, data, operation)
+
+    return run
+
+
+def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
+    """Bytes (ctas, size) of the shared memory of the issuing CTAs."""
+    where = shared_span(cohort, instr.form.name, origin, size)
+    check_written(cohort, instr, origin, ((0, size),), rows)
+    return cohort.shared.bytes[slice(None) if rows is None else rows, where].copy()
+
+
+@op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
+def bulk_store(instr, program):
+    """[dst], [src], size {, byte mask}: shared to global memory."""
+    args, name = instr.args, instr.form.name
+    target, source = address_of(args["dst"], program), address_of(args["src"], program)
+    size_slot = program.slot(args["size"], 32)
+    mask = [program.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
+    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        memory, destination = cohort.launch.memory, target(regs)
+        for turn in turns(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
+            origin, size, *chosen = turn.values
+            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
+            aligned(name, **{"shared address": origin, "size": size})
+            buffer, offset = global_span(memory, name, turn.pick(strand, destination), size)
+            data = _from_shared(cohort, instr, origin, size, turn.rows)
+            bytes_ = np.arange(size)
+            if chosen:
+                bytes_ = bytes_[(chosen[0] >> (bytes_ & 15)) & 1 == 1]
+            offsets = np.broadcast_to(offset, len(data))
+            for i, (start, own) in enumerate(zip(offsets.tolist(), data, strict=True)):
+                if operation is None:
+                    buffer.data[start + bytes_] = own[bytes_]
+                else:
+                    kind, combine = operation
+                    index = np.arange(size // kind.itemsize)
+                    reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
+                if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
+                    note_writer(strand, instr, turn, i)
+            contents_changed(cohort, buffer.name)
+            finish(strand, instr, turn, np.arange(origin, origin + size))
+            cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * turn.count
+
+    return run
+
+
+@op("st.bulk", result=False)
+def fill_zero(instr, program):
+    """st.bulk [a], size, 0: zero a range of shared memory."""
+    target, size_slot = address_of(instr.args["a"], program), program.slot(instr.args["size"], 64)
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        for turn in turns(strand, [target(regs), regs[size_slot]]):
+            address, size = own_address(cohort, turn.rows, turn.values[0], "st.bulk"), turn.values[1]
+            if address % 8 or size % 8:
+                raise MachineFault(f"st.bulk: address {address:#x} and size {size} must be multiples of 8")
+            where = shared_span(cohort, "st.bulk", address, size)
+            cohort.shared.bytes[slice(None) if turn.rows is None else turn.rows, where] = 0
+            cohort.shared.written.mark(where, turn.rows)
+            if cohort.observer is not None:
+                places = {int(strand.warps[turn.thread[0]]): np.arange(where.start, where.stop)}
+                cohort.observer.shared(strand, instr, places, True)
+
+    return run

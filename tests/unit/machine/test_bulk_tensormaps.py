@@ -1,0 +1,142 @@
+"""Tensor maps as bytes: our encoding, tensormap.replace, and maps that copies find in memory."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recordings.program_text import FIRST, INIT, WAIT, dump, entry
+from tma_programs import execute_program
+
+from convc.errors import MachineFault
+from convc.machine.memory import GlobalMemory
+from convc.machine.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
+from convc.tensormap import TensorMap
+
+IM2COL = TensorMap(
+    mode="im2col", buffer="src", dtype="bf16", dims=(64, 9, 7, 2), strides=(128, 1152, 8064), channels=64, pixels=32,
+    element_strides=(1, 2, 1, 1), lower=(-1, -2), upper=(0, -1), swizzle="128B", fill="nan", offset=64,
+)  # fmt: skip
+TILE = TensorMap(
+    mode="tile", buffer="src", dtype="u8", dims=(64, 1 << 32), strides=(64,), box=(64, 256), element_strides=(1, 8)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([IM2COL, TILE]), st.sampled_from(TYPES), st.sampled_from(sum(SWIZZLES, ())), st.integers(0, 2**44)
+)
+def test_a_map_survives_its_bytes(tmap, dtype, swizzle, address):
+    tmap = msgspec.structs.replace(tmap, dtype=dtype, swizzle=swizzle)
+    raw = encode(tmap, address)
+    assert len(raw) == SIZE
+    assert decode(raw) == (msgspec.structs.replace(tmap, buffer="", offset=0), address)
+
+
+@pytest.mark.parametrize("mode", ["im2col_w", "im2col_w128"])
+def test_wide_maps_have_one_corner(mode):
+    tmap = msgspec.structs.replace(IM2COL, mode=mode, lower=(-300,), upper=(7,))
+    assert decode(encode(tmap, 0))[0] == msgspec.structs.replace(tmap, buffer="", offset=0)
+
+
+def test_zero_bytes_are_a_blank_map():
+    assert decode(bytes(SIZE))[0] == TensorMap(
+        mode="tile", buffer="", dtype="u8", dims=(1,), strides=(), box=(1,), element_strides=(1,)
+    )
+
+
+def test_fields_do_not_overlap():
+    used = np.zeros(SIZE, int)
+    for kind, offset in RECORD.fields.values():
+        used[offset : offset + kind.itemsize] += 1
+    assert used.max() == 1
+
+
+def test_every_field_can_be_replaced():
+    raw = np.zeros((2, SIZE), np.uint8)
+    for field, index, value in (
+        ("rank", 0, 1), ("elemtype", 0, 6), ("swizzle_mode", 0, 3), ("swizzle_atomicity", 0, 1), ("fill_mode", 0, 1),
+        ("interleave_layout", 0, 0), ("global_address", 0, np.array([1 << 40, (1 << 40) + 512])),
+        ("global_dim", 0, 64), ("global_dim", 1, 20), ("global_stride", 0, 128), ("box_dim", 0, 64),
+        ("box_dim", 1, 4), ("element_stride", 0, 1), ("element_stride", 1, 2),
+    ):  # fmt: skip
+        replace(raw, field, index, value)
+    memory = GlobalMemory()
+    memory.add("x", np.zeros(8192, np.uint8))
+    expected = TensorMap(
+        mode="tile", buffer="x", dtype="f16", dims=(64, 20), strides=(128,), box=(64, 4), element_strides=(1, 2),
+        swizzle="128B_atom32", fill="nan",
+    )  # fmt: skip
+    for map_bytes, offset in zip(raw, (0, 512), strict=True):
+        assert map_at(map_bytes.tobytes(), memory, 0)[0] == msgspec.structs.replace(expected, offset=offset)
+
+
+@pytest.mark.parametrize(
+    ("field", "index", "value", "message"),
+    [
+        ("rank", 0, 5, r"\.rank must be in 0\.\.4, got 5"),
+        ("elemtype", 0, 16, r"\.elemtype must be in 0\.\.15, got 16"),
+        ("fill_mode", 0, 2, r"\.fill_mode must be in 0\.\.1"),
+        ("global_stride", 4, 16, r"\.global_stride has 4 numbers, got index 4"),
+    ],
+)
+def test_values_that_no_map_has(field, index, value, message):
+    with pytest.raises(MachineFault, match=message):
+        replace(np.zeros((1, SIZE), np.uint8), field, index, value)
+
+
+def test_other_bytes_are_no_map():
+    with pytest.raises(MachineFault, match="no tensor map that this machine made"):
+        decode(bytes([1] * SIZE))
+    with pytest.raises(MachineFault, match="and not all zero"):
+        replace(np.ones((1, SIZE), np.uint8), "rank", 0, 1)
+    raw = np.zeros((1, SIZE), np.uint8)
+    replace(raw, "interleave_layout", 0, 2)
+    with pytest.raises(MachineFault, match="no interleaved layouts, got 32B"):
+        decode(raw.tobytes())
+
+
+# --- maps in global memory -------------------------------------------------------------------------------------------
+
+LINES = TensorMap(
+    mode="tile", buffer="src", dtype="f16", dims=(64, 20), strides=(128,), box=(64, 1), element_strides=(1, 1)
+)
+BODY = (
+    FIRST + INIT + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;\n"
+    "fence.proxy.tensormap::generic.acquire.gpu [%p_desc], 128;\n"
+    "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%s], [%p_desc, {0, 7}], [%bar];\n"
+    + WAIT.format(W="LOADED", parity=0) + "fence.proxy.async.shared::cta;\n" + dump(128) + "END:"
+)  # fmt: skip
+
+
+def load_through(desc: bytes) -> np.ndarray:
+    src = np.random.default_rng(5).integers(0, 256, 20 * 128, dtype=np.uint8)
+    program = {
+        "text": entry(BODY, 0, ("src", "out", "desc")), "maps": [], "numbers": [], "grid": [1, 1, 1],
+        "cluster": [1, 1, 1], "block": [32, 1, 1], "shared": (96 << 10) + 64,
+    }  # fmt: skip
+    buffers = {"src": src, "out": np.zeros(128, np.uint8), "desc": np.frombuffer(desc, np.uint8)}
+    got = execute_program(program, buffers).buffers["out"]
+    assert np.array_equal(got, src[7 * 128 : 8 * 128])
+    return got
+
+
+def test_a_copy_uses_a_map_that_lies_in_a_buffer():
+    load_through(encode(LINES, 1 << 40))
+
+
+@pytest.mark.parametrize(
+    ("desc", "message"),
+    [
+        (bytes([7] * SIZE), "no tensor map that this machine made"),
+        (encode(LINES, (1 << 40) + 16), r"the tensor must be inside buffer 'src' of 2560 bytes"),
+        (encode(LINES, 9 << 40), "describes a tensor at 0x90000000000, which is in no buffer"),
+        (encode(msgspec.structs.replace(LINES, box=(60, 1)), 1 << 40), r"box\[0\] .* multiple of 16 bytes"),
+        (bytes(64), "does not hold a tensor map"),
+    ],
+)
+def test_a_copy_refuses_bytes_that_are_no_good_map(desc, message):
+    with pytest.raises(MachineFault, match=message):
+        load_through(desc)
