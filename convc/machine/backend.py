@@ -10,11 +10,11 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import ml_dtypes
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from convc import ptx
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
@@ -22,8 +22,10 @@ from convc.errors import LaunchError
 from convc.findings import Finding, Verdict
 from convc.machine.cohort import Launch, Stats
 from convc.machine.engine import run_cohort
+from convc.machine.events import Observer
 from convc.machine.memory import GlobalMemory
 from convc.machine.program import Program, decode
+from convc.machine.switches import Switches
 from convc.machine.tma import TensorLoader
 from convc.tensormap import check as check_tensor_map
 
@@ -42,10 +44,12 @@ class RunOptions:
     Attributes:
         cohort: most CTAs to run in lockstep; more is faster up to the size of the caches.
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
+        switches: how to read what the manual leaves open, and how the tensor core adds.
     """
 
     cohort: int = 148
     cohort_bytes: int = 256 << 20
+    switches: Switches = Switches()  # noqa: RUF009 - frozen record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +92,7 @@ def run(
     file: str = "kernel.ptx",
     options: RunOptions = RunOptions(),
     progress: Callable[[int, int], None] | None = None,
+    observer: Observer | None = None,
 ) -> RunResult:
     """Execute one launch.
 
@@ -98,11 +103,12 @@ def run(
         file: name of the text in messages.
         options: cohort size.
         progress: called with (CTAs done, CTAs in all) after every cohort.
+        observer: told of everything that happens (see `convc.machine.events`).
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError before anything runs; MachineFault, DeadlockError while it runs.
     """
-    return _run(text, launch, buffers, file, options, progress)[0]
+    return _run(text, launch, buffers, file, options, progress, observer)[0]
 
 
 def writer_of(
@@ -125,12 +131,23 @@ def writer_of(
     )  # fmt: skip
 
 
-def _run(text, launch, buffers, file, options, progress, watch=None) -> tuple[RunResult, GlobalMemory]:
+@cache
+def _threads() -> ThreadpoolController:
+    """The BLAS that numpy loaded: looking for it takes milliseconds, so once.
+
+    One thread is faster here: the products are small, and a second thread stalls more than it helps.
+    """
+    return ThreadpoolController()
+
+
+def _run(text, launch, buffers, file, options, progress, observer=None, watch=None) -> tuple[RunResult, GlobalMemory]:
     started = time.perf_counter()
     launch.check("launch")
     program = _program(text, file, launch.entry)
     program.check_block(launch.block)
     memory = GlobalMemory()
+    for name, data in program.variables():
+        memory.add_variable(name, data)
     for name in buffers:
         if name not in launch.buffers:
             raise LaunchError(
@@ -143,10 +160,11 @@ def _run(text, launch, buffers, file, options, progress, watch=None) -> tuple[Ru
     params, maps = _parameters(program, launch, memory)
     state = Launch(
         program=program, memory=memory, params=params, tensor_maps=maps, grid=launch.grid, block=launch.block,
-        cluster=launch.cluster, dynamic_shared=launch.shared_bytes, file=file,
+        cluster=launch.cluster, dynamic_shared=launch.shared_bytes, file=file, observer=observer,
+        switches=options.switches,
     )  # fmt: skip
     size = cohort_size(program, launch, options)
-    with threadpool_limits(1, user_api="blas"):
+    with _threads().limit(limits=1, user_api="blas"):
         for first in range(0, launch.ctas, size):
             count = min(size, launch.ctas - first)
             run_cohort(state, program, first, count)
@@ -164,6 +182,7 @@ def _run(text, launch, buffers, file, options, progress, watch=None) -> tuple[Ru
 def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:
     """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
     per_cta = program.shared_bytes(launch.shared_bytes) + (128 * 512 * 4 if program.uses_tensor_memory else 0)
+    per_cta += program.local_bytes * math.prod(launch.block)
     size = math.prod(launch.cluster)
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
 

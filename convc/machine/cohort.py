@@ -14,9 +14,11 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.findings import Finding, Verdict
 from convc.machine.clusters import place
+from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
 from convc.machine.state import SharedMemory, TensorMemory
+from convc.machine.switches import Switches
 from convc.machine.tensor_core import TensorCore
 from convc.machine.values import Value, narrow
 
@@ -65,6 +67,8 @@ class Launch:
     cluster: tuple[int, int, int]
     dynamic_shared: int
     file: str
+    observer: Observer | None = None
+    switches: Switches = Switches()  # noqa: RUF009 - frozen record
     stats: Stats = field(default_factory=Stats)
     findings: dict[tuple, Finding] = field(default_factory=dict)
 
@@ -85,6 +89,7 @@ class Cohort:
     def __init__(self, launch: Launch, first: int, ctas: int, shared_bytes: int) -> None:
         self.launch = launch
         self.stats = launch.stats
+        self.observer = launch.observer
         self.first = first
         self.ctas = ctas
         self.shared = SharedMemory(ctas, shared_bytes)
@@ -93,8 +98,12 @@ class Cohort:
         self.barriers: dict[int, MBarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.strands: list = []
+        self.local: np.ndarray | None = None
+        self.ticks = 0
         self.exited = np.zeros(ctas, np.int64)
         self.cluster_size = math.prod(launch.cluster)
+        self.cluster_barrier: object | None = None
+        self.warps = -(-math.prod(launch.block) // 32)
         self.place = place(launch.grid, launch.cluster, first, ctas)
 
     def number(self, row: int) -> int:

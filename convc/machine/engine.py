@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.errors import ConvcError, DeadlockError, MachineFault
+from convc.errors import ConvcError, DeadlockError
 from convc.findings import Verdict
 from convc.machine.cohort import Cohort, Launch
-from convc.machine.program import Program
+from convc.machine.events import Observer
+from convc.machine.program import Program, Run
 from convc.machine.strand import DONE, Strand
+from convc.machine.values import Value
 
-MAX_INSTRUCTIONS = 2_000_000_000
-"""PTX instructions one strand may execute before the machine calls it an endless loop."""
+TURN = 1 << 16
+"""Instructions after which a strand lets others run at its next backward jump, and is watched for spinning."""
 
 
 def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
@@ -24,44 +26,82 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
         lanes = (warps[:, None] * 32 + np.arange(32)[None, :])[None] < threads
         strand.set_mask(lanes)
     cohort.strands.append(strand)
+    observer = launch.observer
+    ops = program.ops if observer is None else [_observed(program, pc, observer) for pc in range(len(program.ops))]
+    if observer is not None:
+        observer.begin(cohort)
     while cohort.strands:
-        moved = False
-        for current in list(cohort.strands):
-            moved |= _run(current)
+        turn = list(cohort.strands)
+        moved = [_run(current, ops) for current in turn]
+        moved.append(len(cohort.strands) > len(turn))  # a split is progress: the new strand has not run yet
         cohort.strands = [s for s in cohort.strands if not s.done]
-        if not moved and cohort.strands:
+        if not any(moved) and cohort.strands:
             raise _deadlock(cohort)
     cohort.core.seal()
     _leftovers(cohort)
+    if observer is not None:
+        observer.end(cohort)
     launch.stats.ctas += ctas
 
 
-def _run(strand: Strand) -> bool:
-    """Run a strand until it blocks or exits; True when it executed anything."""
-    ops = strand.program.ops
+def _observed(program: Program, pc: int, observer: Observer) -> Run:
+    """Operation ``pc``, announced to an observer."""
+    if pc == len(program.kernel.body):
+        return program.ops[pc]
+    instr = program.kernel.body[pc]
+
+    def run(strand: Strand) -> int | None:
+        observer.step(strand, instr)
+        return program.ops[pc](strand)
+
+    return run
+
+
+def _run(strand: Strand, ops: list[Run]) -> bool:
+    """Run a strand until it blocks, exits, or has had its turn; True when it got anywhere."""
     pc = strand.pc
-    executed = 0
+    executed, watch = 0, None
+    moved = True
     try:
         while True:
             result = ops[pc](strand)
             if result is None:
                 pc += 1
             elif result >= 0:
+                if executed > TURN and result <= pc:
+                    if watch is None:
+                        watch = (result, strand.regs.copy())
+                    elif watch[0] == result:
+                        moved = not _same(watch[1], strand.regs)
+                        pc = result
+                        break
+                    elif executed > 2 * TURN:
+                        pc = result
+                        break
                 pc = result
             else:
+                moved = executed > 0 or result == DONE
                 break
             executed += 1
-            if executed > MAX_INSTRUCTIONS:
-                raise MachineFault("the kernel does not end", hint="is there a loop whose exit condition never holds?")
     except ConvcError as error:
         if error.span is None and pc < len(strand.program.kernel.body):
             error.span = strand.program.kernel.body[pc].span
         error.where = error.where or _who(strand)
         raise
     strand.pc = pc
+    if not moved and executed:
+        strand.waiting = "something to change: it spins in a loop that changes nothing"
     strand.cohort.core.seal()
     strand.cohort.stats.instructions += executed * len(strand.warps) * strand.row_count
-    return executed > 0 or result == DONE
+    return moved
+
+
+def _same(before: list[Value], after: list[Value]) -> bool:
+    """Whether a trip round a loop left every register as it was."""
+    return all(
+        a is b or (np.array_equal(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else a == b)
+        for a, b in zip(before, after, strict=True)
+    )
 
 
 def _who(strand: Strand) -> str:

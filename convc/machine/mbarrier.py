@@ -22,7 +22,7 @@ MAX_COUNT = (1 << 20) - 1
 class MBarrier:
     """One mbarrier at one shared address, in every CTA of a cohort."""
 
-    __slots__ = ("address", "expected", "pending", "phase", "tx")
+    __slots__ = ("address", "expected", "gone", "pending", "phase", "tx")
 
     def __init__(self, address: int, count: int) -> None:
         self.address = address
@@ -30,6 +30,7 @@ class MBarrier:
         self.pending: Count = count
         self.tx: Count = 0
         self.phase: Count = 0
+        self.gone: set[int] = set()  # CTAs in which it was invalidated
 
     def arrive(self, ctas: int, rows: np.ndarray | None, count: Count) -> None:
         """Take ``count`` arrivals in the CTAs ``rows`` (None = all)."""
@@ -44,7 +45,7 @@ class MBarrier:
                 self._settle(ctas)
             return
         pending = self._wide("pending", ctas)
-        pending[slice(None) if rows is None else rows] -= count
+        np.subtract.at(pending, slice(None) if rows is None else rows, count)
         if (pending < 0).any():
             raise self._overflow("arrivals")
         self._settle(ctas)
@@ -63,7 +64,7 @@ class MBarrier:
                 self._settle(ctas)
             return
         tx = self._wide("tx", ctas)
-        tx[slice(None) if rows is None else rows] += amount
+        np.add.at(tx, slice(None) if rows is None else rows, amount)
         if (abs(tx) > MAX_COUNT).any():
             raise self._overflow("transaction bytes")
         self._settle(ctas)

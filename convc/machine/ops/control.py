@@ -116,6 +116,8 @@ def cta_barrier(instr, program):
         if strand.ticket is None:
             strand.ticket = (index, barrier.generation[rows].copy())
             barrier.arrived[rows] += len(strand.warps)
+            if cohort.observer is not None:
+                cohort.observer.cta_barrier(strand, instr, index, leave=False)
         warps = -(-(cohort.launch.block[0] * cohort.launch.block[1] * cohort.launch.block[2]) // 32)
         expected = warps - cohort.exited if threads is None else np.full(cohort.ctas, regs[threads] // 32)
         full = barrier.arrived >= expected
@@ -124,6 +126,8 @@ def cta_barrier(instr, program):
         barrier.arrived[full] = 0
         if arrive_only or (barrier.generation[rows] > strand.ticket[1]).all():
             strand.ticket = None
+            if cohort.observer is not None and not arrive_only:
+                cohort.observer.cta_barrier(strand, instr, index, leave=True)
             return None
         strand.waiting = f"CTA barrier {index} ({int(barrier.arrived[0])} of {int(expected[0])} warps there)"
         return BLOCK
@@ -131,11 +135,26 @@ def cta_barrier(instr, program):
     return run
 
 
+@op("fence", "fence.mbarrier_init", "fence.proxy", "fence.sync_restrict", "fence.proxy.restrict", result=False)
+def fence(instr, program):
+    """Fences order accesses; the machine performs them in order anyway, and only tells the observer."""
+    return tell_fence(instr)
+
+
+def tell_fence(instr):
+    """An instruction that changes nothing but what is ordered."""
+
+    def run(strand: Strand) -> None:
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.fence(strand, instr)
+
+    return run
+
+
 @op(
-    "fence", "fence.mbarrier_init", "fence.proxy", "fence.sync_restrict", "fence.proxy.restrict",
-    "prefetch", "prefetch.tensormap", "prefetchu",
-    "nanosleep", "setmaxnreg", "griddepcontrol", "bar.warp.sync", result=False,
+    "prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "setmaxnreg", "griddepcontrol", "bar.warp.sync",
+    result=False,
 )  # fmt: skip
 def no_effect(instr, program):
-    """Fences, prefetches and hints: the machine performs every access in order, so they change nothing it computes."""
+    """Prefetches and hints change nothing that the machine computes."""
     return lambda strand: None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.clusters import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.mbarrier import MAX_COUNT, MBarrier
 from convc.machine.ops.alu import apply
-from convc.machine.ops.memory import address_of
+from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
 from convc.machine.strand import BLOCK, Strand
 from convc.ptx import Address, Sink
@@ -16,19 +17,59 @@ from convc.ptx import Address, Sink
 def barrier_address(instr, program):
     """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
     operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = address_of(operand, program)
+    address = shared_address_of(operand, program)
 
     def run(strand: Strand) -> int:
         value = address(strand.regs)
         if isinstance(value, np.ndarray):
             value = strand.pick(value, strand.threads()[0])
-            if isinstance(value, np.ndarray):
-                if (value != value[0]).any():
-                    raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
-                value = int(value[0])
-        return value
+        cohort = strand.cohort
+        ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+        return _same(own_offset(value, ranks, cohort.cluster_size, instr.form.name))
 
     return run
+
+
+def _same(address: int | np.ndarray) -> int:
+    """An address that CTAs in lockstep must agree on."""
+    if isinstance(address, np.ndarray):
+        if (address != address[0]).any():
+            raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
+        return int(address[0])
+    return address
+
+
+def barrier_target(instr, program):
+    """A function (strand) -> (local shared address of an mbarrier, rows of the CTAs it lies in; None for all).
+
+    A shared::cluster address may name another CTA of the cluster; two CTAs may name the same one.
+    """
+    operand = next(o for o in instr.operands if isinstance(o, Address))
+    address = shared_address_of(operand, program)
+
+    def run(strand: Strand) -> tuple[int, np.ndarray | None]:
+        value = address(strand.regs)
+        if isinstance(value, np.ndarray):
+            value = strand.pick(value, strand.threads()[0])
+        if isinstance(value, int) and strand.cohort.cluster_size == 1 and value <= OFFSET:
+            return value, strand.rows
+        return _same(value & OFFSET), named_rows(strand, value >> RANK_SHIFT)
+
+    return run
+
+
+def named_rows(strand: Strand, field: int | np.ndarray) -> np.ndarray | None:
+    """Rows that the rank field of a shared::cluster address names, one per CTA of the strand; None: all, in order."""
+    cohort = strand.cohort
+    rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+    own = cohort.place.rank[rows]
+    rank = np.broadcast_to(field, own.shape)
+    if (rank >= cohort.cluster_size).any():
+        raise MachineFault(
+            f"a shared::cluster address names CTA {int(rank.max())} of a cluster of {cohort.cluster_size}"
+        )
+    named = rows - own + rank
+    return None if len(named) == cohort.ctas and (named == np.arange(cohort.ctas)).all() else named
 
 
 def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
@@ -55,13 +96,15 @@ def init(instr, program):
             )
         cohort.barriers[where] = MBarrier(where, n)
         cohort.shared.written.mark(slice(where, where + 8), None)
+        if cohort.observer is not None:
+            cohort.observer.init(strand, instr, where)
 
     return run
 
 
 def _arrive(instr, program, drop: bool = False):
     """One arrival (or ``count``) per active thread; with a transaction count, raise that first."""
-    address, name = barrier_address(instr, program), instr.form.name
+    target, name = barrier_target(instr, program), instr.form.name
     expect, times = instr.args.get("tx_count"), instr.args.get("count")
     bytes_slot = None if expect is None else program.slot(expect, 32)
     count_slot = None if times is None else program.slot(times, 32)
@@ -69,13 +112,16 @@ def _arrive(instr, program, drop: bool = False):
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
-        barrier = cohort.barrier(address(strand), name)
+        where, rows = target(strand)
+        barrier = cohort.barrier(where, name)
         if state is not None:
             strand.write(state, _register(barrier.state(strand.rows)))
         if bytes_slot is not None:
-            barrier.add_tx(cohort.ctas, strand.rows, amount_of(strand, bytes_slot) * strand.count)
+            barrier.add_tx(cohort.ctas, rows, amount_of(strand, bytes_slot) * strand.count)
         count = 1 if count_slot is None else amount_of(strand, count_slot)
-        (barrier.drop if drop else barrier.arrive)(cohort.ctas, strand.rows, count * strand.count)
+        (barrier.drop if drop else barrier.arrive)(cohort.ctas, rows, count * strand.count)
+        if cohort.observer is not None:
+            cohort.observer.arrive(strand, instr, where)
 
     return run
 
@@ -111,8 +157,11 @@ def _transaction(sign: int):
 
         def run(strand: Strand) -> None:
             cohort = strand.cohort
-            barrier = cohort.barrier(address(strand), instr.form.name)
+            where = address(strand)
+            barrier = cohort.barrier(where, instr.form.name)
             barrier.add_tx(cohort.ctas, strand.rows, sign * amount_of(strand, bytes_slot) * strand.count)
+            if cohort.observer is not None:
+                cohort.observer.arrive(strand, instr, where)
 
         return run
 
@@ -142,6 +191,8 @@ def _wait(instr, program):
                 return BLOCK
             done = True
         strand.write(target, done if isinstance(done, bool) else np.asarray(done).reshape(-1, 1, 1))
+        if strand.cohort.observer is not None and np.all(done):
+            strand.cohort.observer.wait(strand, instr, where)
         return None
 
     return run
@@ -166,7 +217,12 @@ def inval(instr, program):
 
     def run(strand: Strand) -> None:
         where = address(strand)
-        strand.cohort.barrier(where, "mbarrier.inval")
-        del strand.cohort.barriers[where]
+        cohort = strand.cohort
+        barrier = cohort.barrier(where, "mbarrier.inval")
+        rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+        active = np.broadcast_to(strand.count, rows.shape) > 0
+        barrier.gone.update(rows[active].tolist())
+        if len(barrier.gone) == cohort.ctas:
+            del cohort.barriers[where]
 
     return run
