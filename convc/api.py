@@ -126,7 +126,11 @@ def compile_layer(
 
 
 def run(
-    build_dir: str | Path, x: np.ndarray, layer: str | None = None, progress: Progress | None = None
+    build_dir: str | Path,
+    x: np.ndarray,
+    layer: str | None = None,
+    numerics: str = "float32",
+    progress: Progress | None = None,
 ) -> np.ndarray:
     """Run one layer of a build folder on activations (N, C, H, W); gives (N, K, P, Q).
 
@@ -136,11 +140,13 @@ def run(
         MachineFault, DeadlockError: the kernel fails.
     """
     from convc.build import load_build
+    from convc.machine import RunOptions, Switches
     from convc.runtime.session import run_layer
 
+    options = RunOptions(switches=Switches(numerics=numerics))
     ready = load_build(Path(build_dir)).load(layer)
     bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
-    return run_layer(ready, x, progress=bar).y
+    return run_layer(ready, x, options, progress=bar).y
 
 
 def verify(
@@ -150,6 +156,7 @@ def verify(
     seed: int = 0,
     dtype: str | None = None,
     mode: str = "both",
+    numerics: str = "float32",
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
@@ -158,20 +165,23 @@ def verify(
         model: a path, or a loaded network (then batch and dtype were settled by `load`).
         seed: of the data; at least 0.
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
+        numerics: how the tensor core adds: float32, or exact (see `convc.machine.Switches`).
     """
     from convc.checking import check_layer, modes_of
     from convc.kernels import Kernels
+    from convc.machine import RunOptions, Switches
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
+    options = RunOptions(switches=Switches(numerics=numerics))
     network, convs = _select(model, layer, batch, dtype)
     kernels, reports = Kernels(), []
     for index, conv in enumerate(convs):
         _tell(progress, f"compile {conv.name}", index / len(convs))
         compiled = kernels.compiled(conv.problem)
         bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
-        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, progress=bar))
+        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, options=options, progress=bar))
     return VerifyReport(
         source=network.name,
         seed=seed,

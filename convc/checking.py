@@ -18,7 +18,7 @@ from convc.compiler import Compiled
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.findings import Finding, Verdict
 from convc.kernels import kernel_file, layer_of
-from convc.machine import Stats
+from convc.machine import RunOptions, Stats
 from convc.network import ConvNode
 from convc.problem import ConvProblem
 from convc.runtime.session import run_layer, writer
@@ -90,6 +90,7 @@ def check_layer(
     *,
     seed: int = 0,
     modes: tuple[Mode, ...] = MODES,
+    options: RunOptions | None = None,
     progress: Callable[[Mode, float], None] | None = None,
 ) -> LayerReport:
     """Run a layer's kernel on fresh data of each mode and compare.
@@ -99,12 +100,13 @@ def check_layer(
         compiled: its kernel.
         seed: of the data; the same seed gives the same data.
         modes: kinds of data to use.
+        options: for the machine.
         progress: called with the mode and the part of its CTAs that are done, 0 to 1.
 
     Raises:
         LimitError: the data do not fit into memory.
     """
-    checked = [_check(mode, conv, compiled, seed, progress) for mode in modes]
+    checked = [_check(mode, conv, compiled, seed, options, progress) for mode in modes]
     stats = next((stats for _, stats in checked if stats is not None), None)
     return LayerReport(
         name=conv.name,
@@ -121,14 +123,19 @@ def check_layer(
 
 
 def _check(
-    mode: Mode, conv: ConvNode, compiled: Compiled, seed: int, progress: Callable[[Mode, float], None] | None
+    mode: Mode,
+    conv: ConvNode,
+    compiled: Compiled,
+    seed: int,
+    options: RunOptions | None,
+    progress: Callable[[Mode, float], None] | None,
 ) -> tuple[Check, Stats | None]:
     """One run, judged; and what it did, where it came to an end."""
     x, weight, bias = _data(mode, conv, seed)
     layer = layer_of(conv.problem, compiled, weight, bias)
     bar = None if progress is None else lambda done, total: progress(mode, done / total)
     try:
-        run = run_layer(layer, x, progress=bar)
+        run = run_layer(layer, x, options, progress=bar)
     except (MachineFault, DeadlockError) as fault:
         return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
     expected = reference.conv_problem(conv.problem, x, weight, bias)

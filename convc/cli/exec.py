@@ -6,13 +6,18 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import path_type
+from convc.cli.options import numerics_option, path_type, report_options
 
 
 @click.command("exec", short_help="Run any PTX kernel with a launch file.")
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
-def exec_command(kernel: Path, launch: Path) -> None:
+@click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
+@numerics_option
+@report_options
+def exec_command(
+    kernel: Path, launch: Path, check: bool, numerics: str, json_file: Path | None, sarif_file: Path | None
+) -> None:
     """Run any PTX kernel on the machine, as LAUNCH.json says.
 
     The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
@@ -20,24 +25,39 @@ def exec_command(kernel: Path, launch: Path) -> None:
     """
     from convc import machine
     from convc.artifact import load_launch
-    from convc.files import plain, read_text, write_npy
+    from convc.check.kernel import check_kernel
+    from convc.files import check_target, plain, read_text, write_npy
     from convc.findings import Verdict
     from convc.report.console import console, progress_bar
-    from convc.report.runs import print_findings, print_run
+    from convc.report.runs import print_findings, print_run, print_verdict, write_findings
     from convc.runtime.launch import read_buffers, save_targets
 
     text = read_text(kernel)
     spec = load_launch(launch)
     targets = save_targets(spec, launch.parent)
     buffers = read_buffers(spec, launch.parent)
+    for file in (json_file, sarif_file):
+        if file is not None:
+            check_target(file)
+    options = machine.RunOptions(switches=machine.Switches(numerics=numerics))
     with progress_bar() as progress:
         bar = None if progress is None else lambda done, total: progress(spec.entry, done / total)
-        result = machine.run(text, spec, buffers, file=str(kernel), progress=bar)
-    for name, target in targets.items():
-        write_npy(target, plain(result.buffers[name]))
-    print_run(console(), spec.entry, result.stats, result.seconds)
-    for name, target in targets.items():
-        console().print(f"wrote {target}: buffer {name}", soft_wrap=True)
-    print_findings(console(stderr=True), result.findings)
-    if result.verdict >= Verdict.incomplete:
+        if check:
+            checked = check_kernel(text, spec, buffers, file=str(kernel), options=options, progress=bar)
+            result, findings = checked.result, checked.findings
+        else:
+            result = machine.run(text, spec, buffers, file=str(kernel), options=options, progress=bar)
+            findings = result.findings
+    if result is not None:
+        for name, target in targets.items():
+            write_npy(target, plain(result.buffers[name]))
+        print_run(console(), spec.entry, result.stats, result.seconds)
+        for name, target in targets.items():
+            console().print(f"wrote {target}: buffer {name}", soft_wrap=True)
+    verdict = max((finding.verdict for finding in findings), default=Verdict.clean)
+    if check:
+        print_verdict(console(), spec.entry, verdict, len(findings))
+    print_findings(console(stderr=True), findings)
+    write_findings(findings, json_file, sarif_file)
+    if verdict >= Verdict.incomplete:
         raise click.exceptions.Exit(1)

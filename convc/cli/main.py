@@ -19,6 +19,7 @@ from typing import IO, Any, NoReturn
 import click
 
 import convc
+from convc.cli.check import check_command
 from convc.cli.compile import compile_command
 from convc.cli.exec import exec_command
 from convc.cli.explain import explain_command
@@ -84,6 +85,7 @@ for command in (
     verify_command,
     inspect_command,
     exec_command,
+    check_command,
     explain_command,
 ):
     main.add_command(command)

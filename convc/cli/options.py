@@ -19,7 +19,24 @@ dtype_option = click.option(
     help="Operand type, in place of the model's (float32 models run as tf32).",
 )
 
+numerics_option = click.option(
+    "--numerics",
+    type=click.Choice(["float32", "exact"]),
+    default="float32",
+    show_default=True,
+    help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
+)
+
 
 def layer_option(required: bool = False):
     """``--layer NAME``."""
     return click.option("--layer", metavar="NAME", required=required, help="One convolution of the model.")
+
+
+def report_options(command):
+    """``--json FILE`` and ``--sarif FILE``, as ``json_file`` and ``sarif_file``."""
+    for name, words in (("sarif", "as SARIF 2.1.0"), ("json", "as JSON")):
+        command = click.option(
+            f"--{name}", f"{name}_file", type=path_type, metavar="FILE", help=f"Write the findings {words}."
+        )(command)
+    return command

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, path_type
+from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, numerics_option, path_type
 
 
 @click.command("verify", short_help="Check every convolution of a model.")
@@ -15,9 +15,10 @@ from convc.cli.options import batch_option, dtype_option, layer_option, model_ar
 @batch_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @dtype_option
+@numerics_option
 @click.option("--json", "file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
 def verify_command(
-    model: Path, layer: str | None, batch: int | None, seed: int, dtype: str | None, file: Path | None
+    model: Path, layer: str | None, batch: int | None, seed: int, dtype: str | None, numerics: str, file: Path | None
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
 
@@ -33,7 +34,9 @@ def verify_command(
     if file is not None and not to_stdout:
         check_target(file)
     with progress_bar() as progress:
-        report = api.verify(model, layer=layer, batch=batch, seed=seed, dtype=dtype, progress=progress)
+        report = api.verify(
+            model, layer=layer, batch=batch, seed=seed, dtype=dtype, numerics=numerics, progress=progress
+        )
     if to_stdout:
         click.echo(report_json(report), nl=False)
     else:

@@ -110,9 +110,7 @@ def _memory(storage: Storage) -> Table:
     for tile in storage.tmem:
         what = f"accumulator {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns"
         first = tile.column_offset
-        table.add_row(
-            "tensor", f"col {first}", f"col {first + tile.columns}", str(tile.lanes * tile.columns * 4), what
-        )
+        table.add_row("tensor", f"col {first}", f"col {first + tile.columns}", str(tile.lanes * tile.columns * 4), what)
     table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
     return table
 

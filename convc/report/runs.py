@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
-from convc.findings import Finding
+from convc.files import write_bytes
+from convc.findings import Finding, Verdict
 from convc.limits import human_bytes
 from convc.machine import Stats
+from convc.report.sarif import plain, sarif
 
 
 def print_run(console: Console, name: str, stats: Stats, seconds: float) -> None:
@@ -17,6 +21,20 @@ def print_run(console: Console, name: str, stats: Stats, seconds: float) -> None
         f"{name}: {stats.ctas} CTAs, {stats.instructions} instructions, {stats.mma} MMA instructions, "
         f"{human_bytes(stats.bytes_moved)} moved, {seconds:.3f} s simulated"
     )
+
+
+def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> None:
+    """One line with the verdict on a kernel."""
+    found = "nothing found" if not count else f"{count} finding{'s' * (count > 1)}"
+    console.print(f"{name}: {verdict.name}, {found}")
+
+
+def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_file: Path | None) -> None:
+    """Findings in the formats asked for."""
+    found = list(findings)
+    for file, content in ((json_file, [plain(f) for f in found]), (sarif_file, sarif(found))):
+        if file is not None:
+            write_bytes(file, msgspec.json.format(msgspec.json.encode(content), indent=1))
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:

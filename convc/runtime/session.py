@@ -87,6 +87,11 @@ def input_buffers(layer: Layer, x: np.ndarray) -> dict[str, np.ndarray]:
     return {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
 
 
+def random_input(layer: Layer, seed: int) -> np.ndarray:
+    """Activations (N, C, H, W) of small whole numbers, float32."""
+    return np.random.default_rng(seed).integers(-3, 4, layer.form.model.x_shape).astype(np.float32)
+
+
 def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...]) -> Finding | None:
     """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
 

@@ -13,7 +13,7 @@ import convc as package
 from convc import api, errors
 from convc.errors import ConvcError
 
-VERBS = ("compile", "run", "verify", "inspect", "exec", "explain")
+VERBS = ("check", "compile", "run", "verify", "inspect", "exec", "explain")
 
 
 def test_the_commands_are_these(convc):

@@ -1,0 +1,52 @@
+"""``convc check``: does a kernel rely on luck?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from convc.cli.options import layer_option, path_type, report_options
+
+
+@click.command("check", short_help="Look for races and hangs in the kernels of a build folder.")
+@click.argument("build", type=path_type, metavar="DIR")
+@layer_option()
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
+@report_options
+def check_command(build: Path, layer: str | None, seed: int, json_file: Path | None, sarif_file: Path | None) -> None:
+    """Run the kernels of the build folder DIR on random input with every checker watching.
+
+    Found are accesses of shared and tensor memory that no synchronisation orders, registers used before
+    tcgen05.wait, CTAs that store to the same bytes, reads of memory never written, leaks, hangs and faults.
+    Exit code 1 when the verdict of any kernel is incomplete or error.
+    """
+    from convc.build import load_build
+    from convc.check.kernel import check_kernel
+    from convc.files import check_target
+    from convc.findings import Verdict
+    from convc.report.console import console, progress_bar
+    from convc.report.runs import print_findings, print_verdict, write_findings
+    from convc.runtime.session import input_buffers, random_input
+
+    for file in (json_file, sarif_file):
+        if file is not None:
+            check_target(file)
+    loaded = load_build(build)
+    names = [layer] if layer is not None else list(loaded.names)
+    findings, seen = [], set()
+    with progress_bar() as progress:
+        for name in names:
+            ready = loaded.load(name)
+            if ready.file in seen:
+                continue
+            seen.add(ready.file)
+            x = random_input(ready, seed)
+            bar = None if progress is None else lambda done, total, name=name: progress(f"check {name}", done / total)
+            checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, progress=bar)
+            print_verdict(console(), name, checked.verdict, len(checked.findings))
+            print_findings(console(), checked.findings)
+            findings += checked.findings
+    write_findings(findings, json_file, sarif_file)
+    if any(finding.verdict >= Verdict.incomplete for finding in findings):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,53 @@
+"""``convc check`` and ``convc exec --check``."""
+
+from __future__ import annotations
+
+import json
+
+from support.kernel_edits import NEVER_FREE, edited
+
+NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
+"""Use the loaded registers at once."""
+
+
+def test_a_kernel_of_ours_is_clean(convc, build):
+    assert convc.good("check", build).splitlines() == ["conv: clean, nothing found"]
+
+
+def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path):
+    kernel.write_text(edited(kernel.read_text(), *NO_WAIT))
+    as_json, as_sarif = tmp_path / "found.json", tmp_path / "found.sarif"
+    result = convc("check", build, "--json", as_json, "--sarif", as_sarif)
+    assert result.exit_code == 1
+    assert "conv: error, 2 findings" in result.stdout
+    found = json.loads(as_json.read_text())
+    assert {f["rule"] for f in found} == {"register-before-wait", "race-tensor-memory"}
+    assert all(f["verdict"] == "error" and f["line"] > 0 and f["step"] for f in found)
+    run = json.loads(as_sarif.read_text())["runs"][0]
+    assert [r["ruleId"] for r in run["results"]] == [f["rule"] for f in found]
+    place = run["results"][0]["locations"][0]["physicalLocation"]
+    assert place["region"]["startLine"] == found[0]["line"]
+    assert place["artifactLocation"]["uri"].endswith("kernel.ptx")
+
+
+def test_a_leak_is_found_too(convc, build, kernel):
+    kernel.write_text(edited(kernel.read_text(), *NEVER_FREE))
+    result = convc("check", build)
+    assert result.exit_code == 1
+    assert "tensor-memory-leak" in result.stdout
+
+
+def test_exec_checks_when_asked(convc, tmp_path):
+    (tmp_path / "k.ptx").write_text(
+        ".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
+        ".reg .b64 %a; .reg .b32 %v;\nld.param.u64 %a, [out];\nmov.u32 %v, %ctaid.x;\n"
+        "st.global.u32 [%a], %v;\nret;\n}\n"
+    )
+    launch = {"format": "convc-launch/1", "entry": "k", "grid": [2, 1, 1], "block": [1, 1, 1]}
+    launch |= {"buffers": {"out": {"dtype": "u32", "shape": [1]}}, "params": [{"kind": "pointer", "buffer": "out"}]}
+    (tmp_path / "launch.json").write_text(json.dumps(launch))
+    assert convc("exec", tmp_path / "k.ptx", tmp_path / "launch.json").exit_code == 0
+    result = convc("exec", tmp_path / "k.ptx", tmp_path / "launch.json", "--check")
+    assert result.exit_code == 1
+    assert "k: error, 1 finding" in result.stdout
+    assert "race-global-memory" in result.stderr
