@@ -13,6 +13,9 @@ A warp has three views, because the hardware has three kinds of visibility:
 * ``tensor``: what the tcgen05 instructions that it issues are ordered after. ``tcgen05.fence::after_thread_sync``
   copies the generic view here, ``before_thread_sync`` the other way round (PTX manual, "tcgen05 memory consistency
   model").
+
+A fourth, ``weak``, is what would be known if no proxy fence or tcgen05 fence were ever needed. Where only that orders
+two accesses the manual is not kept to, but compilers in wide use leave such fences out: a matter for review.
 """
 
 from __future__ import annotations
@@ -32,20 +35,22 @@ def join(into: Clock, other: Mapping[int, int]) -> None:
 
 @dataclass(slots=True)
 class Message:
-    """What a release carries: the sender's generic and fenced views."""
+    """What a release carries: the sender's generic, fenced and weak views."""
 
     generic: Clock = field(default_factory=dict)
     fenced: Clock = field(default_factory=dict)
+    weak: Clock = field(default_factory=dict)
 
-    def add(self, generic: Mapping[int, int], fenced: Mapping[int, int]) -> None:
+    def add(self, generic: Mapping[int, int], fenced: Mapping[int, int], weak: Mapping[int, int]) -> None:
         """Another release on the same object."""
         join(self.generic, generic)
         join(self.fenced, fenced)
+        join(self.weak, weak)
 
 
 @dataclass(slots=True)
 class Views:
-    """The three clocks of a warp, and its own component and time."""
+    """The clocks of a warp, and its own component and time."""
 
     component: int
     time: int = 0
@@ -53,14 +58,16 @@ class Views:
     fenced: Clock = field(default_factory=dict)
     tensor: Clock = field(default_factory=dict)
     unpublished: Clock = field(default_factory=dict)
+    weak: Clock = field(default_factory=dict)
 
     def tick(self) -> int:
         """Advance the own component; later accesses of the warp are ordered after earlier ones."""
         self.time += 1
-        self.generic[self.component] = self.time
+        self.generic[self.component] = self.weak[self.component] = self.time
         return self.time
 
     def receive(self, message: Message) -> None:
         """Acquire."""
         join(self.generic, message.generic)
         join(self.fenced, message.fenced)
+        join(self.weak, message.weak)

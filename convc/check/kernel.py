@@ -10,6 +10,7 @@ import numpy as np
 
 from convc.artifact import LaunchSpec
 from convc.check.races import Races
+from convc.check.warps import Warps
 from convc.check.writes import Writes
 from convc.errors import DeadlockError, MachineFault
 from convc.findings import Finding, Verdict
@@ -60,17 +61,17 @@ def check_kernel(
     options: RunOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Checked:
-    """Run a kernel with the race and write-set checkers watching.
+    """Run a kernel with all checkers watching: races, warps, write sets.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
     """
-    races, writes = Races(), Writes()
+    checkers = (Races(), Warps(), Writes())
     result, broken = None, []
     try:
         result = run(
             text, launch, buffers, file=file, options=options or RunOptions(), progress=progress,
-            observer=Several((races, writes)),
+            observer=Several(checkers),
         )  # fmt: skip
     except (MachineFault, DeadlockError) as fault:
         span = fault.span
@@ -85,5 +86,6 @@ def check_kernel(
                 line=span.line if span else 0,
             )
         )
-    seen = [*broken, *races.found.values(), *writes.found.values(), *(result.findings if result else ())]
+    seen = [*broken, *(finding for checker in checkers for finding in checker.found.values())]
+    seen += result.findings if result else ()
     return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)

@@ -1,7 +1,8 @@
 """Do CTAs write the same bytes of global memory?
 
-CTAs run in no particular order, so two that store to one place race (PTX manual, "Memory Consistency Model"). The check
-remembers, per `GRANULE` bytes of every buffer, which CTA wrote there; atomics and reductions are not stores.
+CTAs run in no particular order, so two that store to one place race (PTX manual, "Memory Consistency Model"). The
+check remembers, per `GRANULE` bytes of every buffer, which CTA wrote there; atomics and reductions are not stores. In
+a kernel with atomics a lock may order the stores, so a person has to look.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Writes(Observer):
     def begin(self, cohort) -> None:
         """Owners are kept from cohort to cohort."""
         self.cohort = cohort
+        self.atomics = any(i.form.name.startswith(("atom", "red")) for i in cohort.launch.program.kernel.body)
 
     def global_store(self, strand, instr, buffer, offset, size, mask) -> None:
         """Compare the bytes stored with their owners so far, and own them."""
@@ -55,7 +57,7 @@ class Writes(Observer):
         if key in self.found:
             return
         self.found[key] = Finding(
-            verdict=Verdict.error if size >= GRANULE else Verdict.review, rule="race-global-memory",
+            verdict=Verdict.review if size < GRANULE or self.atomics else Verdict.error, rule="race-global-memory",
             message=f"more than one CTA stores to buffer {buffer!r} at byte {offset}",
             file=instr.span.file, line=instr.span.line, step=instr.step, cta=cta,
         )  # fmt: skip

@@ -72,8 +72,5 @@ class BulkGroups:
 
 
 def bulk_groups(cohort: Cohort) -> BulkGroups:
-    """The groups of a cohort, made when first asked for."""
-    groups = getattr(cohort, "bulk_groups", None)
-    if groups is None:
-        groups = cohort.bulk_groups = BulkGroups(cohort.ctas)
-    return groups
+    """The groups of a cohort."""
+    return cohort.bulk_groups

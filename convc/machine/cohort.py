@@ -13,6 +13,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.findings import Finding, Verdict
+from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import place
 from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
@@ -33,7 +34,7 @@ class Stats:
         mma: tcgen05.mma instructions.
         mma_flops: floating-point operations of those (2 M N K each).
         tma_loads: tensor copies from global to shared memory.
-        tma_bytes: bytes they delivered, by buffer name.
+        tma_bytes: bytes that asynchronous copies moved, loads and stores, by buffer name.
         global_load_bytes, global_store_bytes: bytes moved by ld.global and st.global.
         splits: times CTAs of a cohort went different ways (0 for kernels in lockstep).
     """
@@ -96,6 +97,7 @@ class Cohort:
         self.tensor = TensorMemory(ctas)
         self.core = TensorCore(self)
         self.barriers: dict[int, MBarrier] = {}
+        self.bulk_groups = BulkGroups(ctas)
         self.named: dict[int, NamedBarrier] = {}
         self.strands: list = []
         self.local: np.ndarray | None = None

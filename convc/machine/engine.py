@@ -133,6 +133,7 @@ def _deadlock(cohort: Cohort) -> DeadlockError:
 
 def _leftovers(cohort: Cohort) -> None:
     """What a kernel must have put back before it exits."""
+    cohort.bulk_groups.report_leftovers(cohort)
     for base, columns in cohort.tensor.allocated.items():
         cohort.report(
             "tensor-memory-leak",

@@ -51,8 +51,19 @@ class Observer:
     ) -> None:
         """mma, cp or shift is issued: shared bytes read, cells read and written; ``target`` as in `Mma.target`."""
 
-    def copy(self, strand: Strand, instr: Instr, barrier: int | None, reads: Places, writes: Places) -> None:
-        """An asynchronous copy is issued: shared bytes it reads and writes; it will signal ``barrier`` (if any)."""
+    def copy(
+        self,
+        strand: Strand,
+        instr: Instr,
+        barrier: int | None,
+        reads: Places,
+        writes: Places,
+        rows: Places | None = None,
+    ) -> None:
+        """An asynchronous copy is issued: shared bytes it reads and writes; it will signal ``barrier`` (if any).
+
+        ``rows`` are the CTAs whose memory it touches, None for all.
+        """
 
     def commit(self, strand: Strand, instr: Instr, barrier: int) -> None:
         """tcgen05.commit: the barrier is signalled once this thread's tensor operations are done."""

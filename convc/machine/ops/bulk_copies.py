@@ -77,7 +77,7 @@ def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, op
     complete(cohort, path, size, instr.form.name)
     if cohort.observer is not None:
         places = np.arange(where.start, where.stop)
-        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places)
+        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places, path.rows)
 
 
 @op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)

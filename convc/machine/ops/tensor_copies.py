@@ -85,7 +85,9 @@ def _load(
         cohort.shared.written.mark(slice(where + low, where + high), path.rows)
     complete(cohort, path, result.bytes, "cp.async.bulk.tensor")
     if cohort.observer is not None:
-        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written))
+        cohort.observer.copy(
+            strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written), path.rows
+        )
     stats = cohort.stats
     count = cohort.ctas if path.rows is None else len(path.rows)
     stats.tma_loads += count
@@ -163,7 +165,7 @@ def finish(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
     warp, lane = turn.thread
     bulk_groups(strand.cohort).issue((int(strand.warps[warp]), lane), turn.rows, instr)
     if strand.cohort.observer is not None:
-        strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64))
+        strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64), turn.rows)
 
 
 def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
