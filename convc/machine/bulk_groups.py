@@ -69,8 +69,3 @@ class BulkGroups:
                     verdict = Verdict.error if kind == OPEN else Verdict.review
                     where = f"CTA {cohort.number(int(left[0]))}, warp {warp}, lane {lane}"
                     cohort.report(rule, f"{where} {text}", self._last[warp, lane], verdict)
-
-
-def bulk_groups(cohort: Cohort) -> BulkGroups:
-    """The groups of a cohort."""
-    return cohort.bulk_groups

@@ -97,15 +97,15 @@ def codes(units: np.ndarray, element: str, packed_as: str, six_bit: str) -> np.n
 def widen_f16(raw: np.ndarray) -> np.ndarray:
     """float16 bits (uint16) to float32, exactly: shift the fields into place and rescale by 2**112.
 
-    About four times faster than numpy's conversion; infinities and NaNs, which the rescaling would lose, are detected
-    by their size and converted the slow way.
+    About four times faster than numpy's conversion; infinities and NaNs, which the rescaling would lose, are told by
+    their exponent and converted the slow way.
     """
     wide = raw.view(np.int16).astype(np.int32)
     wide <<= 13
     wide &= -0x70002000
     out = wide.view(np.float32)
     out *= np.float32(2.0**112)
-    if out.size and max(out.max(), -out.min()) >= 65536.0:
+    if out.size and (raw & np.uint16(0x7C00)).max() == 0x7C00:
         return raw.view(np.float16).astype(np.float32)
     return out
 

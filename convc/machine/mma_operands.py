@@ -177,6 +177,7 @@ class Operands:
             missing = sum(
                 tensor.written.missing(key, tensor.places(own, column, shape.columns), rows)
                 for key, own, rows in self._written_lanes(lanes)
+                if key not in tensor.written.known
             )
             if missing:
                 self._report(
@@ -204,8 +205,9 @@ class Operands:
     def mark(self, lanes: np.ndarray, column: int) -> None:
         """Note that D is written."""
         tensor = self.cohort.tensor
-        for _, own, rows in self._written_lanes(lanes):
-            tensor.written.mark(tensor.places(own, column, self.shape.columns), rows)
+        for key, own, rows in self._written_lanes(lanes):
+            if key not in tensor.written.known:  # else every cell is marked already
+                tensor.written.mark(tensor.places(own, column, self.shape.columns), rows)
 
     def _report(self, rule: str, message: str) -> None:
         self.cohort.report(rule, message, self.first.instr)

@@ -120,9 +120,9 @@ class Program:
 
     def slot(self, operand, bits: int = 64) -> int:
         """Slot of a register, an immediate read as ``bits`` bits, a special register or a symbol's address."""
+        if type(operand) is Reg:  # nearly always
+            return operand.slot
         match operand:
-            case Reg(slot=slot):
-                return slot
             case Special(name=name):
                 if name.partition(".")[0] in UNMODELLED_SPECIALS:
                     raise UnmodelledError(f"the machine has no special register %{name}")
@@ -321,9 +321,12 @@ def _facts(instr: Instr, program: Program) -> FlowFacts:
 
 def registers_of(operand) -> list[Reg]:
     """All registers that an operand names."""
+    kind = type(operand)
+    if kind is Reg:
+        return [operand]
+    if kind is Imm or kind is Special or kind is Symbol:
+        return []
     match operand:
-        case Reg():
-            return [operand]
         case Vector(items=items):
             return [r for item in items for r in registers_of(item)]
         case Pair(first=first, second=second):

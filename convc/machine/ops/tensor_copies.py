@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import LaunchError, MachineFault
-from convc.machine.bulk_groups import bulk_groups
 from convc.machine.clusters import OFFSET
 from convc.machine.cohort import Cohort
 from convc.machine.memory import PARAM_WINDOW
@@ -147,7 +146,7 @@ def _for_issuers(act):
     """An instruction that matters only to threads that have issued bulk copies."""
 
     def run(strand: Strand) -> None:
-        groups = bulk_groups(strand.cohort)
+        groups = strand.cohort.bulk_groups
         for warp, lane in strand.threads():
             thread = (int(strand.warps[warp]), lane)
             if groups.known(thread):
@@ -163,7 +162,7 @@ def _for_issuers(act):
 def finish(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
     """Book a copy that completes by bulk_group."""
     warp, lane = turn.thread
-    bulk_groups(strand.cohort).issue((int(strand.warps[warp]), lane), turn.rows, instr)
+    strand.cohort.bulk_groups.issue((int(strand.warps[warp]), lane), turn.rows, instr)
     if strand.cohort.observer is not None:
         strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64), turn.rows)
 
