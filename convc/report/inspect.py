@@ -78,7 +78,10 @@ def _plan(plan: Plan) -> Iterator[str]:
     for coordinate in plan.coordinates:
         yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning})"
     yield ""
-    yield "other widths (of those about as fast, the plan takes the one that moves fewest bytes):" if plan.alternatives else "no slower candidates"
+    if plan.alternatives:
+        yield "other widths (of those about as fast, the plan takes the one that moves fewest bytes):"
+    else:
+        yield "no other widths"
     for other in plan.alternatives:
         yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bound_by}"
     yield "rejected candidates:" if plan.rejected else "no rejected candidates"
