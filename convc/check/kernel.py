@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,31 +62,57 @@ def check_kernel(
     options: RunOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Checked:
-    """Run a kernel with all checkers watching: races, warps, write sets.
+    """Run a kernel with all checkers watching, then again with asynchronous work performed late and at random.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
     """
+    options = options or RunOptions()
     checkers = (Races(), Warps(), Writes())
-    result, broken = None, []
+    broken: list[Finding] = []
+    more = {"file": file, "progress": progress}
+    result = _attempt(broken, text, launch, buffers, options=options, observer=Several(checkers), **more)
+    if result is not None:
+        for policy in ("late", "seeded"):
+            other = dataclasses.replace(options, policy=policy)
+            late = _attempt(broken, text, launch, buffers, options=other, **more)
+            if late is not None:
+                broken += _differences(result, late, policy, file)
+    seen = [*broken, *(finding for checker in checkers for finding in checker.found.values())]
+    seen += result.findings if result else ()
+    return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)
+
+
+def _attempt(
+    broken: list[Finding], text, launch, buffers, *, file: str, options: RunOptions, **more
+) -> RunResult | None:
+    """Run; a fault or a hang becomes a finding."""
     try:
-        result = run(
-            text, launch, buffers, file=file, options=options or RunOptions(), progress=progress,
-            observer=Several(checkers),
-        )  # fmt: skip
+        return run(text, launch, buffers, file=file, options=options, **more)
     except (MachineFault, DeadlockError) as fault:
         span = fault.span
-        rule = "hang" if isinstance(fault, DeadlockError) else "fault"
         where = f" [{fault.where}]" if fault.where else ""
+        when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
         broken.append(
             Finding(
                 verdict=Verdict.error,
-                rule=rule,
-                message=fault.message + where,
+                rule="hang" if isinstance(fault, DeadlockError) else "fault",
+                message=fault.message + where + when,
                 file=span.file if span else file,
                 line=span.line if span else 0,
             )
         )
-    seen = [*broken, *(finding for checker in checkers for finding in checker.found.values())]
-    seen += result.findings if result else ()
-    return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)
+        return None
+
+
+def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> list[Finding]:
+    """A finding for the first buffer that depends on when asynchronous work is performed."""
+    for name, array in result.buffers.items():
+        differ = np.flatnonzero(array.reshape(-1).view(np.uint8) != late.buffers[name].reshape(-1).view(np.uint8))
+        if differ.size:
+            message = (
+                f"buffer {name!r} depends on when asynchronous work is performed: {differ.size} bytes differ under "
+                f"completion policy {policy}, first at byte {int(differ[0])}"
+            )
+            return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=file)]
+    return []

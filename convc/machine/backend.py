@@ -18,12 +18,13 @@ from threadpoolctl import ThreadpoolController
 
 from convc import ptx
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
-from convc.errors import LaunchError
+from convc.errors import InputError, LaunchError
 from convc.findings import Finding, Verdict
 from convc.machine.cohort import Launch, Stats
 from convc.machine.engine import run_cohort
 from convc.machine.events import Observer
 from convc.machine.memory import GlobalMemory
+from convc.machine.pending import POLICIES
 from convc.machine.program import Program, decode
 from convc.machine.switches import Switches
 from convc.machine.tma import TensorLoader
@@ -45,11 +46,18 @@ class RunOptions:
         cohort: most CTAs to run in lockstep; more is faster up to the size of the caches.
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
         switches: how to read what the manual leaves open, and how the tensor core adds.
+        policy, seed: when asynchronous work takes effect (see `convc.machine.pending`).
     """
 
     cohort: int = 148
     cohort_bytes: int = 256 << 20
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
+    policy: str = "eager"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +169,7 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
     state = Launch(
         program=program, memory=memory, params=params, tensor_maps=maps, grid=launch.grid, block=launch.block,
         cluster=launch.cluster, dynamic_shared=launch.shared_bytes, file=file, observer=observer,
-        switches=options.switches,
+        switches=options.switches, policy=options.policy, seed=options.seed,
     )  # fmt: skip
     size = cohort_size(program, launch, options)
     with _threads().limit(limits=1, user_api="blas"):

@@ -18,6 +18,7 @@ from convc.machine.clusters import place
 from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
+from convc.machine.pending import Pending
 from convc.machine.state import SharedMemory, TensorMemory
 from convc.machine.switches import Switches
 from convc.machine.tensor_core import TensorCore
@@ -70,6 +71,8 @@ class Launch:
     file: str
     observer: Observer | None = None
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
+    policy: str = "eager"
+    seed: int = 0
     stats: Stats = field(default_factory=Stats)
     findings: dict[tuple, Finding] = field(default_factory=dict)
 
@@ -98,6 +101,7 @@ class Cohort:
         self.core = TensorCore(self)
         self.barriers: dict[int, MBarrier] = {}
         self.bulk_groups = BulkGroups(ctas)
+        self.pending = Pending(launch.policy, launch.seed)
         self.named: dict[int, NamedBarrier] = {}
         self.strands: list = []
         self.local: np.ndarray | None = None

@@ -32,12 +32,15 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
         observer.begin(cohort)
     while cohort.strands:
         turn = list(cohort.strands)
+        cohort.pending.between_turns()
         moved = [_run(current, ops) for current in turn]
         moved.append(len(cohort.strands) > len(turn))  # a split is progress: the new strand has not run yet
         cohort.strands = [s for s in cohort.strands if not s.done]
-        if not any(moved) and cohort.strands:
+        if not any(moved) and cohort.strands and not cohort.pending.perform_one():
             raise _deadlock(cohort)
-    cohort.core.seal()
+    while cohort.pending.perform_one():
+        pass
+    cohort.core.perform(cohort.core.take())
     _leftovers(cohort)
     if observer is not None:
         observer.end(cohort)

@@ -60,10 +60,17 @@ class TensorCore:
         return footprint(item, self.switches.shift_extent)
 
     def seal(self) -> None:
-        """Execute everything queued."""
-        if not self.queue:
-            return
+        """Execute everything queued; where work is not performed at once (see `pending`), only a commit takes it."""
+        if self.queue and self.cohort.pending.eager:
+            self.perform(self.take())
+
+    def take(self) -> list[Mma | Copy | Shift]:
+        """Everything queued, which the caller will `perform`."""
         queue, self.queue = self.queue, []
+        return queue
+
+    def perform(self, queue: list[Mma | Copy | Shift]) -> None:
+        """Execute operations in order."""
         with np.errstate(invalid="ignore", over="ignore"):
             self._perform(queue)
 

@@ -22,24 +22,34 @@ def commit(instr, program):
     mask = None if named is None else program.slot(named, 16)
 
     def run(strand: Strand) -> None:
-        cohort = strand.cohort
-        cohort.core.seal()
+        cohort, core = strand.cohort, strand.cohort.core
         where, rows = target(strand)
         barrier = cohort.barrier(where, "tcgen05.commit")
-        if mask is None:
-            barrier.arrive(cohort.ctas, rows, strand.count)
+        everyone = [rows] if mask is None else _named(strand, amount_of(strand, mask))
+        count, work = strand.count, core.take()
+
+        def finish() -> None:
+            core.perform(work)
+            for signalled in everyone:
+                barrier.arrive(cohort.ctas, signalled, count)
+
+        if cohort.pending.eager:
+            finish()
         else:
-            word = amount_of(strand, mask)
-            for rank in range(cohort.cluster_size):
-                chosen = (np.asarray(word) >> rank) & 1
-                everyone = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-                senders = everyone[np.broadcast_to(chosen, everyone.shape) == 1]
-                if senders.size:
-                    barrier.arrive(cohort.ctas, senders - cohort.place.rank[senders] + rank, strand.count)
+            cohort.pending.tensor(finish)
         if cohort.observer is not None:
             cohort.observer.commit(strand, instr, where)
 
     return run
+
+
+def _named(strand: Strand, word: int | np.ndarray) -> list[np.ndarray | None]:
+    """Rows that a multicast mask names, rank by rank, for the CTAs that commit."""
+    cohort = strand.cohort
+    everyone = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+    word = np.broadcast_to(word, everyone.shape)
+    senders = [everyone[(word >> rank) & 1 == 1] for rank in range(cohort.cluster_size)]
+    return [s - cohort.place.rank[s] + rank for rank, s in enumerate(senders) if s.size]
 
 
 @op("tcgen05.wait", "tcgen05.fence", result=False)

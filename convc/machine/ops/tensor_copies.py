@@ -58,7 +58,7 @@ def tensor_load(instr, program):
                 name, loader = _tensor(cohort, address)
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
                 path = Route(where, signal, strand.rows, 1, strand.rows)
-                _load(strand, instr, loader, name, path, at, tuple(shift), mode)
+                _issue(strand, instr, loader, name, path, at, tuple(shift), mode)
                 return
         for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
             where, signal, address, *shift = turn.values
@@ -69,9 +69,26 @@ def tensor_load(instr, program):
                 path = route(cohort, turn.rows, where, signal, ranks, pair)
             name, loader = _tensor(cohort, address)
             at = tuple(path.spread(turn.pick(strand, regs[slot])) for slot in coords)
-            _load(strand, instr, loader, name, path, at, tuple(shift), mode)
+            _issue(strand, instr, loader, name, path, at, tuple(shift), mode)
 
     return run
+
+
+def _issue(strand: Strand, instr, *operands) -> None:
+    """Load now, or when the completion policy says so."""
+    pending = strand.cohort.pending
+    if pending.eager:
+        _load(strand, instr, *operands)
+        return
+
+    def load() -> None:
+        try:
+            _load(strand, instr, *operands)
+        except MachineFault as fault:
+            fault.span = fault.span or instr.span
+            raise
+
+    pending.copy(load)
 
 
 def _load(

@@ -1,0 +1,112 @@
+"""Completion policies: a right kernel gives the same under all, a kernel that does not wait does not."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+from support.kernels import execute, module
+
+from convc.check.kernel import check_kernel
+from convc.compiler import compile_problem
+from convc.errors import InputError
+from convc.kernels import layer_of
+from convc.machine import RunOptions
+from convc.machine.pending import Pending
+from convc.problem import ConvProblem
+from convc.runtime.session import run_layer
+from convc.tensormap import TensorMap
+from convc.verify.data import integer_data
+
+POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]
+
+
+@pytest.mark.parametrize("operand", ["f16", "tf32"])
+def test_a_kernel_of_ours_does_not_depend_on_when_work_is_performed(operand):
+    problem = ConvProblem(
+        in_channels=96, out_channels=48, in_extent=(11, 13), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1),
+        operand=operand, out="f32", bias=True,
+    )  # fmt: skip
+    x, weight, bias = integer_data(problem, 3)
+    layer = layer_of(problem, compile_problem(problem, stages=2), weight, bias)
+    right = run_layer(layer, x).y
+    for policy, seed in POLICIES:
+        run = run_layer(layer, x, RunOptions(policy=policy, seed=seed))
+        assert run.findings == ()
+        assert np.array_equal(run.y, right), (policy, seed)
+
+
+COPY = """
+.reg .b32 %t, %v, %z, %s, %bar; .reg .b64 %a; .reg .pred %p;
+mov.u32 %t, %tid.x; mov.b32 %z, 0; mov.u32 %s, tile; add.u32 %bar, %s, 1024;
+{{ .reg .pred %one; elect.sync _|%one, 0xffffffff; @!%one bra IDLE;
+mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;
+cp.async.bulk.tensor.1d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%s], [%m_x, {{%z}}], [%bar];
+IDLE: bar.warp.sync 0xffffffff; }}
+{before}
+shl.b32 %v, %t, 2; add.u32 %v, %v, %s; ld.shared.u32 %v, [%v];
+{after}
+mul.wide.u32 %a, %t, 4; add.u64 %a, %a, %p_out; st.global.u32 [%a], %v;
+"""
+WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0; @!%p bra WAIT;"
+X = TensorMap(mode="tile", buffer="x", dtype="u32", dims=(32,), strides=(), element_strides=(1,), box=(32,))
+
+
+def copy(waits_first: bool, **options):
+    body = COPY.format(before=WAIT if waits_first else "", after="" if waits_first else WAIT)
+    text = module(body, maps=("x",), shared=".shared .align 1024 .b8 tile[1032];\n")
+    buffers = {"out": np.zeros(32, np.uint32), "x": np.arange(32, dtype=np.uint32)}
+    return execute(text, buffers, maps=(X,), **options)
+
+
+@pytest.mark.parametrize("policy", ["eager", "late", "seeded"])
+def test_a_copy_that_is_waited_for_is_there(policy):
+    result = copy(True, options=RunOptions(policy=policy))
+    assert result.findings == ()
+    assert np.array_equal(result.buffers["out"], np.arange(32))
+
+
+def test_a_copy_that_is_read_too_early_is_not():
+    assert np.array_equal(copy(False).buffers["out"], np.arange(32))  # eager: by luck
+    late = copy(False, options=RunOptions(policy="late"))
+    assert (late.buffers["out"] == 0xFFFFFFFF).all()
+    assert [f.rule for f in late.findings] == ["shared-memory-unwritten"]
+
+
+def test_the_checkers_compare_policies():
+    from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+
+    body = COPY.format(before="", after=WAIT)
+    text = module(body, maps=("x",), shared=".shared .align 1024 .b8 tile[1032];\n")
+    specs = {name: BufferSpec(dtype="u32", shape=(32,)) for name in ("out", "x")}
+    launch = LaunchSpec(
+        entry="k", grid=(1, 1, 1), block=(32, 1, 1), buffers=specs,
+        params=(TensorMapParam(map=X), PointerParam(buffer="out")),
+    )  # fmt: skip
+    found = check_kernel(text, launch, {"out": np.zeros(32, np.uint32), "x": np.arange(32, dtype=np.uint32)}).findings
+    late = [f.message for f in found if f.rule == "completion-order"]
+    assert any("buffer 'out' depends on when asynchronous work is performed" in m and "late" in m for m in late)
+    assert "race-shared-memory" in {f.rule for f in found}
+
+
+def test_copies_may_pass_each_other_but_the_tensor_core_keeps_its_order():
+    orders = set()
+    for seed in range(20):
+        done: list[str] = []
+        pending = Pending("seeded", seed)
+        for name in ("c1", "c2", "c3"):
+            pending.copy(functools.partial(done.append, name))
+        for name in ("t1", "t2"):
+            pending.tensor(functools.partial(done.append, name))
+        while pending.perform_one():
+            pass
+        assert done.index("t1") < done.index("t2")
+        orders.add(tuple(done))
+    assert len(orders) > 5
+
+
+def test_an_unknown_policy_is_refused():
+    with pytest.raises(InputError, match="must be one of eager, late, seeded, got 'lazy'"):
+        RunOptions(policy="lazy")
