@@ -30,6 +30,7 @@ class Finding:
         file, line: the PTX line that did it (line 0 when there is none).
         step: id of the tile step the instruction belongs to, or None.
         cta, warp, lane: who did it, where known.
+        place: in a convolution kernel, which outputs that CTA makes.
     """
 
     verdict: Verdict
@@ -41,6 +42,7 @@ class Finding:
     cta: int | None = None
     warp: int | None = None
     lane: int | None = None
+    place: str | None = None
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.line else ""
@@ -48,4 +50,5 @@ class Finding:
             f"{k} {v}" for k, v in (("CTA", self.cta), ("warp", self.warp), ("lane", self.lane)) if v is not None
         )
         step = f" in step {self.step}" if self.step else ""
+        step += f"; {self.place}" if self.place else ""
         return f"{place}{self.verdict.name}[{self.rule}]: {self.message}{f' ({who})' if who else ''}{step}"

@@ -27,7 +27,7 @@ def check_command(build: Path, layer: str | None, seed: int, json_file: Path | N
     from convc.findings import Verdict
     from convc.report.console import console, progress_bar
     from convc.report.runs import print_findings, print_verdict, write_findings
-    from convc.runtime.session import input_buffers, random_input
+    from convc.runtime.session import input_buffers, located, random_input
 
     for file in (json_file, sarif_file):
         if file is not None:
@@ -45,8 +45,9 @@ def check_command(build: Path, layer: str | None, seed: int, json_file: Path | N
             bar = None if progress is None else lambda done, total, name=name: progress(f"check {name}", done / total)
             checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, progress=bar)
             print_verdict(console(), name, checked.verdict, len(checked.findings))
-            print_findings(console(), checked.findings)
-            findings += checked.findings
+            placed = [located(ready, finding) for finding in checked.findings]
+            print_findings(console(), placed)
+            findings += placed
     write_findings(findings, json_file, sarif_file)
     if any(finding.verdict >= Verdict.incomplete for finding in findings):
         raise click.exceptions.Exit(1)

@@ -27,6 +27,7 @@ def plain(finding: Finding) -> dict:
     return {
         "verdict": finding.verdict.name, "rule": finding.rule, "message": finding.message, "file": finding.file,
         "line": finding.line, "step": finding.step, "cta": finding.cta, "warp": finding.warp, "lane": finding.lane,
+        "place": finding.place,
     }  # fmt: skip
 
 
@@ -36,7 +37,7 @@ def _result(finding: Finding) -> dict:
         "level": LEVELS[finding.verdict],
         "message": {"text": finding.message},
         "properties": {
-            k: v for k, v in plain(finding).items() if k in ("step", "cta", "warp", "lane") and v is not None
+            k: v for k, v in plain(finding).items() if k in ("step", "cta", "warp", "lane", "place") and v is not None
         },
     }
     if finding.line:

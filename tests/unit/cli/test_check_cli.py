@@ -24,6 +24,7 @@ def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path
     assert {f["rule"] for f in found} == {"register-before-wait", "race-tensor-memory"}
     assert {f["verdict"] for f in found} == {"error", "review"}
     assert all(f["line"] > 0 and f["step"] for f in found)
+    assert {f["place"] for f in found} == {"outputs (n, p, q) = (0, 0, 0)..(0, 10, 7), k = 0..23"}
     run = json.loads(as_sarif.read_text())["runs"][0]
     assert [r["ruleId"] for r in run["results"]] == [f["rule"] for f in found]
     place = run["results"][0]["locations"][0]["physicalLocation"]
