@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import check, network
 from benchmarks import compile as compile_benchmark
-from benchmarks import network
 
-BENCHMARKS = {"compile": compile_benchmark.measure, "network": network.measure}
+BENCHMARKS = {"compile": compile_benchmark.measure, "network": network.measure, "check": check.measure}
 BUDGETS = Path(__file__).with_name("budgets.toml")
 
 

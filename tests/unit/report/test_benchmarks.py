@@ -8,7 +8,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from benchmarks import network, run
+from benchmarks import check, network, run
 from benchmarks.layers import resnet50
 from convc import reference
 from convc.problem import ConvProblem
@@ -38,6 +38,12 @@ def test_exceeding_fails_and_is_marked(capsys):
 
 def test_every_budget_belongs_to_a_benchmark():
     assert set(tomllib.loads(run.BUDGETS.read_text())) <= set(run.BENCHMARKS)
+
+
+def test_the_numbers_of_checking_have_their_budgets():
+    numbers = check.measure("demo")
+    assert set(tomllib.loads(run.BUDGETS.read_text())["check"]) <= set(numbers)
+    assert numbers["layers"] > 0
 
 
 def test_the_layers_are_resnet50():

@@ -1,0 +1,52 @@
+"""What checking costs: the race check of ResNet-50's 3x3 layers, and reading PTX text.
+
+``check_seconds`` is the slowest layer under ``check_kernel`` (all checkers on one run, then the late and the seeded
+run), ``times_plain`` how much longer that layer takes than without a check. ``parse_seconds`` is the time to parse
+2,000 lines: that of one kernel of convc, scaled by its line count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from benchmarks.layers import resnet50
+from convc import machine
+from convc.check.kernel import check_kernel
+from convc.kernels import Kernels, layer_of
+from convc.ptx.parser import parse
+from convc.runtime.session import input_buffers
+from convc.verify.data import normal_data
+
+REPEATS = 3
+"""The fastest of these counts: what slows the others down is the computer's other work."""
+
+
+def measure(selection: str) -> dict[str, float]:
+    """Seconds to check the slowest 3x3 layer, its ratio to a plain run, and seconds to parse 2,000 lines."""
+    kernels, checks = Kernels(), []
+    for problem in (p for p in resnet50(selection) if p.kernel == (3, 3)):
+        x, w, b = normal_data(problem, seed=0)
+        layer = layer_of(problem, kernels.compiled(problem), w, b)
+        launch = layer.ptx, layer.launch, input_buffers(layer, x)
+        checked = fastest(lambda launch=launch: check_kernel(*launch))
+        plain = fastest(lambda launch=launch: machine.run(*launch))
+        parsed = fastest(lambda text=layer.ptx: parse(text)) * 2000 / len(layer.ptx.splitlines())
+        checks.append((checked, checked / plain, parsed))
+    seconds, ratio, _ = max(checks)
+    return {
+        "layers": len(checks),
+        "check_seconds": seconds,
+        "times_plain": ratio,
+        "parse_seconds": max(parsed for *_, parsed in checks),
+    }
+
+
+def fastest(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of a few runs."""
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - started)
+    return min(times)
