@@ -22,6 +22,7 @@ from convc.machine.memory import LOCAL_PARAMETERS, MODULE_FIRST, SHIFT
 from convc.machine.module_data import align_up, image, layout
 from convc.machine.ops import (  # noqa: F401 - they register their forms
     alu,
+    async_stores,
     atomics,
     bitfields,
     clusters,
@@ -30,6 +31,7 @@ from convc.machine.ops import (  # noqa: F401 - they register their forms
     convert,
     copies,
     float_forms,
+    launch_control,
     logic,
     matrices,
     mbarriers,
@@ -38,6 +40,7 @@ from convc.machine.ops import (  # noqa: F401 - they register their forms
     move,
     narrow_floats,
     products,
+    reductions,
     tensor,
     warp,
 )
@@ -274,7 +277,7 @@ def _decode_body(program: Program) -> list[Run]:
             if len(names) == 1
             else f"the machine has no semantics for {len(names)} forms: {', '.join(names)}",
             span=first.span,
-            hint="nothing was run; FIDELITY.md lists the modelled forms",
+            hint="nothing was run; FORMS.md lists the modelled forms",
         )
     ops.append(lambda strand: strand.retire())
     return ops

@@ -1,4 +1,4 @@
-"""Clusters: mapa, cluster barriers (PTX manual, "mapa", "barrier.cluster")."""
+"""Clusters: mapa, getctarank, cluster barriers (PTX manual, "mapa", "getctarank", "barrier.cluster")."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.clusters import RANK_SHIFT
+from convc.machine.memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.ops.alu import apply
+from convc.machine.ops.lanes import active_only
 from convc.machine.ops.registry import op
 from convc.machine.strand import BLOCK, Strand
-from convc.machine.values import DTYPE, Value
+from convc.machine.values import DTYPE, Value, array, narrow, width
 
 
 @op("mapa")
@@ -27,6 +29,31 @@ def mapa(instr, program):
         return (a & rest) | (b << RANK_SHIFT)
 
     return apply(instr, program, run, bits, 32)
+
+
+@op("getctarank")
+def getctarank(instr, program):
+    """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
+    d, bits = program.target(instr.operands[0]), width(instr.slots["type"])
+    address, generic = program.slot(instr.operands[1], bits), instr.slots.get("space") is None
+
+    def run(strand: Strand) -> None:
+        value = active_only(strand, array(strand.regs[address], bits))
+        inside = value.astype(np.uint64)
+        if generic:
+            if (inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT).any():
+                raise MachineFault(f"getctarank: {int(value.flat[0]):#x} is not the generic address of shared memory")
+            inside = inside & np.uint64(0xFFFFFFFF)
+        rank = inside >> np.uint64(RANK_SHIFT)
+        if (rank >= strand.cohort.cluster_size).any():
+            raise MachineFault(
+                f"getctarank: shared address {int(inside.max()):#x} names no CTA of a cluster of "
+                f"{strand.cohort.cluster_size}"
+            )
+        if d is not None:
+            strand.write(d, narrow(rank.astype(np.uint32)))
+
+    return run
 
 
 class ClusterBarrier:

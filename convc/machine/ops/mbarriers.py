@@ -109,6 +109,7 @@ def _arrive(instr, program, drop: bool = False):
     bytes_slot = None if expect is None else program.slot(expect, 32)
     count_slot = None if times is None else program.slot(times, 32)
     state = None if isinstance(instr.operands[0], Sink) else program.slot(instr.operands[0])
+    open_phase = name.endswith(".noComplete")
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -119,7 +120,13 @@ def _arrive(instr, program, drop: bool = False):
         if bytes_slot is not None:
             barrier.add_tx(cohort.ctas, rows, amount_of(strand, bytes_slot) * strand.count)
         count = 1 if count_slot is None else amount_of(strand, count_slot)
+        before = np.array(barrier.phase) if open_phase else None
         (barrier.drop if drop else barrier.arrive)(cohort.ctas, rows, count * strand.count)
+        if open_phase and np.any(barrier.phase != before):
+            raise MachineFault(
+                f"{name}: this arrival completes a phase of the mbarrier at shared address {where:#x}",
+                hint="leave out .noComplete, whose effect is undefined where the phase completes",
+            )
         if cohort.observer is not None:
             cohort.observer.arrive(strand, instr, where)
 
@@ -139,15 +146,15 @@ def pending_count(instr, program):
     )
 
 
-@op("mbarrier.arrive", "mbarrier.arrive.expect_tx")
+@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
 def arrive(instr, program):
-    """mbarrier.arrive{.expect_tx} state, [addr] {, count | tx_count}."""
+    """mbarrier.arrive{.expect_tx, .noComplete} state, [addr] {, count | tx_count}."""
     return _arrive(instr, program)
 
 
-@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx")
+@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
 def arrive_drop(instr, program):
-    """mbarrier.arrive_drop{.expect_tx}: arrive, and expect fewer arrivals in later phases."""
+    """mbarrier.arrive_drop{.expect_tx, .noComplete}: arrive, and expect fewer arrivals in later phases."""
     return _arrive(instr, program, drop=True)
 
 

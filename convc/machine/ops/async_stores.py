@@ -1,0 +1,101 @@
+"""st.async and red.async: stores into another CTA's shared memory that an mbarrier there counts (PTX manual, 9.7.9.12
+and 9.7.13.7).
+
+Every thread stores (or combines) its bytes and completes as many on the mbarrier, which must lie in the CTA that it
+writes to. The manual leaves the effect on the thread's own CTA undefined: that is reported, and done.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.findings import Verdict
+from convc.machine.ops import spaces
+from convc.machine.ops.alu import type_of
+from convc.machine.ops.atomics import Atomic
+from convc.machine.ops.lanes import rows_of, thread_shape
+from convc.machine.ops.memory import address_of, shared_address_of, space_of
+from convc.machine.ops.registry import op
+from convc.machine.ops.shared_space import remote
+from convc.machine.strand import Strand
+from convc.machine.values import DTYPE, MASK, Value, width
+from convc.ptx import Vector
+
+
+def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
+    """(local address, row of the CTA) that each thread of the strand names."""
+    local, rows = remote(strand, address)
+    shape, rows = thread_shape(strand), rows_of(strand) if rows is None else rows
+    return np.broadcast_to(local, shape).astype(np.int64), np.broadcast_to(rows, shape)
+
+
+class Signal:
+    """What follows the store: complete_tx of ``size`` bytes per thread."""
+
+    def __init__(self, instr, program, size: int) -> None:
+        self.instr, self.size = instr, size
+        self.target = shared_address_of(instr.args["a"], program)
+        self.barrier = shared_address_of(instr.args["mbar"], program)
+
+    def resolve(self, strand: Strand) -> tuple[np.ndarray, np.ndarray]:
+        """(address of the barrier, row) of every active thread; checked before anything is stored."""
+        active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, thread_shape(strand))
+        _, rows = _places(strand, self.target(strand.regs))
+        barriers, bells = _places(strand, self.barrier(strand.regs))
+        name = self.instr.form.name
+        if (rows != bells)[active].any():
+            raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
+        if (rows == rows_of(strand))[active].any():
+            strand.cohort.report(
+                "async-store-own-cta", f"{name} to the thread's own CTA is undefined", self.instr, Verdict.review
+            )
+        for address in np.unique(barriers[active]).tolist():
+            strand.cohort.barrier(address, name)
+        return barriers[active], bells[active]
+
+    def ring(self, strand: Strand, barriers: np.ndarray, rows: np.ndarray) -> None:
+        """Complete the bytes."""
+        cohort = strand.cohort
+        for address in np.unique(barriers).tolist():
+            threads = np.bincount(rows[barriers == address], minlength=cohort.ctas)
+            barrier = cohort.barrier(address, self.instr.form.name)
+            if (threads == threads[0]).all():
+                barrier.add_tx(cohort.ctas, None, -self.size * int(threads[0]))
+            else:
+                there = np.flatnonzero(threads)
+                barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
+
+
+@op("st.async", result=False)
+def store(instr, program):
+    """st.async{.vec}.type [a], b, [mbar]."""
+    space, bits = space_of(instr), width(type_of(instr))
+    source = instr.args["b"]
+    slots = [program.slot(o, bits) for o in (source.items if isinstance(source, Vector) else (source,))]
+    address, signal = address_of(instr.args["a"], program), Signal(instr, program, bits // 8 * len(slots))
+
+    def low(value: Value) -> Value:
+        return value.astype(DTYPE[bits]) if isinstance(value, np.ndarray) else value & MASK[bits]
+
+    def run(strand: Strand) -> None:
+        regs = strand.regs
+        barriers, rows = signal.resolve(strand)
+        spaces.store(strand, instr, space, address(regs), [low(regs[s]) for s in slots], bits)
+        signal.ring(strand, barriers, rows)
+
+    return run
+
+
+@op("red.async", result=False)
+def reduce(instr, program):
+    """red.async.op.type [a], b, [mbar]."""
+    atomic = Atomic(instr, program)
+    signal = Signal(instr, program, atomic.size)
+
+    def run(strand: Strand) -> None:
+        barriers, rows = signal.resolve(strand)
+        atomic(strand)
+        signal.ring(strand, barriers, rows)
+
+    return run
