@@ -46,6 +46,10 @@ PRINT = "vprintf"
 """Prints nothing here; its result, the number of characters, is 0."""
 
 
+REWRITTEN = {"call": "the body is copied in", "brx.idx": "a chain of comparisons and branches"}
+"""Forms that are gone before decoding, and what stands in their place."""
+
+
 def _form(name: str) -> Form:
     return Form(name=name, opcode=name, pattern=name, section="", ptx=(1, 0), target="sm_50")
 
@@ -57,7 +61,7 @@ MOV, SETP, BRA, TRAP, LOAD, STORE, DROPPED = (
 
 def inline_calls(module: Module, kernel: Kernel) -> Kernel:
     """The kernel with the bodies of all functions it calls copied in, and brx.idx spelled as plain branches."""
-    if all(instr.form.name not in ("call", "brx.idx") for instr in kernel.body):
+    if all(instr.form.name not in REWRITTEN for instr in kernel.body):
         return kernel
     return _Inliner(module, kernel).run()
 
