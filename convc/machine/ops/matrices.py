@@ -1,7 +1,13 @@
-"""ldmatrix, stmatrix and movmatrix of 8x8 matrices of 16-bit elements (PTX manual, 9.7.14.5.15 to .17).
+"""ldmatrix, stmatrix and movmatrix (PTX manual, 9.7.14.5.15 to .17).
 
-A warp holds a matrix as one 32-bit register per lane: lane l has elements 2 (l % 4) and the next of row l / 4. Lane
-8 i + r supplies the address of row r of matrix i. With .trans the matrix in the registers is the transpose.
+Matrices lie in shared memory as rows of 16 bytes; lane i supplies the address of row i. A warp holds an 8x8 matrix
+of 16-bit elements as one 32-bit register per lane: lane l has elements 2 (l % 4) and the next of row l / 4. With
+.trans the matrix in the registers is the transpose.
+
+Matrices of bytes are always transposed. A register takes two neighbouring rows, and of each the bytes l / 4 and
+l / 4 + 8: rows 2 (l % 4) and the next of 8 rows where stmatrix has shape m16n8; rows 4 (l % 4) and the next for the
+first register, the two after these for the second, where ldmatrix has shape m16n16 (the maps of NVIDIA CUTLASS,
+SM100_U8x4_STSM_T and SM100_U8x8_LDSM_T).
 """
 
 from __future__ import annotations
@@ -28,13 +34,25 @@ def _halves(trans: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(ROW, 4 * PAIR + 2 * half) for half in (0, 1)]
 
 
+def _elements(instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, np.ndarray]]]]:
+    """Type of an element; for each of ``count`` registers (row, byte in it) by lane of its elements, lowest first."""
+    trans = "trans" in instr.mods
+    if "m8n8" in instr.mods:
+        return np.dtype(np.uint16), [[(8 * i + row, byte) for row, byte in _halves(trans)] for i in range(count)]
+    if "b8" not in instr.mods:
+        raise UnmodelledError(f"the machine has {instr.form.name} of 16-bit and 8-bit elements only")
+    if "m16n8" in instr.mods:
+        first = [8 * i + 2 * PAIR for i in range(count)]
+    else:
+        first = [16 * (i // 2) + 4 * PAIR + 2 * (i % 2) for i in range(count)]
+    return np.dtype(np.uint8), [[(row + k % 2, ROW + 8 * (k // 2)) for k in range(4)] for row in first]
+
+
 def _setup(instr, program, matrix_operand: int, address_operand: int):
-    if "m8n8" not in instr.mods:
-        raise UnmodelledError(f"the machine has {instr.form.name} of shape m8n8 and 16-bit elements only")
     vector = instr.operands[matrix_operand]
     items = vector.items if isinstance(vector, Vector) else (vector,)
     slots = [program.target(o) for o in items]
-    return slots, shared_address_of(instr.operands[address_operand], program), _halves("trans" in instr.mods)
+    return slots, shared_address_of(instr.operands[address_operand], program), *_elements(instr, len(slots))
 
 
 def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
@@ -47,8 +65,8 @@ def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
 
 @op("ldmatrix")
 def ldmatrix(instr, program):
-    """ldmatrix.sync.aligned.m8n8.num{.trans}.b16 r, [p]."""
-    slots, address, halves = _setup(instr, program, 0, 1)
+    """ldmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n16.num.trans.b8 r, [p]."""
+    slots, address, kind, registers = _setup(instr, program, 0, 1)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -56,32 +74,38 @@ def ldmatrix(instr, program):
         shared_space.check_written(strand, instr, starts, ROW_BYTES)
         if cohort.observer is not None:
             cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, ROW_BYTES), False)
-        words, rows = cohort.shared.bytes.view(np.uint16), lanes.rows_of(strand)
-        for i, slot in enumerate(slots):
-            low, high = (words[rows, (starts[:, :, 8 * i + row] + byte) >> 1].astype(np.uint32) for row, byte in halves)
+        words, rows = cohort.shared.bytes.view(kind), lanes.rows_of(strand)
+        values = []
+        for elements in registers:
+            value = np.uint32(0)
+            for k, (row, byte) in enumerate(elements):
+                element = words[rows, (starts[:, :, row] + byte) // kind.itemsize].astype(np.uint32)
+                value = value | (element << np.uint32(8 * kind.itemsize * k))
+            values.append(narrow(value))
+        for slot, value in zip(slots, values, strict=True):
             if slot is not None:
-                strand.write(slot, narrow(low | (high << np.uint32(16))))
+                strand.write(slot, value)
 
     return run
 
 
 @op("stmatrix", result=False)
 def stmatrix(instr, program):
-    """stmatrix.sync.aligned.m8n8.num{.trans}.b16 [p], r."""
-    slots, address, halves = _setup(instr, program, 1, 0)
+    """stmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n8.num.trans.b8 [p], r."""
+    slots, address, kind, registers = _setup(instr, program, 1, 0)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.core.seal()
         starts = _rows(strand, address(strand.regs), len(slots), "stmatrix")
-        words, rows = cohort.shared.bytes.view(np.uint16), lanes.rows_of(strand)
+        words, rows = cohort.shared.bytes.view(kind), lanes.rows_of(strand)
         shape = lanes.thread_shape(strand)
         mask = None if strand.mask is None else np.broadcast_to(strand.mask, shape)
-        for i, slot in enumerate(slots):
+        for slot, elements in zip(slots, registers, strict=True):
             value = np.broadcast_to(array(strand.regs[slot], 32), shape)
-            for half, (row, byte) in enumerate(halves):
-                place, line = np.broadcast_arrays((starts[:, :, 8 * i + row] + byte) >> 1, rows)
-                element = (value >> np.uint32(16 * half)).astype(np.uint16)
+            for k, (row, byte) in enumerate(elements):
+                place, line = np.broadcast_arrays((starts[:, :, row] + byte) // kind.itemsize, rows)
+                element = (value >> np.uint32(8 * kind.itemsize * k)).astype(kind)
                 if mask is not None:
                     place, line, element = place[mask], line[mask], element[mask]
                 words[line, place] = element

@@ -27,8 +27,7 @@ REFUSED: dict[str, str] = {
 """Forms that are read, printed and checked but never run, each with the reason. A builder of one always raises."""
 
 LIMITED: dict[str, str] = {
-    "ldmatrix": "shape m8n8 of 16-bit elements only",
-    "stmatrix": "shape m8n8 of 16-bit elements only",
+    "ldmatrix": "16-bit and 8-bit elements only",
 }
 """Modelled forms of which some spellings are refused, each with what runs."""
 

@@ -245,6 +245,7 @@ def test_movmatrix_transposes():
 
 
 def test_other_matrix_shapes_are_refused():
-    body = ".reg .b32 %s, %v<2>; mov.u32 %s, tile; ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%v0, %v1}, [%s];"
-    with pytest.raises(UnmodelledError, match="ldmatrix of shape m8n8 and 16-bit elements only"):
+    body = """.reg .b32 %s, %v<2>; mov.u32 %s, tile;
+    ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b4x16_p64 {%v0, %v1}, [%s];"""
+    with pytest.raises(UnmodelledError, match="ldmatrix of 16-bit and 8-bit elements only"):
         run_lanes(body, np.zeros(32, np.uint32), shared=TILE)
