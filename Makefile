@@ -27,8 +27,8 @@ slow: $(VENV)/.installed-test  ## the slow part of the test suite
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run
 
-lint: $(VENV)/.installed-test  ## ruff
-	$(PY) -m ruff check .
+lint: $(VENV)/.installed-test  ## ruff: rules and format
+	$(PY) -m ruff check . && $(PY) -m ruff format --check .
 
 clean:  ## remove what make built (.venv stays)
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

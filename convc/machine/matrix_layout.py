@@ -79,9 +79,7 @@ def mn_chunk_offsets(desc: SharedDescriptor, mn_bytes: int, columns: int) -> np.
     return _finish(desc, (chunk // width) * along_mn + chunk % width + line)
 
 
-def element_offsets(
-    desc: SharedDescriptor, rows: int, columns: int, element_bytes: int, mn_major: bool
-) -> np.ndarray:
+def element_offsets(desc: SharedDescriptor, rows: int, columns: int, element_bytes: int, mn_major: bool) -> np.ndarray:
     """Byte addresses of an operand's elements.
 
     Args:

@@ -165,9 +165,7 @@ class Product:
             part = slice(bank * shape.columns, (bank + 1) * shape.columns)
             left, right, c = a[:, min(bank, a.shape[1] - 1)], b[:, part], addend[:, lanes]
             if shape.factors and shape.kind != "mxf8f6f4":
-                out[:, lanes] = numerics.fused_groups(
-                    left, right, factors[0], factors[1][:, part], desc.scale_type, c
-                )
+                out[:, lanes] = numerics.fused_groups(left, right, factors[0], factors[1][:, part], desc.scale_type, c)
                 continue
             x, y = numerics.terms(left, desc.a_type), numerics.terms(right, desc.b_type)
             if shape.factors:

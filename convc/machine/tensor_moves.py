@@ -184,6 +184,4 @@ def move_lanes(cohort: Cohort, column: int, parts: np.ndarray, rows: np.ndarray 
         tensor.cells[rows[:, None, None], to[None, :, None], at] = tensor.cells[
             rows[:, None, None], to[None, :, None] + 1, at
         ]
-    tensor.written.move(
-        tensor.places(to, column, SHIFT_COLUMNS), tensor.places(to + 1, column, SHIFT_COLUMNS), rows
-    )
+    tensor.written.move(tensor.places(to, column, SHIFT_COLUMNS), tensor.places(to + 1, column, SHIFT_COLUMNS), rows)

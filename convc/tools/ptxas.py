@@ -77,9 +77,7 @@ def require_ptxas() -> Path:
     return program
 
 
-def assemble(
-    ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeout_s: float = TIMEOUT_S
-) -> Assembled:
+def assemble(ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeout_s: float = TIMEOUT_S) -> Assembled:
     """Assemble PTX text for one architecture.
 
     Args:

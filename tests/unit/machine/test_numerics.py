@@ -134,9 +134,7 @@ def test_the_sum_is_neither_rounded_nor_exact():
     a[:, 1:] = 2.0**-12
     b[:, 0] = 1
     image = np.concatenate([k_major(b.view(np.uint8)), k_major(a.view(np.uint8))])
-    word = encode_instruction(
-        InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N)
-    )
+    word = encode_instruction(InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N))
     text = mma_text(str(plain(128, b.nbytes)), plain(N), word)
     got, _ = run_tensor(text, image=image, shown=N)
     assert (got.view(np.float32) == 1).all()
@@ -147,12 +145,8 @@ def test_many_instructions_are_many_sums():
     a, b = np.full((128, 32), 2.0**-12, np.float16), np.zeros((N, 32), np.float16)
     b[:, 0] = b[:, 16] = 2.0**-12
     image = np.concatenate([k_major(b.view(np.uint8)), k_major(a.view(np.uint8))])
-    word = encode_instruction(
-        InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N)
-    )
-    text = "".join(
-        mma_text(str(plain(128, b.nbytes + 4096 * i)), plain(N, 256 * i), word, add=True) for i in range(2)
-    )
+    word = encode_instruction(InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N))
+    text = "".join(mma_text(str(plain(128, b.nbytes + 4096 * i)), plain(N, 256 * i), word, add=True) for i in range(2))
     ones = np.full((128, N), np.float32(1).view(np.uint32), np.uint32)
     got, _ = run_tensor(text, image=image, cells=ones, shown=N)
     assert (got.view(np.float32) == 1).all()
@@ -164,9 +158,7 @@ def test_a_zero_counts_with_the_smallest_normal_exponent():
     a[:, :3], b[:, :3] = 1.5 * 2.0**-75, 2.0**-76
     a[64:, 3], b[:, 3] = 2.0**-76, 2.0**-75
     image = np.concatenate([k_major(b.view(np.uint8)), k_major(a.view(np.uint8))])
-    word = encode_instruction(
-        InstructionDescriptor(kind="f16", d_type="f32", a_type="bf16", b_type="bf16", m=128, n=N)
-    )
+    word = encode_instruction(InstructionDescriptor(kind="f16", d_type="f32", a_type="bf16", b_type="bf16", m=128, n=N))
     got, _ = run_tensor(mma_text(str(plain(128, b.nbytes)), plain(N), word), image=image, shown=N)
     assert (got[:64] == 0).all()
     assert (got[64:] == 1).all()
@@ -179,9 +171,7 @@ def test_special_values():
     image = np.concatenate([k_major(b.view(np.uint8)), k_major(a.view(np.uint8))])
     cells = np.zeros((128, N), np.uint32)
     cells[5], cells[6] = 0x7F800000, 0xFFC12345
-    word = encode_instruction(
-        InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N)
-    )
+    word = encode_instruction(InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16", m=128, n=N))
     got, _ = run_tensor(
         mma_text(str(plain(128, b.nbytes)), plain(N), word, add=True), image=image, cells=cells, shown=N
     )

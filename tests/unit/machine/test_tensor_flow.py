@@ -43,9 +43,7 @@ def f32(cells: np.ndarray) -> np.ndarray:
 
 def test_a_from_tensor_memory_over_several_steps_of_k():
     a, b = integers(128, 64), integers(N, 64)
-    body = "\n".join(
-        mma_text(f"[{8 * i}]", b_desc(start=2 * i * 16 * N), idesc(), d=64, add=i > 0) for i in range(4)
-    )
+    body = "\n".join(mma_text(f"[{8 * i}]", b_desc(start=2 * i * 16 * N), idesc(), d=64, add=i > 0) for i in range(4))
     got, result = run_tensor(body, image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96)
     assert result.findings == ()
     assert np.array_equal(f32(got[:, 64:96]), a.astype(np.float32) @ b.astype(np.float32).T)
@@ -97,9 +95,7 @@ def test_masks_may_differ_between_ctas_in_lockstep():
     words = RNG.integers(0, 1 << 32, (ctas, 4), np.uint64).astype(np.uint32)
     load = "mul.wide.u32 %from, %cta, 16; add.u64 %from, %from, %ar; ld.global.v4.b32 {%m0, %m1, %m2, %m3}, [%from];"
     body = load + mma_text("[0]", b_desc(), idesc(), d=64, mask=", {%m0, %m1, %m2, %m3}")
-    got, result = run_tensor(
-        body, image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96, ctas=ctas, args=words
-    )
+    got, result = run_tensor(body, image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96, ctas=ctas, args=words)
     assert result.stats.mma == ctas
     for cta in range(ctas):
         want = a.astype(np.float32) @ b.astype(np.float32).T

@@ -69,9 +69,7 @@ def spread(codes: np.ndarray, name: str, high: bool = False) -> np.ndarray:
 
 
 def idesc(kind: str, a: str, b: str, m: int = 128, n: int = N, d_type: str = "f32", **more) -> int:
-    return encode_instruction(
-        InstructionDescriptor(kind=kind, d_type=d_type, a_type=a, b_type=b, m=m, n=n, **more)
-    )
+    return encode_instruction(InstructionDescriptor(kind=kind, d_type=d_type, a_type=a, b_type=b, m=m, n=n, **more))
 
 
 def plain(rows: int, start: int = 0) -> int:
@@ -215,9 +213,7 @@ def test_mn_major_operands_of_8_and_16_bits(kind, swizzle):
     image = np.concatenate([bytes_b, np.zeros(gap, np.uint8), bytes_a])
     start = len(bytes_b) + gap
     element = {"i8": "s8", "f8f6f4": "e4m3", "f16": "f16"}[kind]
-    word = idesc(
-        kind, element, element, d_type="s32" if kind == "i8" else "f32", transpose_a=True, transpose_b=True
-    )
+    word = idesc(kind, element, element, d_type="s32" if kind == "i8" else "f32", transpose_a=True, transpose_b=True)
     left = encode_shared(desc_a) + (start >> 4)
     got, result = run_tensor(mma_text(str(left), encode_shared(desc_b), word, kind=kind), image=image, shown=32)
     real_a, real_b = (values(x, "e4m3") if kind == "f8f6f4" else x.astype(np.float64) for x in (a, b))

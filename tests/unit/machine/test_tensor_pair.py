@@ -55,9 +55,7 @@ def test_a_pair_multiplies_its_halves(m, n):
     a, b = integers(m, 32), integers(n, 32)
     at = n // 2 * 64
     body = "".join(
-        mma_text(
-            str(plain(m // 2, at + i * 16 * m)), plain(n // 2, i * 16 * n), idesc(m, n), group=2, add=i > 0
-        )
+        mma_text(str(plain(m // 2, at + i * 16 * m)), plain(n // 2, i * 16 * n), idesc(m, n), group=2, add=i > 0)
         for i in range(2)
     )
     want = laid_out(a.astype(np.float32) @ b.astype(np.float32).T)

@@ -128,14 +128,10 @@ def test_a_row_of_a_convolution_with_three_taps():
     body = ""
     for s in range(3):
         # column j is pixel j - 1 + s of a walk that starts left of the first row; one column in 20 is border
-        mask = ZeroColumnMask(
-            generate=s != 1, zeroed=1, used=width - 1, shift=s, zero_first=(s == 0,) + (False,) * 3
-        )
+        mask = ZeroColumnMask(generate=s != 1, zeroed=1, used=width - 1, shift=s, zero_first=(s == 0,) + (False,) * 3)
         start = pixels.nbytes + s * weights[0].nbytes
         use = ("fill", "use", "lastuse")[s]
-        body += ws(
-            str(plain(m, start)), plain(n + 8), idesc(m, n, 8), mask, add=s > 0, mods=f".collector::b1::{use}"
-        )
+        body += ws(str(plain(m, start)), plain(n + 8), idesc(m, n, 8), mask, add=s > 0, mods=f".collector::b1::{use}")
     got, result = run_tensor(body, image=image, cells=np.ones((128, 8), np.uint32), shown=D + n)
     want = np.zeros((m, n), np.float32)
     for j in range(n):
@@ -160,9 +156,7 @@ def test_the_four_collectors_are_apart():
 
     assert rules("b0::fill", "b1::fill", "b0::use", "b1::lastuse", "b0::lastuse") == []
     assert rules("b0::fill", "b2::use") == ["collector b2::use comes without a fill that is still valid"]
-    assert rules("b3::fill", "b3::lastuse", "b3::use") == [
-        "collector b3::use comes without a fill that is still valid"
-    ]
+    assert rules("b3::fill", "b3::lastuse", "b3::use") == ["collector b3::use comes without a fill that is still valid"]
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,7 @@ def read(name: str, address_fields: bool) -> list[Case]:
     tags = data.get("tags", ["copy"] * len(data["cases"]))
     starts = np.concatenate([[0], data["ends"][:-1]])
     cases = []
-    for line, tag, status, start, end in zip(
-        data["cases"], tags, data["status"], starts, data["ends"], strict=True
-    ):
+    for line, tag, status, start, end in zip(data["cases"], tags, data["status"], starts, data["ends"], strict=True):
         numbers = [int(word) for word in line.split()]
         tail = (numbers.pop(-3), numbers.pop(-2), numbers.pop(-1)) if address_fields else (0, 0, 0)
         cases.append(_case(numbers, str(tag), int(status), data["smem"][start:end], *tail[:2]))
