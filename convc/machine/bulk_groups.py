@@ -1,9 +1,9 @@
 """Groups of asynchronous copies that complete by bulk_group (PTX manual, "cp.async.bulk.commit_group").
 
 Each thread has the bulk copies it issued but has not committed, and the groups it committed but has not waited for.
-The machine performs every copy when it is issued, so waiting changes no data; what is kept here says whether a thread
-asked for completion at all. A CTA that exits while a copy is not known to have read its shared memory may lose that
-memory under the copy.
+Under the policy ``eager`` (see `convc.machine.pending`) every copy is performed at its issue and waiting changes no
+data; what is kept here says whether a thread asked for completion at all. A CTA that exits while a copy is not known to
+have read its shared memory may lose that memory under the copy.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class BulkGroups:
         self._ctas = ctas
         self._threads: dict[tuple[int, int], np.ndarray] = {}
         self._last: dict[tuple[int, int], Instr] = {}
+        self._stores: dict[tuple[int, int], list[int]] = {}
+        self._parted: set[tuple[int, int]] = set()
 
     def issue(self, thread: tuple[int, int], rows: np.ndarray | None, instr: Instr) -> None:
         """Thread (warp number, lane) of the CTAs ``rows`` (None = all) issued a copy."""
@@ -39,6 +41,13 @@ class BulkGroups:
             counts = self._threads[thread] = np.zeros((2, self._ctas), np.int64)
         counts[OPEN, slice(None) if rows is None else rows] += 1
         self._last[thread] = instr
+        self._together(thread, rows)[-1] += 1
+
+    def _together(self, thread: tuple[int, int], rows: np.ndarray | None) -> list[int]:
+        """Copies per group that may still be under way, the open group last; notes that CTAs went apart."""
+        if rows is not None:
+            self._parted.add(thread)
+        return self._stores.setdefault(thread, [0])
 
     def known(self, thread: tuple[int, int]) -> bool:
         """Whether the thread ever issued a copy."""
@@ -50,12 +59,21 @@ class BulkGroups:
         where = slice(None) if rows is None else rows
         counts[COMMITTED, where] += counts[OPEN, where] > 0
         counts[OPEN, where] = 0
+        sizes = self._together(thread, rows)
+        if sizes[-1]:
+            sizes.append(0)
 
-    def wait(self, thread: tuple[int, int], rows: np.ndarray | None, pending: int) -> None:
-        """Wait until at most ``pending`` groups are under way (``.read`` or not: the copies have been done)."""
+    def wait(self, thread: tuple[int, int], rows: np.ndarray | None, pending: int) -> int:
+        """Wait until at most ``pending`` groups are under way, ``.read`` or not.
+
+        Returns how many copies of the thread may be left; 0 where its CTAs have gone apart, whose groups differ.
+        """
         counts = self._threads[thread]
         where = slice(None) if rows is None else rows
         counts[COMMITTED, where] = np.minimum(counts[COMMITTED, where], pending)
+        sizes = self._together(thread, rows)
+        del sizes[: -1 - pending]
+        return 0 if thread in self._parted else sum(sizes)
 
     def report_leftovers(self, cohort: Cohort) -> None:
         """At exit: a finding for threads that left copies uncommitted, or committed and never waited for."""

@@ -7,7 +7,8 @@ for it. A right kernel does not depend on when. The machine can choose:
 * ``late``: only when no warp can go on without it, oldest first;
 * ``seeded``: in between, at random but repeatably. Copies may pass each other; the tensor core keeps its order.
 
-Bulk stores, cp.async and tcgen05.ld and st are performed at issue under every policy.
+Bulk stores of one thread keep their order, and wait_group performs what it waits for. Reductions (their order shows in
+float sums), cp.async, st.async and tcgen05.ld and st are performed at issue under every policy.
 """
 
 from __future__ import annotations
@@ -44,6 +45,15 @@ class Pending:
     def tensor(self, action: Action) -> None:
         """Tensor-core work up to a commit, and the commit's arrival: ordered among themselves."""
         self._pipes.setdefault("tensor", deque()).append(action)
+
+    def store(self, thread: tuple[int, int], action: Action) -> None:
+        """A bulk store: ordered with the others of its thread (warp, lane)."""
+        self._pipes.setdefault(thread, deque()).append(action)
+
+    def finish_stores(self, thread: tuple[int, int], leave: int) -> None:
+        """Perform the thread's oldest stores until at most ``leave`` wait."""
+        while len(self._pipes.get(thread, ())) > leave:
+            self._perform(thread)
 
     def between_turns(self) -> None:
         """``seeded``: perform some of what waits."""

@@ -12,7 +12,14 @@ from convc.errors import MachineFault
 from convc.machine.cohort import Cohort
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
-from convc.machine.ops.tensor_copies import check_written, contents_changed, finish, note_writer
+from convc.machine.ops.tensor_copies import (
+    check_written,
+    contents_changed,
+    note_writer,
+    perform_load,
+    perform_store,
+    tell_read,
+)
 from convc.machine.strand import Strand
 from convc.machine.tma_operands import (
     Route,
@@ -49,15 +56,21 @@ def bulk_load(instr, program):
                 path = route(cohort, turn.rows, where, signal, ranks[0] if ranks else None)
             aligned(name, **{"shared address": path.address, "size": size})
             buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, origin), size)
-            if isinstance(offset, np.ndarray):
-                data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
-            else:
-                data = buffer.data[offset : offset + size]
-            _deliver(strand, instr, path, size, data)
-            count = cohort.ctas if path.rows is None else len(path.rows)
-            cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * count
+            perform_load(strand, instr, _load, path, size, buffer, offset)
 
     return run
+
+
+def _load(strand: Strand, instr, path: Route, size: int, buffer, offset) -> None:
+    """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
+    cohort = strand.cohort
+    if isinstance(offset, np.ndarray):
+        data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
+    else:
+        data = buffer.data[offset : offset + size]
+    _deliver(strand, instr, path, size, data)
+    count = cohort.ctas if path.rows is None else len(path.rows)
+    cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * count
 
 
 def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> None:
@@ -96,10 +109,17 @@ def bulk_peer(instr, program):
             origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
             path = route(cohort, turn.rows, where, signal)
             aligned(name, destination=path.address, source=origin, size=size)
-            data = _from_shared(cohort, instr, origin, size, turn.rows)
-            _deliver(strand, instr, path, size, data, operation)
+            if operation is None:
+                perform_load(strand, instr, _send, turn.rows, origin, path, size)
+            else:
+                _send(strand, instr, turn.rows, origin, path, size, operation)
 
     return run
+
+
+def _send(strand: Strand, instr, rows: np.ndarray | None, origin: int, path: Route, size: int, operation=None) -> None:
+    """``size`` bytes at shared address ``origin`` of the CTAs ``rows`` to a CTA of each one's cluster."""
+    _deliver(strand, instr, path, size, _from_shared(strand.cohort, instr, origin, size, rows), operation)
 
 
 def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
@@ -121,31 +141,37 @@ def bulk_store(instr, program):
     def run(strand: Strand) -> None:
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
-        memory, destination = cohort.launch.memory, target(regs)
+        destination = target(regs)
         for turn in turns(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
             origin, size, *chosen = turn.values
             origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
             aligned(name, **{"shared address": origin, "size": size})
-            buffer, offset = global_span(memory, name, turn.pick(strand, destination), size)
-            data = _from_shared(cohort, instr, origin, size, turn.rows)
+            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, destination), size)
             bytes_ = np.arange(size)
             if chosen:
                 bytes_ = bytes_[(chosen[0] >> (bytes_ & 15)) & 1 == 1]
-            offsets = np.broadcast_to(offset, len(data))
-            for i, (start, own) in enumerate(zip(offsets.tolist(), data, strict=True)):
-                if operation is None:
-                    buffer.data[start + bytes_] = own[bytes_]
-                else:
-                    kind, combine = operation
-                    index = np.arange(size // kind.itemsize)
-                    reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
-                if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
-                    note_writer(strand, instr, turn, i)
-            contents_changed(cohort, buffer.name)
-            finish(strand, instr, turn, np.arange(origin, origin + size))
-            cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * turn.count
+            perform_store(strand, instr, turn, _store, origin, size, buffer, offset, bytes_, operation)
 
     return run
+
+
+def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, bytes_: np.ndarray, operation) -> None:
+    """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the turn's CTAs."""
+    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    data = _from_shared(cohort, instr, origin, size, turn.rows)
+    offsets = np.broadcast_to(offset, len(data))
+    for i, (start, own) in enumerate(zip(offsets.tolist(), data, strict=True)):
+        if operation is None:
+            buffer.data[start + bytes_] = own[bytes_]
+        else:
+            kind, combine = operation
+            index = np.arange(size // kind.itemsize)
+            reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
+        if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
+            note_writer(strand, instr, turn, i)
+    contents_changed(cohort, buffer.name)
+    tell_read(strand, instr, turn, np.arange(origin, origin + size))
+    cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * turn.count
 
 
 @op("st.bulk", result=False)

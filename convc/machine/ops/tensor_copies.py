@@ -1,10 +1,13 @@
 """Tensor copies between global and shared memory: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX manual).
 
-Everything happens when the instruction is issued: the data moves, and the barrier gets its complete_tx. L2 cache hints
-and prefetches change nothing that the machine computes.
+When the data moves (and, for a load, the barrier gets its complete_tx) is up to the completion policy, see `pending`.
+L2 cache hints and prefetches change nothing that the machine computes.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +17,7 @@ from convc.machine.cohort import Cohort
 from convc.machine.memory import PARAM_WINDOW
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
+from convc.machine.pending import Action
 from convc.machine.strand import Strand
 from convc.machine.tensormap_bytes import SIZE, map_at
 from convc.machine.tma import TensorLoader
@@ -58,7 +62,7 @@ def tensor_load(instr, program):
                 name, loader = _tensor(cohort, address)
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
                 path = Route(where, signal, strand.rows, 1, strand.rows)
-                _issue(strand, instr, loader, name, path, at, tuple(shift), mode)
+                perform_load(strand, instr, _load, loader, name, path, at, tuple(shift), mode)
                 return
         for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
             where, signal, address, *shift = turn.values
@@ -69,26 +73,45 @@ def tensor_load(instr, program):
                 path = route(cohort, turn.rows, where, signal, ranks, pair)
             name, loader = _tensor(cohort, address)
             at = tuple(path.spread(turn.pick(strand, regs[slot])) for slot in coords)
-            _issue(strand, instr, loader, name, path, at, tuple(shift), mode)
+            perform_load(strand, instr, _load, loader, name, path, at, tuple(shift), mode)
 
     return run
 
 
-def _issue(strand: Strand, instr, *operands) -> None:
-    """Load now, or when the completion policy says so."""
-    pending = strand.cohort.pending
-    if pending.eager:
-        _load(strand, instr, *operands)
-        return
+def perform_load(strand: Strand, instr, copy: Callable[..., None], *operands) -> None:
+    """Perform a copy that completes on an mbarrier, now or when the completion policy says so."""
+    if strand.cohort.pending.eager:
+        copy(strand, instr, *operands)
+    else:
+        strand.cohort.pending.copy(_later(instr, functools.partial(copy, strand, instr, *operands)))
 
-    def load() -> None:
+
+def _later(instr, action: Action) -> Action:
+    """An action that names its instruction where it fails."""
+
+    def run() -> None:
         try:
-            _load(strand, instr, *operands)
+            action()
         except MachineFault as fault:
             fault.span = fault.span or instr.span
             raise
 
-    pending.copy(load)
+    return run
+
+
+def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
+    """Perform a copy that completes by bulk_group, now or, unless it reduces, when the completion policy says so."""
+    cohort, (warp, lane) = strand.cohort, turn.thread
+    thread = int(strand.warps[warp]), lane
+    cohort.bulk_groups.issue(thread, turn.rows, instr)
+    action = _later(instr, functools.partial(copy, strand, instr, turn, *operands))
+    if cohort.pending.eager:
+        action()
+    elif instr.form.name.startswith("cp.reduce"):
+        action()
+        cohort.pending.store(thread, lambda: None)  # the groups count it
+    else:
+        cohort.pending.store(thread, action)
 
 
 def _load(
@@ -122,22 +145,29 @@ def tensor_store(instr, program):
     def run(strand: Strand) -> None:
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
-        memory = cohort.launch.memory
         for turn in turns(strand, [source(regs), regs[tensor_map]]):
             where = own_address(cohort, turn.rows, turn.values[0], "the source of a tensor copy")
             name, tensor = _tensor(cohort, turn.values[1])
             at = tuple(turn.pick(strand, regs[c]) for c in coords)
-            probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
-            result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe)
-            contents_changed(cohort, name)
-            check_written(cohort, instr, where, result.read, turn.rows)
-            finish(strand, instr, turn, _places(where, result.read))
-            for hit in result.hits:
-                note_writer(strand, instr, turn, int(hit))
-            stats = cohort.stats
-            stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * turn.count
+            perform_store(strand, instr, turn, _store, name, tensor, where, at, mode, operation)
 
     return run
+
+
+def _store(
+    strand: Strand, instr, turn: Turn, name: str, tensor: TensorLoader, where: int, at: tuple, mode: str, operation
+) -> None:
+    """One copy out of the shared memory of the turn's CTAs, and the books."""
+    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
+    result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe)
+    contents_changed(cohort, name)
+    check_written(cohort, instr, where, result.read, turn.rows)
+    tell_read(strand, instr, turn, _places(where, result.read))
+    for hit in result.hits:
+        note_writer(strand, instr, turn, int(hit))
+    stats = cohort.stats
+    stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * turn.count
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
@@ -149,37 +179,39 @@ def prefetch(instr, program):
 @op("cp.async.bulk.commit_group", result=False)
 def commit_group(instr, program):
     """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
-    return _for_issuers(lambda groups, thread, rows: groups.commit(thread, rows))
+    return _for_issuers(lambda cohort, thread, rows: cohort.bulk_groups.commit(thread, rows))
 
 
 @op("cp.async.bulk.wait_group", result=False)
 def wait_group(instr, program):
     """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
-    pending = instr.args["n"].value
-    return _for_issuers(lambda groups, thread, rows: groups.wait(thread, rows, pending))
+    groups = instr.args["n"].value
+
+    def wait(cohort: Cohort, thread: tuple[int, int], rows: np.ndarray | None) -> None:
+        cohort.pending.finish_stores(thread, cohort.bulk_groups.wait(thread, rows, groups))
+
+    return _for_issuers(wait)
 
 
 def _for_issuers(act):
     """An instruction that matters only to threads that have issued bulk copies."""
 
     def run(strand: Strand) -> None:
-        groups = strand.cohort.bulk_groups
+        cohort = strand.cohort
         for warp, lane in strand.threads():
             thread = (int(strand.warps[warp]), lane)
-            if groups.known(thread):
+            if cohort.bulk_groups.known(thread):
                 for turn in turns(strand, []) if strand.mask is not None and strand.mask.shape[0] > 1 else (None,):
                     if turn is None:
-                        act(groups, thread, strand.rows)
+                        act(cohort, thread, strand.rows)
                     elif turn.thread == (warp, lane):
-                        act(groups, thread, turn.rows)
+                        act(cohort, thread, turn.rows)
 
     return run
 
 
-def finish(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
-    """Book a copy that completes by bulk_group."""
-    warp, lane = turn.thread
-    strand.cohort.bulk_groups.issue((int(strand.warps[warp]), lane), turn.rows, instr)
+def tell_read(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
+    """Tell the observer which shared memory a copy has read."""
     if strand.cohort.observer is not None:
         strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64), turn.rows)
 
