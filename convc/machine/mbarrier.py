@@ -39,8 +39,7 @@ class MBarrier:
             if self.pending < 0:
                 raise self._overflow("arrivals")
             if self.pending == 0 and type(self.tx) is int and self.tx == 0:
-                self.phase += 1
-                self.pending = self.expected
+                self._complete()
             elif type(self.tx) is not int:
                 self._settle(ctas)
             return
@@ -58,8 +57,7 @@ class MBarrier:
                 raise self._overflow("transaction bytes")
             if self.tx == 0 and type(self.pending) is int:
                 if self.pending == 0:
-                    self.phase += 1
-                    self.pending = self.expected
+                    self._complete()
             elif type(self.pending) is not int:
                 self._settle(ctas)
             return
@@ -105,6 +103,11 @@ class MBarrier:
             value = np.full(ctas, value, np.int64)
             setattr(self, name, value)
         return value
+
+    def _complete(self) -> None:
+        """Every CTA begins the next phase."""
+        self.phase += 1
+        self.pending = self.expected if type(self.expected) is int else self.expected.copy()
 
     def _settle(self, ctas: int) -> None:
         """Complete phases where both counts are zero; collapse back to ints when all CTAs agree."""
