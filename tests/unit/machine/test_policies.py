@@ -13,6 +13,7 @@ from convc.compiler import compile_problem
 from convc.errors import InputError
 from convc.kernels import layer_of
 from convc.machine import RunOptions
+from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending
 from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
@@ -156,6 +157,21 @@ def test_a_source_that_did_not_wait_is_overwritten_under_the_store(store):
 def test_a_wait_for_all_but_one_group_is_a_wait_for_the_first_of_two(store):
     second = f"add.u64 %b, %b, 128; {BULK_STORE} cp.async.bulk.commit_group;"
     assert np.array_equal(stored(store, 1, second, "late"), np.arange(32))
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_reduction_counts_as_a_group(store):
+    add = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%b+128], [%s], 128;"
+    assert np.array_equal(stored(store, 1, f"{add} cp.async.bulk.commit_group;", "late"), np.arange(32))
+
+
+def test_groups_of_ctas_that_go_apart_are_all_waited_for():
+    thread, groups = (0, 0), BulkGroups(2)
+    for rows in (None, np.array([1])):
+        groups.issue(thread, rows, None)
+        groups.commit(thread, rows)
+        left = groups.wait(thread, None, 1)
+        assert left == (1 if rows is None else 0)
 
 
 def test_an_unknown_policy_is_refused():
