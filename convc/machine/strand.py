@@ -227,13 +227,17 @@ class Strand:
         while self.frames and self.frames[-1].join == pc:
             frame = self.frames[-1]
             if frame.other is not None:
-                pc, frame.other = frame.other, None
-                self.keep = self.program.flow.live_in(frame.join) | (frame.keep or frozenset())
-                self.set_mask(frame.other_mask)
-                return pc
+                return self._other_side(frame)
             self.frames.pop()
             self.keep = frame.keep
             self.set_mask(frame.mask)
+        return pc
+
+    def _other_side(self, frame: Frame) -> int:
+        """Begin the side of a branch that has waited."""
+        pc, frame.other = frame.other, None
+        self.keep = self.program.flow.live_in(frame.join) | (frame.keep or frozenset())
+        self.set_mask(frame.other_mask)
         return pc
 
     def retire(self) -> int:
@@ -244,10 +248,7 @@ class Strand:
         while self.frames:
             frame = self.frames[-1]
             if frame.other is not None:
-                pc, frame.other = frame.other, None
-                self.keep = self.program.flow.live_in(frame.join) | (frame.keep or frozenset())
-                self.set_mask(frame.other_mask)
-                return pc
+                return self._other_side(frame)
             self.frames.pop()
             self.keep = frame.keep
             if frame.join is not None and frame.mask.any():
