@@ -8,18 +8,15 @@ run), ``times_plain`` how much longer that layer takes than without a check. ``p
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from benchmarks.layers import resnet50
+from benchmarks.timing import best
 from convc import machine
 from convc.check.kernel import check_kernel
 from convc.kernels import Kernels, layer_of
 from convc.ptx.parser import parse
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data
-
-REPEATS = 3
-"""The fastest of these counts: what slows the others down is the computer's other work."""
 
 
 def measure(selection: str) -> dict[str, float]:
@@ -29,9 +26,9 @@ def measure(selection: str) -> dict[str, float]:
         x, w, b = normal_data(problem, seed=0)
         layer = layer_of(problem, kernels.compiled(problem), w, b)
         launch = layer.ptx, layer.launch, input_buffers(layer, x)
-        checked = fastest(lambda launch=launch: check_kernel(*launch))
-        plain = fastest(lambda launch=launch: machine.run(*launch))
-        parsed = fastest(lambda text=layer.ptx: parse(text)) * 2000 / len(layer.ptx.splitlines())
+        checked = best(lambda launch=launch: check_kernel(*launch), time.perf_counter)
+        plain = best(lambda launch=launch: machine.run(*launch), time.perf_counter)
+        parsed = best(lambda text=layer.ptx: parse(text), time.perf_counter) * 2000 / len(layer.ptx.splitlines())
         checks.append((checked, checked / plain, parsed))
     seconds, ratio, _ = max(checks)
     return {
@@ -40,13 +37,3 @@ def measure(selection: str) -> dict[str, float]:
         "times_plain": ratio,
         "parse_seconds": max(parsed for *_, parsed in checks),
     }
-
-
-def fastest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest of a few runs."""
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)

@@ -9,8 +9,7 @@ import time
 
 import msgspec
 
-REPEATS = 3
-"""Fresh processes; the fastest counts, as what slows the others down is the computer's other work."""
+from benchmarks.timing import REPEATS
 
 
 def measure(selection: str) -> dict[str, float]:

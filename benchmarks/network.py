@@ -18,22 +18,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.layers import resnet50
+from benchmarks.timing import REPEATS, best
 from convc import machine
 from convc.kernels import Kernels, layer_of
 from convc.models import make_models
 from convc.problem import ConvProblem
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data
-
-REPEATS = 3
-"""Everything runs this often, and the best time counts: what slows the others down is the computer's other work."""
 
 
 def measure(selection: str) -> dict[str, float]:
@@ -116,16 +113,6 @@ def onnxruntime_seconds(selection: str) -> float:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     feeds = {entry.name: np.ones(entry.shape, np.float32) for entry in session.get_inputs()}
     return best(lambda: session.run(None, feeds))
-
-
-def best(work: Callable[[], object]) -> float:
-    """Processor seconds of the fastest of a few runs."""
-    times = []
-    for _ in range(REPEATS):
-        started = time.process_time()
-        work()
-        times.append(time.process_time() - started)
-    return min(times)
 
 
 if __name__ == "__main__":
