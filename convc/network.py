@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,8 +40,8 @@ class ConvNode:
     name: str
     problem: ConvProblem
     input: TensorRef
-    weight: np.ndarray
-    bias: np.ndarray | None
+    weight: np.ndarray = field(repr=False)
+    bias: np.ndarray | None = field(repr=False)
     output: TensorRef
 
 

@@ -35,6 +35,12 @@ def folder(two_layers, tmp_path) -> Path:
     return Path(shutil.copytree(two_layers, tmp_path / "build"))
 
 
+def test_a_network_shows_its_layers_and_not_their_weights():
+    shown = repr(convc.load(TWO))
+    assert "stem" in shown
+    assert "array(" not in shown
+
+
 def edit(file: Path, change) -> None:
     data = json.loads(file.read_text())
     change(data)
