@@ -14,7 +14,7 @@ from convc.errors import MachineFault, UnmodelledError
 from convc.machine.mma import LaneMask, Mma
 from convc.machine.ops.collective import check_pair, is_pair
 from convc.machine.ops.memory import address_of
-from convc.machine.ops.registry import op
+from convc.machine.ops.registry import REFUSED, op
 from convc.machine.shapes import shape_of
 from convc.machine.strand import Strand
 from convc.machine.tensor_moves import Copy, Shift
@@ -71,9 +71,9 @@ def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
 
 @op("tcgen05.mma.sp", "tcgen05.mma.sp.block_scale", "tcgen05.mma.ws.sp", result=False)
 def sparse(instr, program):
-    """Sparse A is not modelled: its metadata layout has no public test."""
+    """Sparse A is not modelled."""
     raise UnmodelledError(
-        f"the machine has no {instr.form.name}: it does not model sparse operands (2:4 metadata)",
+        f"the machine has no {instr.form.name}: {REFUSED[instr.form.name]}",
         hint="every dense tcgen05.mma is modelled",
     )
 
