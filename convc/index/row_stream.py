@@ -1,0 +1,69 @@
+"""The stream of pixels that tiles are cut from: output rows one after another, and which of them follow each other.
+
+A copy in im2col::w mode goes from the end of an image row to the same row of the next "image", the outermost dimension
+of its tensor map. There are two ways to use that:
+
+* **outer**: the map is (C, W, H, N). A stream is one output row p of all images; the loop over p is outside, and a tile
+  holds pixels (n, q). Rows above and below the image are filled with zeros by the copy.
+* **merged**: the map is (C, W, N*H), so the "next image" is u_h rows further down. One stream holds all output pixels
+  (n, p, q), and small images fill whole tiles. Past the last row of an image comes the next image, where padding
+  belongs: with several images those lanes are masked, filter row by filter row.
+
+Merging needs image and output rows to keep step: u_h*Y = H for the Y rows of the stream that an image gets, Y >= P. One
+image alone always merges, and what lies above and below it is filled with zeros.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowStream:
+    """Which rows follow each other.
+
+    Attributes:
+        merged: whether all output rows are in one stream.
+        streams: how many streams there are: P, or 1 where merged.
+        rows: rows of a stream: N, or N*Y where merged.
+        image_rows: rows of the stream per image: 1, or Y where merged.
+        step: input rows, or images, from one row of the stream to the next: the map's stride along its last dimension.
+        masked: whether lanes have to be masked because a filter row leaves their image.
+    """
+
+    merged: bool
+    streams: int
+    rows: int
+    image_rows: int
+    step: int
+    masked: bool
+
+
+def outer_stream(problem: ConvProblem) -> RowStream:
+    """One stream per output row."""
+    rows = problem.batch
+    return RowStream(merged=False, streams=problem.out_extent[0], rows=rows, image_rows=1, step=1, masked=False)
+
+
+def merged_stream(problem: ConvProblem) -> RowStream | str:
+    """One stream for all output rows, or the condition that fails, with its numbers."""
+    (height, _), (outputs, _), stride = problem.in_extent, problem.out_extent, problem.stride[0]
+    if problem.batch == 1:
+        return RowStream(merged=True, streams=1, rows=outputs, image_rows=outputs, step=stride, masked=False)
+    if height % stride:
+        return f"stride {stride} does not divide the {height} rows of an image, so images would not keep step"
+    rows = height // stride
+    if rows < outputs:
+        return f"an image has {outputs} output rows, but only {rows} steps of {stride} rows in its {height} rows"
+    return RowStream(
+        merged=True, streams=1, rows=problem.batch * rows, image_rows=rows, step=stride, masked=_leaves(problem)
+    )
+
+
+def _leaves(problem: ConvProblem) -> bool:
+    """Whether any tap of any output row lies above or below the image."""
+    lowest = -problem.pad_lo[0]
+    highest = problem.stride[0] * (problem.out_extent[0] - 1) - problem.pad_lo[0] + problem.span[0] - 1
+    return lowest < 0 or highest >= problem.in_extent[0]
