@@ -54,6 +54,8 @@ class Rates:
         sms: streaming multiprocessors.
         fill_bytes: bytes per cycle that TMA can write into the shared memory of one SM, with rows of 128 bytes;
             narrower rows go at ``row_bytes / 128`` of it.
+        read_bytes: bytes per cycle that MMAs and ``tcgen05.cp`` together read from the shared memory of one SM.
+        shift_cycles: cycles of the tensor core per ``tcgen05.shift`` as ptxas emits it (12 as the bare instruction).
         l2_bytes: bytes per cycle and SM that L2 delivers when every SM reads.
         copy_latency: cycles from issuing a copy to its bytes being visible (L2 and DRAM mixed).
         mma_latency: cycles from issuing an MMA to its commit being visible.
@@ -63,6 +65,8 @@ class Rates:
 
     sms: int = 148
     fill_bytes: float = 122.0
+    read_bytes: float = 128.0
+    shift_cycles: int = 44
     l2_bytes: float = 69.0
     copy_latency: int = 1000
     mma_latency: int = 200
@@ -78,13 +82,6 @@ class Arch:
     ptx_version: str
     limits: Limits
     rates: Rates
-
-    def mma_cycles(self, n: int) -> float:
-        """Cycles between two ``tcgen05.mma`` of M = 128 and this N, both operands in shared memory.
-
-        The tensor core needs N/2; reading 128 + N rows of 32 bytes through the 128-byte port needs 32 + N/4.
-        """
-        return max(n / 2, 32 + n / 4)
 
 
 SM_100A = Arch(name="sm_100a", ptx_version="8.7", limits=Limits(), rates=Rates())

@@ -8,7 +8,7 @@ from convc.artifact import KernelArtifact
 from convc.emit.kernel import emit
 from convc.packing import DeviceForm, device_form
 from convc.plan.planner import plan
-from convc.plan.records import Plan
+from convc.plan.records import Options, Plan
 from convc.problem import ConvProblem
 from convc.tile.build import build
 from convc.tile.steps import TileProgram
@@ -33,14 +33,22 @@ class Compiled:
     artifact: KernelArtifact
 
 
-def compile_problem(problem: ConvProblem, *, block_n: int | None = None, stages: int | None = None) -> Compiled:
-    """Compile one convolution; `block_n` and `stages` fix the planner's choice.
+def compile_problem(
+    problem: ConvProblem, *, options: Options | None = None, block_n: int | None = None, stages: int | None = None
+) -> Compiled:
+    """Compile one convolution.
+
+    Args:
+        problem: what to compute.
+        options: which schedules to consider (``reload`` alone by default), and what to fix about them.
+        block_n, stages: fix the planner's choice.
 
     Raises:
+        InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
     form = device_form(problem)
-    decided = plan(form, block_n=block_n, stages=stages)
+    decided = plan(form, options=options, block_n=block_n, stages=stages)
     program = build(decided)
     verify(program)
     return Compiled(problem=problem, form=form, plan=decided, program=program, artifact=emit(program))

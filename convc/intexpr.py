@@ -25,9 +25,6 @@ from typing import Any
 Interval = tuple[int, int]
 """Lowest and highest value, both included."""
 
-MAX_DEPTH = 64
-"""Nesting that `from_json` accepts."""
-
 
 class _Node:
     """Operators of every node; they fold constants."""
@@ -227,6 +224,19 @@ def subterms(expr: IntExpr) -> Iterator[IntExpr]:
     yield expr
 
 
+_FOLDING = {Add: add, Mul: mul, FloorDiv: floor_div, Mod: mod}
+
+
+def substitute(expr: IntExpr, values: Mapping[str, IntExpr]) -> IntExpr:
+    """The expression with variables replaced; constants that meet are folded."""
+    if isinstance(expr, Const | Var):
+        return values.get(expr.name, expr) if isinstance(expr, Var) else expr
+    parts = [substitute(child, values) for child in children(expr)]
+    if isinstance(expr, And):
+        return And(tuple(parts))
+    return _FOLDING.get(type(expr), type(expr))(*parts)
+
+
 def evaluate(expr: IntExpr, env: Mapping[str, Any]) -> Any:
     """Value of the expression.
 
@@ -355,7 +365,6 @@ def _text(expr: IntExpr, level: int) -> str:
 
 
 _SYMBOLS = {Add: "+", Mul: "*", FloorDiv: "//", Mod: "%", Less: "<", And: "and", Select: "select"}
-_CLASSES = {symbol: cls for cls, symbol in _SYMBOLS.items()}
 
 
 def to_json(expr: IntExpr) -> Any:
@@ -367,24 +376,3 @@ def to_json(expr: IntExpr) -> Any:
             return name
         case _:
             return [_SYMBOLS[type(expr)], *map(to_json, children(expr))]
-
-
-def from_json(data: object, depth: int = 0) -> IntExpr:
-    """The expression that `to_json` wrote; ValueError says what is wrong with anything else."""
-    if depth > MAX_DEPTH:
-        raise ValueError(f"an integer expression is nested deeper than {MAX_DEPTH} levels")
-    match data:
-        case int() if not isinstance(data, bool):
-            return Const(data)
-        case str():
-            return Var(data)
-        case ["+" | "*" | "and" as symbol, first, *others]:
-            return _CLASSES[symbol](tuple(from_json(item, depth + 1) for item in (first, *others)))
-        case ["//" | "%" | "<" as symbol, a, b]:
-            node = _CLASSES[symbol](from_json(a, depth + 1), from_json(b, depth + 1))
-            if symbol != "<":
-                _divisor(node.b)
-            return node
-        case ["select", cond, a, b]:
-            return Select(*(from_json(item, depth + 1) for item in (cond, a, b)))
-    raise ValueError(f"not an integer expression: {repr(data)[:80]}")

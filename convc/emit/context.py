@@ -8,13 +8,26 @@ only read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from convc.emit.exprs import Number, lower
+from convc.emit.operands import (
+    MASK,
+    acc_address,
+    braces,
+    descriptor,
+    instruction_of,
+    mma_kind,
+    more_atoms,
+    phase,
+    stage,
+    stage_address,
+)
+from convc.emit.reuse_context import reuse_names
 from convc.intexpr import bounds
-from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.tile.reuse_steps import MmaStationary, MmaTensor
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -42,6 +55,8 @@ from convc.tile.steps import (
     walk,
 )
 
+TENSOR = Mma | MmaTensor | MmaStationary | TmemLoad
+"""Steps that use tensor memory."""
 OUT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 PIECE_BYTES = 16
 """Bytes that one lane writes with one store."""
@@ -56,14 +71,14 @@ class Scene:
     numbers: Mapping[str, Number]
 
     @property
-    def cursor(self) -> bool:
-        """Whether the role walks around a ring, so that it has a stage and a phase."""
-        return any(isinstance(step, Advance) for step in walk(self.role.steps))
+    def cursors(self) -> tuple[str, ...]:
+        """The rings that the role walks around: for each of these it has a stage and a phase."""
+        return tuple(dict.fromkeys(step.cursor for step in walk(self.role.steps) if isinstance(step, Advance)))
 
     @property
     def tensor(self) -> bool:
         """Whether the role uses tensor memory, so that its waits need the tensor-memory fence."""
-        return any(isinstance(step, Mma | TmemLoad) for step in walk(self.role.steps))
+        return any(isinstance(step, TENSOR) for step in walk(self.role.steps))
 
 
 def template_name(step_type: type[Step]) -> str:
@@ -104,9 +119,9 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {"maps": maps}
         case InitRings(rings=names):
             barriers = [
-                (rings[name].offset + 8 * stage, rings[name].arrivals, f"{name}[{stage}]")
+                (rings[name].offset + 8 * index, rings[name].arrivals, f"{name}[{index}]")
                 for name in names
-                for stage in range(rings[name].stages)
+                for index in range(rings[name].stages)
             ]
             return {"barriers": barriers}
         case TmemAlloc(columns=count):
@@ -124,18 +139,20 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {"var": var, "count": count, "label": f"{label}_next", "body": body}
         case RingWait(ring=ring, fresh=fresh):
             return {
-                "cursor": scene.cursor,
+                "cursor": rings[ring].cursor in scene.cursors,
+                "stage": stage(rings[ring].cursor),
                 "fence": scene.tensor,
                 "label": f"{label}_retry",
                 "offset": rings[ring].offset,
-                "parity": "xor.b32 %parity, %phase, 1;" if fresh else "mov.b32 %parity, %phase;",
+                "parity": _parity(phase(rings[ring].cursor), fresh),
             }
         case ExpectBytes(ring=ring, bytes=size):
-            return {"offset": rings[ring].offset, "bytes": size}
+            return {"stage": stage(rings[ring].cursor), "offset": rings[ring].offset, "bytes": size}
         case Commit(ring=ring):
-            return {"staged": rings[ring].stages > 1, "offset": rings[ring].offset}
-        case Advance(stages=stages):
-            return {"stages": stages}
+            ends = rings[ring]
+            return {"staged": ends.stages > 1, "stage": stage(ends.cursor), "offset": ends.offset}
+        case Advance(stages=stages, cursor=cursor):
+            return {"several": stages > 1, "stages": stages, "stage": stage(cursor), "phase": phase(cursor)}
         case TmaLoad():
             return _tma_load(step, tiles[step.tile], rings[step.ring])
         case Mma():
@@ -144,7 +161,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             registers = [f"%v{i}" for i in range(count)]
             rows = [", ".join(registers[i : i + 8]) for i in range(0, count, 8)]
             values = [row + "," for row in rows[:-1]] + rows[-1:]
-            return {"acc_address": _acc_address(columns[acc]), "first": first, "columns": count, "values": values}
+            return {"acc_address": acc_address(columns[acc]), "first": first, "columns": count, "values": values}
         case AddBias(buffer=buffer, channel=channel, columns=count):
             quads = [(4 * i, *(f"%v{i + j}" for j in range(4))) for i in range(0, count, 4)]
             return {"buffer": buffer, "channel": channel, "quads": quads}
@@ -152,11 +169,15 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {"type": out, "pairs": [(f"%h{i // 2}", f"%v{i + 1}", f"%v{i}") for i in range(0, count, 2)]}
         case GlobalStore():
             return _global_store(step)
-    raise ValueError(f"no template is known for a step of type {type(step).__name__}")
+    names = reuse_names(step, storage)
+    if names is None:
+        raise ValueError(f"no template is known for a step of type {type(step).__name__}")
+    return names
 
 
-def _braces(registers: Iterable[str]) -> str:
-    return "{" + ", ".join(registers) + "}"
+def _parity(phase: str, fresh: bool) -> str:
+    """The line that sets the parity to wait for."""
+    return f"xor.b32 %parity, {phase}, 1;" if fresh else f"mov.b32 %parity, {phase};"
 
 
 def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any]:
@@ -164,11 +185,12 @@ def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any
     return {
         "map": step.map,
         "rank": len(step.coords),
-        "coords": _braces(f"%{name}" for name in step.coords),
+        "coords": braces(f"%{name}" for name in step.coords),
         "im2col": bool(step.offsets),
         "offsets": [(register, f"%{name}") for register, name in zip(registers, step.offsets, strict=True)],
-        "offset_registers": _braces(registers),
+        "offset_registers": braces(registers),
         "offset_declaration": ", ".join(registers),
+        "stage": stage(ring.cursor),
         "ring_offset": ring.offset,
         "stage_bytes": tile.stage_bytes,
         "tile_offset": tile.offset,
@@ -176,33 +198,24 @@ def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any
 
 
 def _mma(step: Mma, a: SmemTile, b: SmemTile, acc_column: int) -> dict[str, Any]:
-    kind = "tf32" if step.operand == "tf32" else "f16"
-    shape = InstructionDescriptor(kind=kind, d_type="f32", a_type=step.operand, b_type=step.operand, m=step.m, n=step.n)
     return {
         "layout": f"K-major, {a.row_bytes}-byte swizzle, {8 * a.row_bytes} bytes from 8 rows to the next 8",
-        "a_descriptor": _descriptor(a),
-        "a_stage_bytes": a.stage_bytes,
-        "b_descriptor": _descriptor(b),
-        "b_stage_bytes": b.stage_bytes,
-        "acc_address": _acc_address(acc_column),
-        "instruction": f"0x{encode_instruction(shape):08x}",
-        "instruction_note": f"{step.m} x {step.n}, {step.operand} in, f32 out",
-        "counter": step.counter,
-        "kind": kind,
-        "more": step.atoms > 1,
-        "more_atoms": [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, step.atoms)],
+        "a_address": stage_address("%word", a),
+        "moved": step.row is not None,
+        "row": step.row or "",
+        "row_bytes": a.row_bytes,
+        "a_descriptor": descriptor(a),
+        "b_address": stage_address("%word", b),
+        "b_descriptor": descriptor(b),
+        "acc_address": acc_address(acc_column),
+        "mask": MASK if step.masked else "",
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "kind": mma_kind(step.operand),
+        "then_add": step.counter is not None and step.atoms > 1,
+        "more_atoms": more_atoms(step.atoms),
+        **instruction_of(step.operand, step.m, step.n),
     }
-
-
-def _descriptor(tile: SmemTile) -> str:
-    """Descriptor of stage 0 of a tile in a CTA whose shared memory starts at address 0."""
-    desc = SharedDescriptor(start=tile.offset, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
-    return f"0x{encode_shared(desc):016x}"
-
-
-def _acc_address(column: int) -> str:
-    """The line that sets ``%acc`` to an accumulator's first column."""
-    return f"add.u32 %acc, %tmem, {column};" if column else "mov.b32 %acc, %tmem;"
 
 
 def _global_store(step: GlobalStore) -> dict[str, Any]:
@@ -212,7 +225,7 @@ def _global_store(step: GlobalStore) -> dict[str, Any]:
     row = step.row_limit is not None
     pieces = []
     for index in range(step.columns // per_piece):
-        words = _braces(f"%{register}{4 * index + word}" for word in range(4))
+        words = braces(f"%{register}{4 * index + word}" for word in range(4))
         test, guard = "", "@%row_in " if row else ""
         if step.channel_limit is not None:
             limit = step.channel_limit - per_piece * index

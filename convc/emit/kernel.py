@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from convc.artifact import KernelArtifact, PointerParam, TensorMapParam
 from convc.emit.context import Scene, fragment, numbers_of
 from convc.emit.exprs import Number
+from convc.emit.operands import phase, stage
 from convc.emit.render import render
+from convc.tile.reuse_steps import LoadMask
 from convc.tile.show import who
 from convc.tile.steps import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
 
@@ -65,8 +67,8 @@ def _role(program: TileProgram, role: Role) -> str:
             "guarded": not everyone,
             "guard": _guard(role),
             "elected": role.elected,
-            "cursor": scene.cursor,
-            "registers": _registers(role, scene.cursor, scene.numbers),
+            "cursors": [(stage(cursor), phase(cursor)) for cursor in scene.cursors],
+            "registers": _registers(role, scene.cursors, scene.numbers),
             "body": _indent(_steps(role.steps, scene)),
         },
     ).rstrip()
@@ -96,9 +98,9 @@ def _guard(role: Role) -> list[str]:
     return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;"]
 
 
-def _registers(role: Role, cursor: bool, numbers: Mapping[str, Number]) -> list[str]:
+def _registers(role: Role, cursors: tuple[str, ...], numbers: Mapping[str, Number]) -> list[str]:
     """Declarations of what outlives a step of the role."""
-    lines = [".reg .b32 %stage, %phase;  // place in the ring"] if cursor else []
+    lines = [f".reg .b32 {stage(cursor)}, {phase(cursor)};  // place in the ring" for cursor in cursors]
     steps = list(walk(role.steps))
     counters = [step.var for step in steps if isinstance(step, Loop)]
     computed = [step.dst for step in steps if isinstance(step, Compute)]
@@ -112,6 +114,8 @@ def _registers(role: Role, cursor: bool, numbers: Mapping[str, Number]) -> list[
     packed = max((step.columns // 2 for step in steps if isinstance(step, Convert)), default=0)
     if packed:
         lines.append(f".reg .b32 %h<{packed}>;  // the same, two values a word")
+    if any(isinstance(step, LoadMask) for step in steps):
+        lines.append(".reg .b32 %m<4>;  // lanes that the next MMAs must not write")
     return lines
 
 
@@ -129,5 +133,7 @@ def _about(program: TileProgram) -> list[str]:
         f"  {ring.offset}: barriers {ring.name}[{ring.stages}], {ring.producer} signals, {ring.consumer} waits"
         for ring in storage.rings
     ]
+    if storage.mask_offset is not None:
+        lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes")
     lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
     return lines

@@ -21,33 +21,25 @@ from sympy import Expr, Integer
 
 from convc.errors import PlanError
 from convc.index.maps import IndexMap, Outcome, less, simplify_guards
-from convc.index.row_stream import RowStream, merged_stream, outer_stream
+from convc.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
 from convc.index.row_walk import Border, RowProblem, RowWalk, row_walk
 from convc.index.symbols import Axis, FloorDiv, Mod
 from convc.problem import ConvProblem
 
-WINDOW = 32
-"""Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneTile:
-    """How the lanes of a tile are dealt out to the stream.
+class Geometry:
+    """How a problem is cut into tiles: the walk, the stream, the lanes of a tile, and tiles per stream."""
 
-    Attributes:
-        lanes: lanes of a tile: rows of the MMA, or columns where activations are its second operand.
-        windows: copies that fill the tile: 1, or one for each 32 lanes.
-        useful: lanes of a window that belong to outputs; the rest only hold what is shifted into those.
-    """
-
-    lanes: int
-    windows: int
-    useful: int
+    walk: RowWalk
+    stream: RowStream
+    tile: LaneTile
+    tiles: int
 
     @property
-    def outputs(self) -> int:
-        """Places of the stream that a tile covers."""
-        return self.windows * self.useful
+    def all_tiles(self) -> int:
+        """Tiles of all streams."""
+        return self.stream.streams * self.tiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +85,10 @@ def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
     return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
 
 
-def reuse_maps(
+def geometry(
     problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
-) -> ReuseMaps:
-    """Derive the maps of one tiling; they are not proved yet (see `convc.index.reuse_claims.prove`).
+) -> Geometry:
+    """Cut a problem into tiles.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
@@ -106,19 +98,29 @@ def reuse_maps(
         windowed: whether a tile is made of overlapping windows of 32 lanes.
 
     Raises:
-        PlanError: the rows do not merge, or the windows have no lane left.
+        PlanError: the rows do not merge, or the windows have no lane left; the message has the numbers.
     """
     stream = merged_stream(problem) if merged else outer_stream(problem)
     if isinstance(stream, str):
         raise PlanError(f"the output rows cannot be one stream: {stream}", where=f"convolution {problem.name!r}")
     walk = row_walk(row_problem(problem), border)
     tile = lane_tile(walk, lanes, windowed)
-    length = (_last_row(problem, stream)) * walk.period + problem.out_extent[1]
-    tiles = -(-length // tile.outputs)
-    maker = _Maker(problem, walk, stream, tile, tiles)
+    length = _last_row(problem, stream) * walk.period + problem.out_extent[1]
+    return Geometry(walk=walk, stream=stream, tile=tile, tiles=-(-length // tile.outputs))
+
+
+def reuse_maps(
+    problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
+) -> ReuseMaps:
+    """Derive the maps of one tiling (arguments and errors as of `geometry`).
+
+    They are not proved yet: see `convc.index.reuse_claims.prove`.
+    """
+    cut = geometry(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
+    maker = _Maker(problem, cut.walk, cut.stream, cut.tile, cut.tiles)
     pixel = simplify_guards(maker.pixel().simplified())
     return ReuseMaps(
-        problem=problem, walk=walk, stream=stream, tile=tile, tiles=tiles,
+        problem=problem, walk=cut.walk, stream=cut.stream, tile=cut.tile, tiles=cut.tiles,
         place=maker.place(), pixel=pixel.map, start=maker.start().simplified(), needed=maker.needed(),
         held=maker.held(), column=maker.column().simplified(), line=maker.line().simplified(), dropped=pixel.dropped,
     )  # fmt: skip

@@ -19,6 +19,29 @@ from dataclasses import dataclass
 
 from convc.problem import ConvProblem
 
+WINDOW = 32
+"""Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneTile:
+    """How the lanes of a tile are dealt out to the stream.
+
+    Attributes:
+        lanes: lanes of a tile: rows of the MMA, or columns where activations are its second operand.
+        windows: copies that fill the tile: 1, or one for each 32 lanes.
+        useful: lanes of a window that belong to outputs; the rest only hold what is shifted into those.
+    """
+
+    lanes: int
+    windows: int
+    useful: int
+
+    @property
+    def outputs(self) -> int:
+        """Places of the stream that a tile covers."""
+        return self.windows * self.useful
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowStream:

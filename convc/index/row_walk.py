@@ -164,3 +164,16 @@ def _inside(problem: RowProblem, s: int) -> tuple[int, int]:
     first = max(0, -(shift // problem.stride))
     last = min(problem.outputs - 1, (problem.width - 1 - shift) // problem.stride)
     return (first, last) if first <= last else (0, -1)
+
+
+def padding_run(walk: RowWalk, tap: Tap) -> tuple[int, int]:
+    """(first column, how many) of the columns q of a row that need padding at a tap; the run may go over the row's end.
+
+    Padding on the right and on the left of the next row are one run, columns without an output between them included.
+    """
+    (first, last), outputs, period = tap.inside, walk.problem.outputs, walk.period
+    if first > last:
+        return 0, period
+    if last < outputs - 1:
+        return last + 1, (period - last - 1 + first) if first else outputs - last - 1
+    return 0, first

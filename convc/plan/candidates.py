@@ -39,7 +39,6 @@ def pipeline_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> Pipeline:
         blocks=-(-form.c_pitch // channels),
         channels=channels,
         atoms=tiling.row_bytes // atom_bytes,
-        step_bytes=(tiling.block_m + tiling.block_n) * tiling.row_bytes,
     )
 
 

@@ -7,7 +7,7 @@ candidate out of the race. Each rule names the limit in `convc.arch` and the rea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from convc import dtypes
@@ -20,18 +20,19 @@ from convc.problem import AXIS_NAMES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A tiling of a problem on a target, with what follows from it."""
+    """A tiling of a problem on a target, with what follows from it.
+
+    Attributes:
+        form, arch: the problem and the target.
+        tiling, storage: one piece of work and where it lies.
+        grid: tiles of output pixels and of output channels.
+    """
 
     form: DeviceForm
     arch: Arch
     tiling: Tiling
     storage: Storage
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """Tiles along M and along N."""
-        problem = self.form.problem
-        return -(-problem.gemm_m // self.tiling.block_m), -(-problem.out_channels // self.tiling.block_n)
+    grid: tuple[int, int]
 
 
 def _axes(form: DeviceForm, *columns: tuple[int, ...]) -> Iterator[tuple]:
@@ -169,14 +170,19 @@ def bias_cover(candidate: Candidate) -> str | None:
     return None
 
 
-PROBLEM_RULES: tuple[Callable[[DeviceForm, Arch], str | None], ...] = (
+ProblemRule = Callable[[DeviceForm, Arch], str | None]
+TilingRule = Callable[[Candidate], str | None]
+
+PROBLEM_RULES: tuple[ProblemRule, ...] = (
     tensor_map_corners,
     tensor_map_offsets,
     tensor_map_steps,
     tensor_map_extents,
     row_numbers,
 )
-TILING_RULES: tuple[Callable[[Candidate], str | None], ...] = (
+WALK_RULES: tuple[ProblemRule, ...] = (tensor_map_steps, tensor_map_extents, row_numbers)
+"""Rules about the problem for schedules that walk along image rows; their corners and offsets are proved as claims."""
+TILING_RULES: tuple[TilingRule, ...] = (
     mma_shape,
     ring_stages,
     tensor_map_box,
@@ -187,17 +193,17 @@ TILING_RULES: tuple[Callable[[Candidate], str | None], ...] = (
 )
 
 
-def check_problem(form: DeviceForm, arch: Arch) -> tuple[Rejection, ...]:
+def check_problem(form: DeviceForm, arch: Arch, rules: Sequence[ProblemRule] = PROBLEM_RULES) -> tuple[Rejection, ...]:
     """Every rule that the problem breaks whatever the tiling; only the first if it has no images."""
     if (reason := spatial_axes(form, arch)) is not None:
         return (Rejection(rule="spatial_axes", reason=reason),)
-    reasons = ((rule.__name__, rule(form, arch)) for rule in PROBLEM_RULES)
+    reasons = ((rule.__name__, rule(form, arch)) for rule in rules)
     return tuple(Rejection(rule=name, reason=reason) for name, reason in reasons if reason is not None)
 
 
-def check_tiling(candidate: Candidate) -> Rejection | None:
+def check_tiling(candidate: Candidate, rules: Sequence[TilingRule] = TILING_RULES) -> Rejection | None:
     """The first rule that a candidate breaks."""
-    for rule in TILING_RULES:
+    for rule in rules:
         reason = rule(candidate)
         if reason is not None:
             return Rejection(rule=rule.__name__, reason=reason, tiling=candidate.tiling)

@@ -14,7 +14,7 @@ import itertools
 
 from convc import dtypes
 from convc.packing import BufferForm, DeviceForm
-from convc.plan.records import Loads, Tiling
+from convc.plan.records import Loads, Reuse, Tiling
 from convc.tensormap import TensorMap
 
 
@@ -50,8 +50,43 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
         pixels=tiling.block_m,
         swizzle=f"{tiling.row_bytes}B",
     )
+    return Loads(a=a, b=_filter_map(form, tiling, channels))
+
+
+def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
+    """The two maps of a schedule that walks along image rows (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
+
+    With merged rows the activations are (N*H, W, C): the walk goes on u_h rows further down.
+    """
+    channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
+    dims, strides = dims_and_strides(form.activation)
+    steps = (1, form.problem.stride[1])
+    if reuse.stream.merged:
+        dims, strides = (*dims[:2], dims[2] * dims[3]), strides[:2]
+        steps = (*steps, reuse.stream.step)
+    else:
+        steps = (*steps, 1, 1)
+    haloed = schedule == "shift" and reuse.variant != "windows"
+    a = TensorMap(
+        mode="im2col_w128" if haloed else "im2col_w",
+        buffer="activation",
+        dtype=form.activation.dtype,
+        dims=dims,
+        strides=strides,
+        element_strides=steps,
+        lower=(reuse.walk.lower,),
+        upper=(reuse.walk.upper,),
+        channels=channels,
+        pixels=reuse.tile.lanes // reuse.tile.windows,
+        swizzle=f"{tiling.row_bytes}B",
+    )
+    return Loads(a=a, b=_filter_map(form, tiling, channels))
+
+
+def _filter_map(form: DeviceForm, tiling: Tiling, channels: int) -> TensorMap:
+    """Filter rows (K, R*S, C): a box is one tap of a tile's output channels."""
     dims, strides = dims_and_strides(form.filter)
-    b = TensorMap(
+    return TensorMap(
         mode="tile",
         buffer="filter",
         dtype=form.filter.dtype,
@@ -61,4 +96,3 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
         box=(channels, 1, tiling.block_n),
         swizzle=f"{tiling.row_bytes}B",
     )
-    return Loads(a=a, b=b)

@@ -1,79 +1,117 @@
 """The one entry of the room: a problem in its device form in, a plan out.
 
-Enumerate candidates, turn down those that break a rule, estimate the rest, choose one, derive its index arithmetic.
-Everything turned down stays in the plan, with the reason.
+Every schedule is asked for its candidates; those that break a rule are turned down, the rest are estimated, one is
+chosen and its index arithmetic derived. Everything turned down stays in the plan, with the reason.
+
+Schedules: ``reload`` (`convc.plan.reload`), and ``slide``, ``shift`` and ``stationary``, which share activations
+between filter columns (`convc.plan.reuse`). ``auto`` takes the best of all.
 """
 
 from __future__ import annotations
 
 from convc.arch import SM_100A, Arch
-from convc.errors import PlanError
+from convc.errors import InputError, PlanError
 from convc.packing import DeviceForm
-from convc.plan.candidates import pipeline_of, tilings
-from convc.plan.constraints import Candidate, check_problem, check_tiling
+from convc.plan import reload, reuse
 from convc.plan.coordinates import indexing_of
-from convc.plan.loads import loads_of
-from convc.plan.rank import choose, estimate
-from convc.plan.records import Alternative, Estimate, Launch, Pipeline, Plan, Rejection, Tiling
-from convc.plan.storage import storage_of
+from convc.plan.loads import loads_of, wide_loads_of
+from convc.plan.proposals import Proposal, Survey, best_of
+from convc.plan.records import Alternative, Choice, Launch, Options, Plan, Rejection
+from convc.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 
-ENTRY = "conv_reload"
 THREADS = 192
+SCHEDULES = ("auto", reload.NAME, "slide", "shift", "stationary")
+SHIFTS = tuple(variant for schedule, variant in reuse.VARIANTS if schedule == "shift")
 
 
-def plan(form: DeviceForm, *, arch: Arch = SM_100A, block_n: int | None = None, stages: int | None = None) -> Plan:
+def plan(
+    form: DeviceForm, *, arch: Arch = SM_100A, options: Options | None = None, block_n: int | None = None,
+    stages: int | None = None,
+) -> Plan:  # fmt: skip
     """Plan the kernel of a problem.
 
     Args:
         form: the problem and its device buffers.
         arch: target.
+        options: which schedules to consider; ``reload`` alone by default.
         block_n, stages: fix the tile width or the number of stages instead of choosing.
 
     Raises:
+        InputError: an option has a value that does not exist.
         PlanError: no candidate is legal (the message gives the rules that are broken), or a claim about the index maps
             is not proved.
     """
-    rejected = list(check_problem(form, arch))
-    if rejected:
-        raise _no_plan(form, rejected)
-    legal: list[tuple[Candidate, Pipeline, Estimate]] = []
-    for tiling in tilings(form, block_n=block_n, stages=stages):
-        candidate = Candidate(form=form, arch=arch, tiling=tiling, storage=storage_of(tiling, arch))
-        rejection = check_tiling(candidate)
-        if rejection is not None:
-            rejected.append(rejection)
-            continue
-        pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
-        legal.append((candidate, pipeline, estimate(candidate, pipeline)))
+    options = options or Options()
+    surveys = _surveys(form, arch, options, block_n, stages)
+    legal = [proposal for survey in surveys for proposal in survey.legal]
     if not legal:
-        raise _no_plan(form, rejected)
-    chosen, pipeline, cost = legal[choose([entry[2] for entry in legal])]
-    indexing = indexing_of(form, chosen.tiling, pipeline.channels)
+        raise _no_plan(form, [rejection for survey in surveys for rejection in survey.rejected])
+    chosen = best_of(legal)
+    survey = next(s for s in surveys if (s.schedule, s.variant) == (chosen.schedule, chosen.variant))
+    return _finished(chosen, survey, tuple(s.choice for s in surveys))
+
+
+def _surveys(form: DeviceForm, arch: Arch, options: Options, block_n: int | None, stages: int | None) -> list[Survey]:
+    """What each schedule that is asked for has to offer."""
+    for name, value, known in (
+        ("schedule", options.schedule, SCHEDULES), ("shift variant", options.shift, (*SHIFTS, None)),
+        ("border", options.border, (*reuse.BORDERS, None)), ("rows", options.rows, (*reuse.ROWS, None)),
+    ):  # fmt: skip
+        if value not in known:
+            raise InputError(f"{name} must be one of {', '.join(filter(None, known))}, got {value!r}")
+    found = []
+    if options.schedule in ("auto", reload.NAME):
+        found.append(reload.survey(form, arch, block_n, stages))
+    for schedule, variant in reuse.VARIANTS:
+        asked = options.schedule in ("auto", schedule)
+        if asked and (schedule != "shift" or options.shift in (None, variant)):
+            found.append(
+                reuse.survey(
+                    form, arch, schedule, variant, border=options.border, rows=options.rows, block_n=block_n,
+                    stages=stages,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _finished(chosen: Proposal, survey: Survey, choices: tuple[Choice, ...]) -> Plan:
+    """The plan of a proposal."""
+    candidate, pipeline = chosen.candidate, chosen.pipeline
+    if chosen.cut is None:
+        sharing, loads = None, loads_of(candidate.form, candidate.tiling)
+        indexing = indexing_of(candidate.form, candidate.tiling, pipeline.channels)
+    else:
+        maps = maps_of(chosen)
+        sharing, indexing = reuse_of(chosen, maps), reuse_indexing(chosen, maps)
+        loads = wide_loads_of(candidate.form, candidate.tiling, sharing, chosen.schedule)
     return Plan(
-        form=form,
-        schedule="reload",
-        arch=arch,
-        tiling=chosen.tiling,
-        storage=chosen.storage,
+        form=candidate.form,
+        schedule=chosen.schedule,
+        reuse=sharing,
+        work=chosen.work,
+        arch=candidate.arch,
+        tiling=candidate.tiling,
+        storage=candidate.storage,
         pipeline=pipeline,
-        loads=loads_of(form, chosen.tiling),
-        launch=Launch(entry=ENTRY, grid=(*chosen.grid, 1), threads=THREADS),
+        loads=loads,
+        launch=Launch(entry=f"conv_{chosen.schedule}", grid=(*candidate.grid, 1), threads=THREADS),
         coordinates=indexing.coordinates,
         derivation=indexing.derivation,
         row_limit=indexing.row_limit,
         channel_limit=indexing.channel_limit,
-        estimate=cost,
-        alternatives=_alternatives(chosen.tiling, legal),
-        rejected=tuple(rejected),
+        estimate=chosen.cost,
+        alternatives=_alternatives(chosen, survey),
+        rejected=survey.rejected,
+        choices=choices,
     )
 
 
-def _alternatives(chosen: Tiling, legal: list[tuple[Candidate, Pipeline, Estimate]]) -> tuple[Alternative, ...]:
+def _alternatives(chosen: Proposal, survey: Survey) -> tuple[Alternative, ...]:
     """The best candidate of every other width, best first."""
     best: dict[int, Alternative] = {}
-    for candidate, _, cost in sorted(legal, key=lambda entry: entry[2].cycles):
-        tiling = candidate.tiling
-        if tiling.block_n != chosen.block_n and tiling.block_n not in best:
+    for proposal in sorted(survey.legal, key=lambda entry: entry.cost.cycles):
+        tiling, cost = proposal.candidate.tiling, proposal.cost
+        if tiling.block_n != chosen.candidate.tiling.block_n and tiling.block_n not in best:
             best[tiling.block_n] = Alternative(tiling=tiling, cycles=cost.cycles, bound_by=cost.bound_by)
     return tuple(best.values())
 

@@ -15,10 +15,30 @@ import msgspec
 
 from convc import intexpr
 from convc.arch import Arch
+from convc.index.row_stream import LaneTile, RowStream
+from convc.index.row_walk import RowWalk
 from convc.intexpr import IntExpr
 from convc.packing import DeviceForm
+from convc.plan.work import Work
 from convc.problem import ConvProblem
 from convc.tensormap import TensorMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a user fixes about a schedule; None leaves it to the planner.
+
+    Attributes:
+        schedule: one of `convc.plan.planner.SCHEDULES`.
+        shift: variant of the schedule shift: chain, ashift or windows.
+        border: how lanes whose pixel is padding get their zero: mask or zero.
+        rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
+    """
+
+    schedule: str = "reload"
+    shift: str | None = None
+    border: str | None = None
+    rows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +49,19 @@ class Tiling:
         block_m: output pixels per tile, rows of the GEMM.
         block_n: output channels per tile, columns of the GEMM.
         row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
-        stages: operand tiles in flight.
+        stages: operand tiles in flight; of the filter alone where `held` is not 0.
+        held: activation tiles in flight, where each of them serves several filter taps.
     """
 
     block_m: int
     block_n: int
     row_bytes: int
     stages: int
+    held: int = 0
 
     def __str__(self) -> str:
-        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.stages} stages"
+        held = f" of filter and {self.held} of activations" if self.held else ""
+        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.stages} stages{held}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +73,7 @@ class SmemTile:
         rows, row_bytes: extent; a row is `row_bytes` of K.
         swizzle: tensor-map name of the layout of the 16-byte chunks.
         stages: number of copies.
+        cursor: which of a role's cursors says the stage (see `BarrierRing`).
         stage_bytes: distance from one stage to the next.
         offset: byte offset of stage 0 in the CTA's shared memory.
     """
@@ -61,6 +85,7 @@ class SmemTile:
     stages: int
     stage_bytes: int
     offset: int
+    cursor: str = ""
 
     @property
     def bytes(self) -> int:
@@ -75,12 +100,19 @@ class SmemTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TmemTile:
-    """An accumulator in tensor memory: `lanes` rows of `columns` 32-bit cells."""
+    """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
 
     name: str
     lanes: int
     columns: int
     column_offset: int
+    stages: int = 1
+    cursor: str = ""
+
+    @property
+    def end(self) -> int:
+        """First column past the last stage."""
+        return self.column_offset + self.stages * self.columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +120,21 @@ class BarrierRing:
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
     Attributes:
-        name: ``full``, ``free`` or ``done``.
+        name: says what it announces: ``full`` tiles, ``free`` ones, an accumulator that is ``done``.
         stages: number of barriers (8 bytes each).
         arrivals: arrivals that complete a phase.
-        tx_bytes: bytes that TMA has to deliver besides, or 0.
         producer, consumer: name of the role that signals, and of the role that waits.
         offset: byte offset of barrier 0 in shared memory.
+        cursor: which of a role's cursors says the stage and the phase; tiles and rings that move together share one.
     """
 
     name: str
     stages: int
     arrivals: int
-    tx_bytes: int
     producer: str
     consumer: str
     offset: int
+    cursor: str = ""
 
     @property
     def end(self) -> int:
@@ -118,6 +150,8 @@ class Storage:
         smem: operand tiles.
         tmem: accumulators.
         rings: barrier rings.
+        mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
+        masks: entries of that table.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
         tmem_columns: columns to allocate, a power of two.
@@ -129,25 +163,25 @@ class Storage:
     slot_offset: int
     smem_bytes: int
     tmem_columns: int
+    mask_offset: int | None = None
+    masks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """The K loop: for every filter tap and channel block, one step of the ring.
+    """The K loop: for every filter tap and channel block, one step.
 
     Attributes:
         taps: filter extent (R, S).
         blocks: channel blocks.
         channels: channels per block; the last block may reach past the tensor, where TMA fills zeros.
         atoms: ``tcgen05.mma`` instructions per step, 32 bytes of K each.
-        step_bytes: bytes that TMA delivers per step.
     """
 
     taps: tuple[int, int]
     blocks: int
     channels: int
     atoms: int
-    step_bytes: int
 
     @property
     def steps(self) -> int:
@@ -201,8 +235,9 @@ class Estimate:
         last_wave_fill: part of the SMs that the last round keeps busy, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
         traffic_bytes: what all CTAs together read through L2.
-        mma_cycles, fill_cycles, l2_cycles, copy_cycles: time of one CTA's K loop if only this limited it: the
-            tensor core, the port through which TMA fills shared memory, the share of L2, the turns of the stages.
+        mma_cycles, read_cycles, fill_cycles, l2_cycles, copy_cycles: time of one CTA's K loop if only this limited it:
+            the tensor core, its reads of shared memory, the port through which TMA fills it, the share of L2, the turns
+            of the stages.
         around_cycles: time of one CTA outside its K loop: start, first copy, last MMA, epilogue.
         cycles: the whole launch.
         bound_by: what the K loop waits for.
@@ -214,6 +249,7 @@ class Estimate:
     useful: float
     traffic_bytes: int
     mma_cycles: float
+    read_cycles: float
     fill_cycles: float
     l2_cycles: float
     copy_cycles: float
@@ -221,6 +257,49 @@ class Estimate:
     cycles: float
     bound_by: str
     sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """How a plan shares activations between filter columns (see `convc.index.reuse`).
+
+    Attributes:
+        variant: how lanes move on to the next filter column (see `convc.plan.reuse`).
+        walk, stream, tile, tiles: the derived geometry.
+        masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
+        clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
+        first: which tap of a buffer comes first, as an index into its taps.
+        assumed: rules of the hardware, not settled by any public source, that the kernel rests on.
+    """
+
+    variant: str
+    walk: RowWalk
+    stream: RowStream
+    tile: LaneTile
+    tiles: int
+    masked_columns: tuple[int, ...]
+    masked_lines: tuple[int, ...]
+    clear: bool
+    first: int
+    assumed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A schedule that was considered: its best candidate, or why there is none.
+
+    Attributes:
+        schedule, variant: which.
+        tiling, cycles, bound_by: of its best candidate; None and "" where there is none.
+        reason: the conditions that fail, with their numbers; empty where it is legal.
+    """
+
+    schedule: str
+    variant: str
+    tiling: Tiling | None = None
+    cycles: float | None = None
+    bound_by: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +332,9 @@ class Plan:
 
     Attributes:
         form: the problem and its device buffers.
-        schedule: which of the algorithms (``reload``: every filter tap loads its own activation tile).
+        schedule: which of the algorithms (see `convc.plan.planner`).
+        reuse: how it shares activations; None: every filter tap loads its own tile.
+        work: what one CTA does, in numbers that the machine counts too.
         arch: the target.
         tiling, storage, pipeline, loads, launch: the decisions.
         coordinates: index arithmetic that the kernel does.
@@ -263,10 +344,13 @@ class Plan:
         estimate: expected time of the chosen candidate.
         alternatives: the next best candidates, best first.
         rejected: the candidates that break a rule.
+        choices: the schedules that were considered.
     """
 
     form: DeviceForm
     schedule: str
+    reuse: Reuse | None
+    work: Work
     arch: Arch
     tiling: Tiling
     storage: Storage
@@ -280,6 +364,7 @@ class Plan:
     estimate: Estimate
     alternatives: tuple[Alternative, ...]
     rejected: tuple[Rejection, ...]
+    choices: tuple[Choice, ...]
 
     @property
     def problem(self) -> ConvProblem:

@@ -36,13 +36,11 @@ def storage_of(tiling: Tiling, arch: Arch) -> Storage:
     a = _tile("a", tiling.block_m, tiling, 0)
     b = _tile("b", tiling.block_n, tiling, a.end)
     full = BarrierRing(
-        name="full", stages=tiling.stages, arrivals=1, tx_bytes=a.bytes + b.bytes,
-        producer="load", consumer="mma", offset=b.end,
+        name="full", stages=tiling.stages, arrivals=1, producer="load", consumer="mma",
+        offset=b.end,
     )  # fmt: skip
-    free = BarrierRing(
-        name="free", stages=tiling.stages, arrivals=1, tx_bytes=0, producer="mma", consumer="load", offset=full.end
-    )
-    done = BarrierRing(name="done", stages=1, arrivals=1, tx_bytes=0, producer="mma", consumer="store", offset=free.end)
+    free = BarrierRing(name="free", stages=tiling.stages, arrivals=1, producer="mma", consumer="load", offset=full.end)
+    done = BarrierRing(name="done", stages=1, arrivals=1, producer="mma", consumer="store", offset=free.end)
     columns = max(arch.limits.tmem_columns_min, 1 << (tiling.block_n - 1).bit_length())
     return Storage(
         smem=(a, b),

@@ -15,7 +15,8 @@ from rich.table import Table
 from convc import ptx
 from convc.compiler import Compiled
 from convc.index.conv import ConvMaps, conv_maps
-from convc.index.show import loop_nest, maps_lines
+from convc.index.reuse import reuse_maps
+from convc.index.show import loop_nest, map_lines, maps_lines
 from convc.plan.records import Plan, Rejection, Storage
 from convc.report.words import times
 from convc.tile.show import show
@@ -31,8 +32,9 @@ def print_inspection(console: Console, compiled: Compiled) -> None:
     parts = (
         ("problem", (compiled.problem.describe(), *compiled.form.notes)),
         ("loop nest", loop_nest(maps)),
-        ("index maps", maps_lines(maps)),
+        ("index maps", _maps_lines(plan, maps)),
         ("plan", _plan(plan)),
+        ("schedules", _choices(plan)),
     )
     for heading, lines in parts:
         _print(console, heading, lines)
@@ -64,13 +66,15 @@ def _maps(plan: Plan) -> ConvMaps:
 
 
 def _plan(plan: Plan) -> Iterator[str]:
-    pipeline, launch = plan.pipeline, plan.launch
+    pipeline, launch, work = plan.pipeline, plan.launch, plan.work
     yield f"schedule {plan.schedule} for {plan.arch.name}: {plan.tiling}"
     yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads"
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
-        f"channels: {pipeline.steps} steps of {pipeline.step_bytes} bytes and {pipeline.atoms} MMAs"
+        f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "
+        f"activations and {work.filter_bytes} of the filter"
     )
+    yield from _sharing(plan)
     yield ""
     yield from plan.estimate.sentences
     yield ""
@@ -86,6 +90,59 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bound_by}"
     yield "rejected candidates:" if plan.rejected else "no rejected candidates"
     yield from _rejections(plan.rejected)
+
+
+def _maps_lines(plan: Plan, maps: ConvMaps) -> Iterator[str]:
+    """The maps that the kernel's coordinates come from, and what was proved about them."""
+    if plan.reuse is None:
+        yield from maps_lines(maps)
+        return
+    reuse = plan.reuse
+    shared = reuse_maps(
+        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, lanes=reuse.tile.lanes,
+        windowed=reuse.tile.windows > 1,
+    )  # fmt: skip
+    for index_map in shared.maps:
+        yield from (*map_lines(index_map), "")
+    yield from plan.derivation
+
+
+def _sharing(plan: Plan) -> Iterator[str]:
+    """How activations are shared, where they are."""
+    reuse = plan.reuse
+    if reuse is None:
+        return
+    walk, rows = reuse.walk, "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
+    yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
+    for buffer in walk.buffers:
+        taps = ", ".join(f"s = {tap.s} after {tap.lanes} moves" for tap in buffer.taps)
+        yield f"buffer from pixel offset {buffer.offset}, halo {buffer.halo}: {taps}"
+    masked = f"filter columns {list(reuse.masked_columns)} and rows {list(reuse.masked_lines)}"
+    yield (
+        f"border {walk.border}: lanes are masked at {masked}"
+        if plan.storage.masks
+        else f"border {walk.border}: no mask"
+    )
+    if reuse.clear:
+        yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
+    for rule in reuse.assumed:
+        yield f"rests on a rule that is assumed: {rule}"
+
+
+def _choices(plan: Plan) -> Iterator[str]:
+    """Every schedule that was considered, best first, then those that are illegal here."""
+    legal = sorted((choice for choice in plan.choices if choice.tiling), key=lambda choice: choice.cycles)
+    for choice in legal:
+        name = f"{choice.schedule} {choice.variant}".strip()
+        mark = (
+            "*"
+            if (choice.schedule, choice.variant) == (plan.schedule, plan.reuse.variant if plan.reuse else "")
+            else " "
+        )
+        yield f"{mark} {name:<15} about {choice.cycles:.0f} cycles, waits for {choice.bound_by}: {choice.tiling}"
+    for choice in plan.choices:
+        if choice.tiling is None:
+            yield f"  {f'{choice.schedule} {choice.variant}'.strip():<15} not here: {choice.reason}"
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
@@ -111,9 +168,10 @@ def _memory(storage: Storage) -> Table:
     _row(table, "shared", storage.slot_offset, storage.slot_offset + 4, "address of the tensor memory")
     table.add_row("shared", "", "", str(storage.smem_bytes), "in all")
     for tile in storage.tmem:
-        what = f"accumulator {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns"
-        first = tile.column_offset
-        table.add_row("tensor", f"col {first}", f"col {first + tile.columns}", str(tile.lanes * tile.columns * 4), what)
+        stages = f", {tile.stages} stages" if tile.stages > 1 else ""
+        what = f"{tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
+        first, size = tile.column_offset, tile.lanes * (tile.end - tile.column_offset) * 4
+        table.add_row("tensor", f"col {first}", f"col {tile.end}", str(size), what)
     table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
     return table
 

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from convc.tile.reuse_steps import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -29,6 +42,7 @@ from convc.tile.steps import (
 )
 
 ID_WIDTH = 14
+MASKED = ", not where masked"
 
 
 def show(program: TileProgram) -> str:
@@ -82,13 +96,14 @@ def describe(step: Step) -> str:
             return f"expect {size} bytes on {ring}"
         case Commit(ring=ring):
             return f"signal {ring} when the MMAs so far are done"
-        case Advance(stages=stages):
-            return f"next of {stages} stages"
+        case Advance(stages=stages, cursor=cursor):
+            return f"next of {stages} stage{'s' * (stages > 1)}{f' of {cursor}' if cursor else ''}"
         case TmaLoad(map=source, tile=tile, ring=ring, coords=coords, offsets=offsets):
             moved = f" + ({', '.join(offsets)})" if offsets else ""
             return f"copy {source}[{', '.join(coords)}]{moved} to {tile}, counted on {ring}"
-        case Mma(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand):
-            return f"{acc} += {a} x {b}: {m} x {n}, {atoms} MMAs of {operand}"
+        case Mma(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, row=row, masked=masked):
+            rows = f"{a} from row {row} on" if row else a
+            return f"{acc} += {rows} x {b}: {m} x {n}, {atoms} MMAs of {operand}{MASKED * masked}"
         case TmemLoad(acc=acc, first=first, columns=columns):
             return f"read {columns} columns of {acc} from column {first}"
         case AddBias(buffer=buffer, channel=channel, columns=columns):
@@ -97,6 +112,37 @@ def describe(step: Step) -> str:
             return f"round to {out}"
         case GlobalStore(buffer=buffer, at=at, columns=columns):
             return f"write {columns} values to {buffer} + {at}{_guards(step)}"
+    return _describe_reuse(step)
+
+
+def _describe_reuse(step: Step) -> str:
+    """The same for the steps of schedules that share activations."""
+    match step:
+        case TmaWideLoad(map=source, tile=tile, ring=ring, coords=coords, halo=halo, offset=offset, at=at):
+            place = f"{tile} + {at}" if at else tile
+            return f"copy {source}[{', '.join(coords)}] + {offset}, halo {halo}, to {place}, counted on {ring}"
+        case MaskWord(value=value, entry=entry, first=first):
+            return f"mask[{first} + {entry}] = lanes where {value}"
+        case LoadMask(entries=entries):
+            return f"read {' | '.join(f'mask[{first} + {name}]' for name, first in entries)}"
+        case ClearAcc(acc=acc, columns=columns):
+            return f"set {columns} columns of {acc} to zero"
+        case TensorFill(source=source, tile=tile, atoms=atoms):
+            return f"copy {source} to {tile} in tensor memory, {atoms} times 32 bytes a row"
+        case MoveRows(tile=tile):
+            return f"move the rows of {tile} by one lane"
+        case Refresh(source=source, tile=tile, halo=halo, extra=extra):
+            return f"lanes 31, 63, 95, 127 of {tile} = halo {halo}{f' + {extra}' if extra else ''} of {source}"
+        case MmaTensor(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, masked=masked, moves=moves):
+            also = f", then move the rows of {a} by one lane" if moves else ""
+            return f"{acc} += {a} x {b}: {m} x {n}, {atoms} MMAs of {operand}{MASKED * masked}{also}"
+        case MmaStationary(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, shift=shift, runs=runs):
+            zeroed = f", {runs[0]} of {runs[0] + runs[1]} columns zeroed" if runs else ""
+            return f"{acc} += {b} x {a}[{shift} columns on]: {m} x {n}, {atoms} MMAs of {operand}{zeroed}"
+        case AddLaneBias(buffer=buffer, channel=channel):
+            return f"add {buffer}[{channel}]"
+        case PixelStore(buffer=buffer, columns=columns):
+            return f"write {columns} values to {buffer}, one a pixel"
     raise ValueError(f"unknown step {type(step).__name__}")
 
 

@@ -19,7 +19,8 @@ from convc.artifact import LaunchSpec
 from convc.intexpr import IntExpr
 from convc.plan.records import BarrierRing as BarrierRing
 from convc.plan.records import SmemTile as SmemTile
-from convc.plan.records import Storage
+from convc.plan.records import Storage as Storage
+from convc.plan.records import TmemTile as TmemTile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +130,10 @@ class Commit(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance(Step):
-    """Move the role's cursor to the next stage of a ring of `stages`; the phase turns at every wrap."""
+    """Move a cursor of the role to the next stage of a ring of `stages`; the phase turns at every wrap."""
 
     stages: int
+    cursor: str = ""
 
 
 # ---- moving and multiplying tiles -----------------------------------------------------------------------------------
@@ -160,7 +162,9 @@ class Mma(Step):
         acc: accumulator tile, `m` lanes of `n` columns.
         a, b: operand tiles.
         operand: type name of both.
-        counter: loop counter that is 0 in the step whose first instruction overwrites the accumulator.
+        counter: number that is 0 in the step whose first instruction overwrites the accumulator; None: all add.
+        row: number of the row of `a` that lane 0 reads; None: row 0.
+        masked: whether the lanes that the role has in its mask registers (`LoadMask`) keep what they have.
     """
 
     acc: str
@@ -170,7 +174,9 @@ class Mma(Step):
     m: int
     n: int
     atoms: int
-    counter: str
+    counter: str | None
+    row: str | None = None
+    masked: bool = False
 
 
 # ---- epilogue -------------------------------------------------------------------------------------------------------
@@ -307,26 +313,3 @@ def executions(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, 
         yield step, times
         if isinstance(step, Loop):
             yield from executions(step.body, times * step.count)
-
-
-STEP_TYPES: tuple[type[Step], ...] = (
-    PrefetchMaps,
-    InitRings,
-    TmemAlloc,
-    TmemBase,
-    TmemFree,
-    CtaSync,
-    Compute,
-    Loop,
-    RingWait,
-    ExpectBytes,
-    Commit,
-    Advance,
-    TmaLoad,
-    Mma,
-    TmemLoad,
-    AddBias,
-    Convert,
-    GlobalStore,
-)
-"""Every kind of step; the fragments in ``templates/steps`` are exactly these."""

@@ -10,7 +10,21 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from convc.errors import PlanError
+from convc.plan.reuse_storage import MASK_BYTES
 from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
+from convc.tile.reuse_steps import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
 from convc.tile.steps import (
     AddBias,
     Commit,
@@ -81,6 +95,8 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
     storage = program.storage
     pieces = [(tile.offset, tile.end, f"tile {tile.name}") for tile in storage.smem]
     pieces += [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
+    if storage.mask_offset is not None:
+        pieces.append((storage.mask_offset, storage.mask_offset + MASK_BYTES * storage.masks, "the mask table"))
     pieces.append((storage.slot_offset, storage.slot_offset + SLOT_BYTES, "the slot"))
     pieces.sort()
     for (_, end, name), (start, _, other) in itertools.pairwise(pieces):
@@ -114,13 +130,22 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
             freed = f"{free.columns} columns are freed by warp {last.first_warp}"
             yield f"{freed}, {alloc.columns} allocated by {owner.first_warp}"
         for tile in program.storage.tmem:
-            if tile.column_offset + tile.columns > alloc.columns:
-                yield f"accumulator {tile.name} ends at column {tile.column_offset + tile.columns} of {alloc.columns}"
+            if tile.end > alloc.columns:
+                yield f"tile {tile.name} ends at column {tile.end} of {alloc.columns}"
+    for one, two in itertools.pairwise(sorted(program.storage.tmem, key=lambda tile: tile.column_offset)):
+        if two.column_offset < one.end:
+            yield f"tile {one.name} ends at column {one.end} and overlaps {two.name} at {two.column_offset}"
     accumulators = {tile.name: tile for tile in program.storage.tmem}
     for role in program.roles:
         for step, count in executions(role.steps):
             match step:
-                case Mma(acc=acc, m=m, n=n) if (m, n) != (accumulators[acc].lanes, accumulators[acc].columns):
+                case Mma(acc=acc, m=m, n=n) | MmaTensor(acc=acc, m=m, n=n) | MmaStationary(acc=acc, m=m, n=n) if (
+                    m,
+                    n,
+                ) != (
+                    accumulators[acc].lanes,
+                    accumulators[acc].columns,
+                ):
                     yield f"{step.id} makes {m} x {n}, accumulator {acc} is another size"
                 case TmemLoad(acc=acc, columns=columns) if columns * count != accumulators[acc].columns:
                     yield f"{step.id} reads {columns * count} of {accumulators[acc].columns} columns"
@@ -168,8 +193,24 @@ def _reads(step: Step) -> tuple[str, ...]:
             return (channel,)
         case GlobalStore(at=at, row=row, channel=channel):
             return (at, row, channel)
-        case Mma(counter=counter):
-            return (counter,)
+        case Mma(counter=counter, row=row):
+            return tuple(name for name in (counter, row) if name is not None)
+        case TmaWideLoad(coords=coords, at=at):
+            return coords if at is None else (*coords, at)
+        case MaskWord(value=value, entry=entry):
+            return (value, entry)
+        case LoadMask(entries=entries):
+            return tuple(name for name, _ in entries)
+        case Refresh(halo=halo):
+            return (halo,)
+        case MmaTensor(counter=counter):
+            return () if counter is None else (counter,)
+        case MmaStationary(counter=counter, entered=entered):
+            return tuple(name for name in (counter, entered) if name is not None)
+        case AddLaneBias(channel=channel):
+            return (channel,)
+        case PixelStore(rows=rows, channel=channel):
+            return (*rows, channel)
     return ()
 
 
@@ -178,12 +219,18 @@ def _resources(step: Step) -> tuple[tuple[str, str], ...]:
     match step:
         case InitRings(rings=rings):
             return tuple(("ring", ring) for ring in rings)
-        case TmaLoad(map=source, tile=tile, ring=ring):
+        case TmaLoad(map=source, tile=tile, ring=ring) | TmaWideLoad(map=source, tile=tile, ring=ring):
             return ("map", source), ("tile", tile), ("ring", ring)
         case RingWait(ring=ring) | ExpectBytes(ring=ring) | Commit(ring=ring):
             return (("ring", ring),)
-        case Mma(acc=acc, a=a, b=b):
+        case Mma(acc=acc, a=a, b=b) | MmaStationary(acc=acc, a=a, b=b):
             return ("acc", acc), ("tile", a), ("tile", b)
-        case TmemLoad(acc=acc):
+        case MmaTensor(acc=acc, a=a, b=b):
+            return ("acc", acc), ("acc", a), ("tile", b)
+        case TensorFill(source=source, tile=tile) | Refresh(source=source, tile=tile):
+            return ("tile", source), ("acc", tile)
+        case MoveRows(tile=tile):
+            return (("acc", tile),)
+        case TmemLoad(acc=acc) | ClearAcc(acc=acc):
             return (("acc", acc),)
     return ()

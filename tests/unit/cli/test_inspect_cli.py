@@ -14,6 +14,7 @@ HEADINGS = (
     "loop nest",
     "index maps",
     "plan",
+    "schedules",
     "memory of one CTA",
     "roles and steps",
     "PTX, with the step of each line",

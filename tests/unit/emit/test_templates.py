@@ -13,7 +13,8 @@ from convc.emit import render as render_module
 from convc.emit.context import template_name
 from convc.emit.render import environment, render, template_folder
 from convc.errors import BuildError
-from convc.tile.steps import STEP_TYPES, Step
+from convc.tile.step_types import STEP_TYPES
+from convc.tile.steps import Step
 
 FOLDER = template_folder()
 TEMPLATES = sorted(FOLDER.rglob("*.ptx.j2"))

@@ -258,7 +258,10 @@ def test_a_tensor_too_large_for_a_map_is_refused():
 def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
     made = Tiling(**{"block_m": 128, "block_n": 64, "row_bytes": 128, "stages": 2, **tiling})
     form = device_form(problem(out_channels=256))
-    rejection = check_tiling(Candidate(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A)))
+    grid = (7, -(-256 // (made.block_n or 1)))
+    rejection = check_tiling(
+        Candidate(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
+    )
     assert rejection is not None
     assert rejection.rule == rule
     assert rejection.reason == reason
@@ -270,8 +273,9 @@ def test_limits_that_no_tiling_of_today_reaches():
     tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
     small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
     candidate = Candidate(
-        form=device_form(problem(out_channels=256)), arch=small, tiling=tiling, storage=storage_of(tiling, small)
-    )
+        form=device_form(problem(out_channels=256)), arch=small, tiling=tiling, storage=storage_of(tiling, small),
+        grid=(2, 4),
+    )  # fmt: skip
     assert constraints.tensor_memory(candidate) == "needs 64 columns of tensor memory, a CTA has 32"
     assert constraints.grid(candidate) == "4 tiles along grid axis y, a launch takes up to 1"
 

@@ -1,0 +1,198 @@
+"""Names and numbers of the templates of `convc.tile.reuse_steps`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from convc.emit.operands import (
+    MASK,
+    acc_address,
+    braces,
+    descriptor,
+    instruction_of,
+    mma_kind,
+    more_atoms,
+    stage,
+    stage_address,
+)
+from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
+from convc.tile.reuse_steps import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
+from convc.tile.steps import SmemTile, Step, Storage, TmemTile
+
+MAIN_ROWS = 128
+"""Rows of a tile before those of its halo (im2col::w::128)."""
+CHUNK = 32
+"""Most columns that are cleared at a time."""
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+
+
+def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
+    """What the template of a step is filled in with; None: the step is of another kind."""
+    smem = {tile.name: tile for tile in storage.smem}
+    tmem = {tile.name: tile for tile in storage.tmem}
+    match step:
+        case TmaWideLoad(ring=name):
+            ring = next(ring for ring in storage.rings if ring.name == name)
+            return _wide_load(step, smem[step.tile], ring.offset, stage(ring.cursor))
+        case MaskWord(value=value, entry=entry, first=first):
+            return {"value": value, "entry": entry, "table_offset": _entry(storage, first)}
+        case LoadMask(entries=((entry, first), *more)):
+            other, second = more[0] if more else ("", 0)
+            return {
+                "entry": entry, "table_offset": _entry(storage, first), "joined": bool(more), "other": other,
+                "other_offset": _entry(storage, second),
+            }  # fmt: skip
+        case ClearAcc(acc=acc, columns=columns):
+            return {"acc_address": acc_address(tmem[acc].column_offset), "pieces": _cleared(columns)}
+        case TensorFill(source=source, tile=tile, atoms=atoms):
+            return {
+                "source_address": stage_address("%word", smem[source]), "descriptor": descriptor(smem[source]),
+                "tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
+            }  # fmt: skip
+        case MoveRows(tile=tile, atoms=atoms):
+            return {"tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms)}
+        case Refresh(source=source, tile=tile, atoms=atoms, halo=halo, extra=extra):
+            return {
+                "source_address": stage_address("%word", smem[source]), "halo": halo,
+                "halo_bytes": 4 * smem[source].row_bytes,
+                "descriptor": descriptor(smem[source], MAIN_ROWS + 4 * extra),
+                "tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
+            }  # fmt: skip
+        case MmaTensor():
+            return _mma_tensor(step, tmem[step.a], smem[step.b], tmem[step.acc])
+        case MmaStationary():
+            return _mma_stationary(step, smem[step.a], smem[step.b], tmem[step.acc])
+        case AddLaneBias(buffer=buffer, channel=channel, columns=columns):
+            return {"buffer": buffer, "channel": channel, "values": [f"%v{i}" for i in range(columns)]}
+        case PixelStore():
+            return _pixel_store(step)
+    return None
+
+
+def _wide_load(step: TmaWideLoad, tile: SmemTile, ring_offset: int, at_stage: str) -> dict[str, Any]:
+    mode = "im2col::w::128" if step.halo_each_window else "im2col::w"
+    return {
+        "map": step.map, "rank": len(step.coords), "coords": braces(f"%{name}" for name in step.coords), "mode": mode,
+        "halo": step.halo, "offset": step.offset, "stage": at_stage, "stage_bytes": tile.stage_bytes,
+        "tile_offset": tile.offset, "ring_offset": ring_offset, "placed": step.at is not None, "at": step.at or "",
+    }  # fmt: skip
+
+
+def _entry(storage: Storage, first: int) -> int:
+    """Offset in shared memory of an entry of the mask table."""
+    return (storage.mask_offset or 0) + 16 * first
+
+
+def _cleared(columns: int) -> list[tuple[int, int, str]]:
+    """(first column, columns, registers) of each store that clears an accumulator; powers of two at a time."""
+    pieces, first = [], 0
+    while first < columns:
+        count = min(CHUNK, 1 << ((columns - first).bit_length() - 1))
+        pieces.append((first, count, braces(["%zero"] * count)))
+        first += count
+    return pieces
+
+
+def _tensor_address(to: str, tile: TmemTile) -> str:
+    """The lines that set a register to a tile's current stage in tensor memory."""
+    return f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem; add.u32 {to}, {to}, {tile.column_offset};"
+
+
+def _layout(tile: SmemTile) -> str:
+    return f"K-major, {tile.row_bytes}-byte swizzle, {8 * tile.row_bytes} bytes from 8 rows to the next 8"
+
+
+def _mma_tensor(step: MmaTensor, a: TmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
+    return {
+        "layout": _layout(b),
+        "a_address": _tensor_address("%a", a),
+        "b_address": stage_address("%word", b),
+        "b_descriptor": descriptor(b),
+        "acc_address": acc_address(acc.column_offset),
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "mask": MASK if step.masked else "",
+        "kind": mma_kind(step.operand),
+        "shift": ".ashift" if step.moves else "",
+        "then_add": step.counter is not None and step.atoms > 1,
+        "more_atoms": more_atoms(step.atoms),
+        **instruction_of(step.operand, step.m, step.n),
+    }
+
+
+def _mma_stationary(step: MmaStationary, a: SmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
+    zeroed, used = step.runs or (1, 1)
+    begins = [
+        encode_zero_mask(
+            ZeroColumnMask(
+                generate=step.runs is not None, zeroed=zeroed, used=used, zero_first=(first,) + (False,) * 3,
+                shift=step.shift,
+            )
+        )
+        >> 32
+        for first in (False, True)
+    ]  # fmt: skip
+    runs = f"{zeroed} columns of padding, then {used} pixels, and so on" if step.runs else "none"
+    usage = "" if step.collector == "discard" else step.collector
+    return {
+        "layout": _layout(b),
+        "a_address": stage_address("%word", a),
+        "a_descriptor": descriptor(a),
+        "b_address": stage_address("%word", b),
+        "b_descriptor": descriptor(b),
+        "acc_address": acc_address(acc.column_offset),
+        "mask_note": f"{runs}; pixels shifted by {step.shift} columns",
+        "zeroing": step.runs is not None,
+        "entered": step.entered or "",
+        "zeroed": zeroed,
+        "begins_used": f"0x{begins[0]:08x}",
+        "begins_zeroed": f"0x{begins[1]:08x}",
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "kind": mma_kind(step.operand),
+        "collector": _collector(usage, 0),
+        "then_add": step.counter is not None and step.atoms > 1,
+        "more_atoms": [(_collector(usage, i), text) for i, text in enumerate(more_atoms(step.atoms), 1)],
+        **instruction_of(step.operand, step.m, step.n, step.reach),
+    }
+
+
+def _collector(usage: str, buffer: int) -> str:
+    """The qualifier that says what happens to the pixels in a collector buffer; each 32 bytes of K have their own."""
+    return f".collector::b{buffer}::{usage}" if usage else ""
+
+
+def _pixel_store(step: PixelStore) -> dict[str, Any]:
+    """One value a column, each under the guards that are left."""
+    channel, row = step.channel_limit is not None, step.row_limit is not None
+    pieces = []
+    for index, name in enumerate(step.rows):
+        both = f", %{name}, {step.row_limit}"
+        test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
+        guard = "@%in " if row else "@%channel_in " if channel else ""
+        convert = f"cvt.rn.{step.out}.f32 %half, %v{index};"
+        pieces.append((name, test, guard, convert, f"%v{index}" if step.out == "f32" else "%half"))
+    return {
+        "buffer": step.buffer,
+        "packed": step.out != "f32",
+        "bits": 8 * ELEMENT_BYTES[step.out],
+        "element_bytes": ELEMENT_BYTES[step.out],
+        "row_bytes": step.row_bytes,
+        "k": step.channel,
+        "channel_guarded": channel,
+        "channel_limit": step.channel_limit or 0,
+        "row_guarded": row,
+        "pieces": pieces,
+    }

@@ -1,0 +1,175 @@
+"""The schedules that fetch activations once per filter row and share them between its columns.
+
+    slide           the tile and its halo stay in shared memory; filter column s reads them from j(s) rows further on
+    shift, chain    the tile goes to tensor memory; tcgen05.shift moves its rows by one lane, and the last lane of each
+                    sub-partition is refreshed from the halo. Every link is a pair of instructions that keep order
+    shift, ashift   the same, but the MMA itself moves the rows (.ashift); since a refresh is not ordered after that,
+                    the issuing thread waits before each one
+    shift, windows  the four sub-partitions hold windows of the stream that overlap by the halo, so that nothing has to
+                    be refreshed; .ashift alone moves the rows
+    stationary      weights are the first operand (tcgen05.mma.ws), pixels the columns of the second; filter column s
+                    shifts those by j(s), and zeroed columns stand for padding
+
+A survey looks at each way to cut the output (border ``mask`` or ``zero``, rows ``outer`` or ``merged``), keeps the one
+with the fewest tiles, and proposes tilings for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convc.arch import Arch
+from convc.errors import PlanError
+from convc.index.reuse import Geometry, geometry
+from convc.index.row_walk import BORDERS, padding_run
+from convc.packing import DeviceForm
+from convc.plan.candidates import BLOCK_M, MAX_STAGES, WIDTHS, pipeline_of, pixel_bytes
+from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem, check_tiling
+from convc.plan.proposals import Proposal, Survey
+from convc.plan.rank import estimate
+from convc.plan.records import Rejection, Tiling
+from convc.plan.reuse_storage import reuse_storage
+from convc.plan.reuse_work import reuse_work
+
+VARIANTS = (
+    ("slide", ""), ("shift", "chain"), ("shift", "ashift"), ("shift", "windows"), ("stationary", ""),
+)  # fmt: skip
+ROWS = ("outer", "merged")
+SPANS = (64, 128)
+"""Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""
+WS_COLUMNS = (64, 128, 256)
+"""N of ``tcgen05.mma.ws`` (PTX manual, tcgen05.mma shapes)."""
+WS_ROWS = 128
+HALO_LIMIT = {"slide": 511, "stationary": 32, "chain": 31, "ashift": 31, "windows": 31}
+"""Longest halo: wHalo of im2col::w and ::w::128, the column shift of tcgen05.mma.ws with M = 128, a window's lanes."""
+OFFSET_LIMIT = 31
+"""Largest wOffset (PTX manual, tensor im2col::w mode)."""
+RUN_LIMIT = 256
+"""Longest run of zeroed, or of used, columns in a zero-column mask (PTX manual, zero-column mask descriptor)."""
+HELD = 2
+"""Activation tiles in flight."""
+
+
+def survey(
+    form: DeviceForm, arch: Arch, schedule: str, variant: str, *, border: str | None = None, rows: str | None = None,
+    block_n: int | None = None, stages: int | None = None,
+) -> Survey:  # fmt: skip
+    """Every tiling of one variant, legal or not; `border` and `rows` fix how the output is cut."""
+    rejected = list(check_problem(form, arch, WALK_RULES))
+    legal: list[Proposal] = []
+    if not rejected:
+        for lanes in WS_COLUMNS if schedule == "stationary" else (BLOCK_M,):
+            cuts, refused = _cuts(form, schedule, variant, lanes, border, rows)
+            rejected += refused
+            if cuts:
+                found, refused = _proposals(form, arch, schedule, variant, _fewest(cuts), block_n, stages)
+                legal += found
+                rejected += refused
+    return Survey(schedule=schedule, variant=variant, legal=tuple(legal), rejected=tuple(rejected))
+
+
+def _cuts(
+    form: DeviceForm, schedule: str, variant: str, lanes: int, border: str | None, rows: str | None
+) -> tuple[list[Geometry], list[Rejection]]:
+    """The ways to cut the output that the schedule can use, and what is wrong with the others."""
+    cuts, refused = [], []
+    for edge in (border,) if border else BORDERS:
+        for merged in (rows == "merged",) if rows else (False, True):
+            try:
+                cut = geometry(
+                    form.problem, merged=merged, border=edge, lanes=lanes, windowed=variant == "windows"
+                )  # fmt: skip
+            except PlanError as error:
+                refused.append(Rejection(rule="geometry", reason=error.message))
+                continue
+            reason = _illegal(schedule, variant, cut)
+            if reason is None:
+                cuts.append(cut)
+            else:
+                refused.append(Rejection(rule="reuse", reason=reason))
+    return cuts, refused
+
+
+def _fewest(cuts: list[Geometry]) -> Geometry:
+    """The cut with the fewest tiles; of those, one without masks."""
+    return min(cuts, key=lambda cut: (cut.all_tiles, cut.walk.border == "mask", cut.stream.masked))
+
+
+def _illegal(schedule: str, variant: str, cut: Geometry) -> str | None:
+    """The condition that a cut breaks, with its numbers."""
+    buffers = cut.walk.buffers
+    halo, offset, step = (max(getattr(b, name) for b in buffers) for name in ("halo", "offset", "step"))
+    limit = HALO_LIMIT[variant or schedule]
+    if halo > limit:
+        return f"the last filter column is {halo} lanes from the first of its buffer, at most {limit} can be held"
+    if offset > OFFSET_LIMIT:
+        return f"a buffer starts {offset} pixels on, the copy takes offsets up to {OFFSET_LIMIT}"
+    if variant in ("ashift", "windows") and step > 1:
+        return f"filter columns of a buffer are {step} lanes apart, and .ashift moves by one"
+    if schedule == "stationary":
+        return _no_zero_mask(cut)
+    return None
+
+
+def _no_zero_mask(cut: Geometry) -> str | None:
+    """Why the padding of a tile is no pattern that a zero-column mask can express."""
+    if cut.stream.masked:
+        return "several images in one stream need whole rows masked, which no zero-column mask can say"
+    if cut.walk.border == "zero":
+        return None
+    for buffer in cut.walk.buffers:
+        for tap in buffer.taps:
+            zeroed = padding_run(cut.walk, tap)[1]
+            used = cut.walk.period - zeroed
+            if zeroed and used and max(zeroed, used) > RUN_LIMIT:
+                return f"rows of {zeroed} columns of padding and {used} pixels; zero-column masks count to {RUN_LIMIT}"
+    return None
+
+
+def _proposals(
+    form: DeviceForm, arch: Arch, schedule: str, variant: str, cut: Geometry, block_n: int | None, stages: int | None
+) -> tuple[list[Proposal], list[Rejection]]:
+    """The legal tilings of one cut, and the others."""
+    legal, refused = [], []
+    rules = (*TILING_RULES[1:], ws_shape) if schedule == "stationary" else TILING_RULES
+    for tiling in _tilings(form, schedule, cut, block_n, stages):
+        storage = reuse_storage(form.problem, tiling, arch, schedule, variant, cut)
+        candidate = Candidate(
+            form=form, arch=arch, tiling=tiling, storage=storage,
+            grid=(cut.all_tiles, -(-form.problem.out_channels // tiling.block_n)),
+        )  # fmt: skip
+        rejection = check_tiling(candidate, rules)
+        if rejection is not None:
+            refused.append(rejection)
+            continue
+        pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
+        work = reuse_work(tiling, pipeline, schedule, variant, cut)
+        legal.append(
+            Proposal(
+                schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
+                cost=estimate(candidate, work), cut=cut,
+            )
+        )  # fmt: skip
+    return legal, refused
+
+
+def _tilings(
+    form: DeviceForm, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
+) -> Iterator[Tiling]:
+    """Candidates, narrow before wide and shallow before deep."""
+    span = next((span for span in SPANS if span >= pixel_bytes(form)), SPANS[-1])
+    blocks = -(-pixel_bytes(form) // span)
+    rows, taps = form.problem.kernel
+    enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
+    widths = (WS_ROWS,) if schedule == "stationary" else tuple(width for width in WIDTHS if width <= enough)
+    held = min(HELD, rows * blocks * len(cut.walk.buffers))
+    for width in (block_n,) if block_n is not None else widths:
+        for depth in (stages,) if stages is not None else range(1, min(MAX_STAGES, rows * blocks * taps) + 1):
+            yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
+
+
+def ws_shape(candidate: Candidate) -> str | None:
+    """``tcgen05.mma.ws`` with weights of 128 channels takes N = 64, 128 or 256 (PTX manual, tcgen05.mma shapes)."""
+    if candidate.tiling.block_n != WS_ROWS:
+        return f"{candidate.tiling.block_n} output channels: the weights of a stationary tile are {WS_ROWS} rows"
+    return None

@@ -1,0 +1,132 @@
+"""The index arithmetic of a kernel that shares activations, taken from its proved maps."""
+
+from __future__ import annotations
+
+from convc import dtypes
+from convc.errors import PlanError
+from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
+from convc.index.lower import lower, translate
+from convc.index.maps import IndexMap, Proof
+from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.index.reuse_claims import prove
+from convc.intexpr import And, Const, IntExpr, Select, Var
+from convc.plan.coordinates import Indexing
+from convc.plan.proposals import Proposal
+from convc.plan.records import Coordinate, Reuse
+
+ASSUMED = {
+    "slide": ("a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",),
+    "chain": (
+        "tcgen05.shift moves the rows of all four sub-partitions (switch shift_extent)",
+        "tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
+        "a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",
+    ),
+    "ashift": (
+        "tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
+        "a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",
+    ),
+    "windows": (),
+    "stationary": ("tcgen05.mma.ws shifts columns first and zeroes then",),
+}
+"""What a kernel rests on although no public source settles it: rules of FIDELITY with class *assumed*, or recorded on
+another architecture."""
+
+
+def maps_of(proposal: Proposal) -> ReuseMaps:
+    """The maps of a proposal, proved.
+
+    Raises:
+        PlanError: a claim that the kernel relies on is not proved.
+    """
+    problem, cut = proposal.candidate.form.problem, proposal.cut
+    maps = reuse_maps(
+        problem, merged=cut.stream.merged, border=cut.walk.border, lanes=cut.tile.lanes, windowed=cut.tile.windows > 1
+    )
+    for outcome in prove(maps):
+        if not isinstance(outcome, Proof):
+            raise PlanError(
+                f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
+            )
+    return maps
+
+
+def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
+    """How the kernel shares activations, and what it takes to write every lane the first time."""
+    columns = masked_columns(maps) if proposal.schedule != "stationary" else ()
+    lines = masked_lines(maps) if proposal.schedule != "stationary" else ()
+    taps = maps.walk.buffers[0].taps
+    whole = [index for index, tap in enumerate(taps) if tap.s not in columns]
+    first = whole[0] if proposal.schedule == "slide" and whole else 0
+    return Reuse(
+        variant=proposal.variant, walk=maps.walk, stream=maps.stream, tile=maps.tile, tiles=maps.tiles,
+        masked_columns=columns, masked_lines=lines, clear=taps[first].s in columns or 0 in lines, first=first,
+        assumed=ASSUMED[proposal.variant or proposal.schedule],
+    )  # fmt: skip
+
+
+def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
+    """Lower what the kernel computes."""
+    form, tiling = proposal.candidate.form, proposal.candidate.tiling
+    problem, stationary = form.problem, proposal.schedule == "stationary"
+    start = maps.start
+    image_row = lower(start["row"], start.ranges) * maps.stream.step if maps.stream.merged else None
+    filter_row = Var("r") * problem.dilation[0] - problem.pad_lo[0]
+    found = [_result(start, "w", "start_w")]
+    if image_row is None:
+        rows = lower(start["p"], start.ranges) * problem.stride[0] + filter_row
+        found += [
+            Coordinate(name="start_h", value=rows, meaning="input row of output row p at filter row r"),
+            _result(start, "row", "start_n"),
+        ]
+    else:
+        meaning = "input row of the tile's first lane at filter row r, all images counted through"
+        found.append(Coordinate(name="start_row", value=image_row + filter_row, meaning=meaning))
+    found += [
+        Coordinate(name="first_k", value=Var("tile_n") * tiling.block_n, meaning="first output channel of the tile"),
+        Coordinate(name="tap", value=Var("r") * problem.kernel[1] + Var("s"), meaning="tap (r, s) of the filter"),
+        Coordinate(
+            name="c", value=Var("block") * proposal.pipeline.channels, meaning="first channel of the block"
+        ),
+        Coordinate(name="m", value=_output(maps, problem.gemm_m), meaning="output pixel of the lane"),
+        *_channel(stationary, tiling.block_n),
+    ]  # fmt: skip
+    element = dtypes.BY_NAME[problem.out].bytes
+    found.append(
+        Coordinate(
+            name="out_byte", value=Var("m") * (form.k_pitch * element) + Var("k") * element,
+            meaning=f"(m, k) in rows of {form.k_pitch} channels, in bytes of {problem.out}",
+        )
+    )  # fmt: skip
+    if not stationary and maps.walk.border == "mask":
+        found.append(
+            Coordinate(name="column_mask", value=column_mask(maps), meaning="whether filter column s masks the lane")
+        )
+    if not stationary and maps.stream.masked:
+        found.append(Coordinate(name="line_mask", value=line_mask(maps), meaning="whether filter row r masks the lane"))
+    ends = form.k_pitch if -(-problem.out_channels // tiling.block_n) * tiling.block_n > form.k_pitch else None
+    return Indexing(
+        coordinates=tuple(found),
+        derivation=tuple(map(str, prove(maps))),
+        row_limit=problem.gemm_m if maps.pixel.guard else None,
+        channel_limit=ends,
+    )
+
+
+def _channel(stationary: bool, block_n: int) -> list[Coordinate]:
+    inside = Var("lane") if stationary else Var("column")
+    return [Coordinate(name="k", value=Var("tile_n") * block_n + inside, meaning="output channel")]
+
+
+def _output(maps: ReuseMaps, beyond: int) -> IntExpr:
+    """Number of the lane's output pixel; a number past the last one where it has none."""
+    number = translate(maps.pixel["m"])
+    if not maps.pixel.guard:
+        return number
+    return Select(And(tuple(translate(condition) for condition in maps.pixel.guard)), number, Const(beyond))
+
+
+def _result(index_map: IndexMap, result: str, name: str) -> Coordinate:
+    domain = ", ".join(axis.name for axis in index_map.domain)
+    return Coordinate(
+        name=name, value=lower(index_map[result], index_map.ranges), meaning=f"{result} of {index_map.name}({domain})"
+    )

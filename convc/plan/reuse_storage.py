@@ -1,0 +1,97 @@
+"""Where everything lies in a CTA that shares activations between filter columns.
+
+Activations and filter move at different paces, so each has a ring of its own. Shared memory, from its start: activation
+tiles with their halo, filter tiles, barriers, the table of lane masks, the word for the address of tensor memory.
+"""
+
+from __future__ import annotations
+
+from convc.arch import Arch
+from convc.index.reuse import Geometry
+from convc.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
+from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
+from convc.problem import ConvProblem
+
+MASK_BYTES = 16
+"""A mask has a bit for each of 128 lanes."""
+
+
+def tile_rows(schedule: str, variant: str, cut: Geometry, halo: int) -> int:
+    """Rows of shared memory that a copy with this halo fills."""
+    if variant == "windows":
+        return cut.tile.lanes
+    return cut.tile.lanes + (4 * halo if schedule == "shift" else halo)
+
+
+def mask_entries(problem: ConvProblem, schedule: str, cut: Geometry) -> int:
+    """Entries of the mask table: filter columns, and filter rows behind them, as far as the cut masks any."""
+    if schedule == "stationary":
+        return 0
+    columns = problem.kernel[1] if cut.walk.border == "mask" else 0
+    return columns + (problem.kernel[0] if cut.stream.masked else 0)
+
+
+def reuse_storage(
+    problem: ConvProblem, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry
+) -> Storage:
+    """The layout of one CTA.
+
+    Rings: `full_a`/`free_a` and `full_b`/`free_b` between load and mma; `done` is for the accumulator. Schedule shift
+    alone: `held` counts the activation tiles in tensor memory, `order` lets the mma role wait for its own operations.
+    """
+    halo = max(buffer.halo for buffer in cut.walk.buffers)
+    a = _tile("a", tile_rows(schedule, variant, cut, halo), tiling.row_bytes, tiling.held, 0)
+    b = _tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
+    wanted = [
+        ("full_a", tiling.held, "load", "mma", "a"), ("free_a", tiling.held, "mma", "load", "a"),
+        ("full_b", tiling.stages, "load", "mma", "b"), ("free_b", tiling.stages, "mma", "load", "b"),
+    ]  # fmt: skip
+    columns = tiling.block_m if schedule == "stationary" else tiling.block_n
+    tmem = [TmemTile(name="acc", lanes=arch.limits.tmem_lanes, columns=columns, column_offset=0)]
+    if schedule == "shift":
+        wanted.append(("held", tiling.held, "mma", "mma", "held"))
+        if waits(variant, cut):
+            wanted.append(("order", 1, "mma", "mma", "order"))
+        atoms = tiling.row_bytes // arch.limits.mma_atom_bytes
+        tmem.append(
+            TmemTile(
+                name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=tiling.held,
+                cursor="held",
+            )
+        )  # fmt: skip
+    wanted.append(("done", 1, "mma", "store", ""))
+    rings, offset = [], b.end
+    for name, stages, producer, consumer, cursor in wanted:
+        rings.append(
+            BarrierRing(
+                name=name, stages=stages, arrivals=1, producer=producer, consumer=consumer, offset=offset, cursor=cursor
+            )
+        )  # fmt: skip
+        offset = rings[-1].end
+    masks = mask_entries(problem, schedule, cut)
+    table = -(-offset // MASK_BYTES) * MASK_BYTES
+    slot = table + MASK_BYTES * masks if masks else offset
+    return Storage(
+        smem=(a, b),
+        tmem=tuple(tmem),
+        rings=tuple(rings),
+        slot_offset=slot,
+        smem_bytes=slot + SLOT_BYTES,
+        tmem_columns=max(arch.limits.tmem_columns_min, 1 << (tmem[-1].end - 1).bit_length()),
+        mask_offset=table if masks else None,
+        masks=masks,
+    )
+
+
+def waits(variant: str, cut: Geometry) -> bool:
+    """Whether the chain of moves has a link that only a commit and a wait put in order."""
+    step = max(buffer.step for buffer in cut.walk.buffers)
+    return (variant == "ashift" and step > 0) or (variant == "chain" and step > 1)
+
+
+def _tile(name: str, rows: int, row_bytes: int, stages: int, offset: int) -> SmemTile:
+    stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
+    return SmemTile(
+        name=name, rows=rows, row_bytes=row_bytes, swizzle=f"{row_bytes}B", stages=stages, stage_bytes=stage_bytes,
+        offset=offset, cursor=name,
+    )  # fmt: skip

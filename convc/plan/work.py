@@ -1,0 +1,65 @@
+"""What one CTA of a plan does, in numbers that the machine can count.
+
+The estimate (`convc.plan.rank`) is made from these, and `convc verify` prints what the machine counted for the same
+kernel: the two must agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ATOM_BYTES = 32
+"""Bytes of K that an MMA, and a copy to tensor memory, take from every operand row."""
+TILE_COPY_BYTES = 128 * ATOM_BYTES
+"""Bytes that ``tcgen05.cp.128x256b`` reads."""
+REFRESH_BYTES = 4 * ATOM_BYTES
+"""Bytes that ``tcgen05.cp.4x256b`` reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turns:
+    """A ring of stages: `steps` tiles go through `stages` places."""
+
+    steps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """The K loop of one CTA.
+
+    Attributes:
+        mmas: ``tcgen05.mma`` instructions.
+        m, n: their rows and columns.
+        a_in_tensor: whether their first operand lies in tensor memory.
+        activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
+        row_bytes: bytes of an operand row in shared memory.
+        rings: through which stages those tiles go.
+        copies, refreshes: ``tcgen05.cp`` of whole tiles (128x256b), and of halo rows (4x256b).
+        shifts: ``tcgen05.shift`` instructions; moves that an MMA does itself (``.ashift``) cost nothing here.
+        drains: times that the issuing thread waits until its tensor operations are done.
+    """
+
+    mmas: int
+    m: int
+    n: int
+    a_in_tensor: bool = False
+    activation_bytes: int
+    filter_bytes: int
+    row_bytes: int
+    rings: tuple[Turns, ...]
+    copies: int = 0
+    refreshes: int = 0
+    shifts: int = 0
+    drains: int = 0
+
+    @property
+    def loaded_bytes(self) -> int:
+        """Bytes through TMA."""
+        return self.activation_bytes + self.filter_bytes
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes of shared memory that MMAs and copies to tensor memory read."""
+        rows = self.n if self.a_in_tensor else self.m + self.n
+        return self.mmas * rows * ATOM_BYTES + self.copies * TILE_COPY_BYTES + self.refreshes * REFRESH_BYTES

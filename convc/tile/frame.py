@@ -1,0 +1,159 @@
+"""What all schedules have in common: the set-up of a CTA, its end, its launch, and its epilogue.
+
+Warps 0 to 3 store, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp loads and
+one multiplies.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+from convc.intexpr import IntExpr, Var, substitute
+from convc.plan.records import Plan
+from convc.tile.steps import (
+    AddBias,
+    Compute,
+    Convert,
+    CtaSync,
+    GlobalStore,
+    InitRings,
+    Loop,
+    PrefetchMaps,
+    RingWait,
+    Role,
+    Step,
+    TmemAlloc,
+    TmemBase,
+    TmemFree,
+    TmemLoad,
+)
+
+LOAD_WARP = 4
+MMA_WARP = 5
+WARPS = 6
+MAPS = ("map_a", "map_b")
+CHUNKS = (32, 16)
+"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
+
+
+def compute(
+    plan: Plan, role: str, name: str, bits: Literal[32, 64] = 32, *, dst: str = "", id: str = "",
+    **values: IntExpr,
+) -> Compute:  # fmt: skip
+    """The step that computes one of the plan's coordinates; `values` stand in for variables of its expression."""
+    coordinate = next(c for c in plan.coordinates if c.name == name)
+    return Compute(
+        id=f"{role}.{id or dst or name}", note=coordinate.meaning, dst=dst or name, bits=bits,
+        expr=substitute(coordinate.value, values) if values else coordinate.value,
+    )  # fmt: skip
+
+
+def setup(plan: Plan, before: tuple[Role, ...] = (), after: tuple[Role, ...] = ()) -> tuple[Role, ...]:
+    """Barriers and tensor memory, and whatever else comes `before` everyone meets, or `after` that."""
+    rings = tuple(ring.name for ring in plan.storage.rings)
+    return (
+        Role(
+            name="init", first_warp=LOAD_WARP, last_warp=LOAD_WARP, elected=True, note="make the barriers ready",
+            steps=(
+                PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=MAPS),
+                InitRings(id="init.rings", note="every barrier waits for one arrival a phase", rings=rings),
+            ),
+        ),
+        Role(
+            name="alloc", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=False, note="get tensor memory",
+            steps=(
+                TmemAlloc(
+                    id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns
+                ),
+            ),
+        ),
+        *before,
+        Role(
+            name="start", first_warp=0, last_warp=WARPS - 1, elected=False, note="all roles begin together",
+            steps=(
+                CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
+                TmemBase(id="start.tmem", note="where the tensor memory begins"),
+            ),
+        ),
+        *after,
+    )  # fmt: skip
+
+
+def main(load: tuple[Step, ...], multiply: tuple[Step, ...], store: tuple[Step, ...]) -> tuple[Role, Role, Role]:
+    """The three roles that run side by side."""
+    return (
+        Role(
+            name="load", first_warp=LOAD_WARP, last_warp=LOAD_WARP, elected=True,
+            note="copies operand tiles into shared memory", steps=load,
+        ),
+        Role(
+            name="mma", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=True,
+            note="multiplies them into the accumulator", steps=multiply,
+        ),
+        Role(
+            name="store", first_warp=0, last_warp=3, elected=False,
+            note="carries the accumulator to global memory", steps=store,
+        ),
+    )  # fmt: skip
+
+
+def teardown(plan: Plan) -> tuple[Role, ...]:
+    """Everyone meets, then the tensor memory goes back."""
+    return (
+        Role(
+            name="end", first_warp=0, last_warp=WARPS - 1, elected=False, note="nobody leaves before the work is done",
+            steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
+        ),
+        Role(
+            name="free", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=False, note="give tensor memory back",
+            steps=(TmemFree(id="free.tmem", note="all of it", columns=plan.storage.tmem_columns),),
+        ),
+    )  # fmt: skip
+
+
+def launch(plan: Plan) -> LaunchSpec:
+    """The launch file: buffers as the host packs them, parameters as the kernel takes them."""
+    form = plan.form
+    buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
+    return LaunchSpec(
+        entry=plan.launch.entry,
+        grid=plan.launch.grid,
+        block=(plan.launch.threads, 1, 1),
+        shared_bytes=plan.storage.smem_bytes,
+        buffers={name: BufferSpec(dtype=buffer.dtype, shape=buffer.shape) for name, buffer in buffers.items()},
+        params=(
+            TensorMapParam(map=plan.loads.a),
+            TensorMapParam(map=plan.loads.b),
+            PointerParam(buffer="bias"),
+            PointerParam(buffer="output"),
+        ),
+    )
+
+
+def store(plan: Plan) -> tuple[Step, ...]:
+    """Every lane carries one row of the accumulator, some columns at a time."""
+    columns = next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
+    out = plan.problem.out
+    body = [
+        Compute(
+            id="store.column", note="first column of the chunk", dst="column", expr=Var("chunk") * columns
+        ),
+        compute(plan, "store", "k"),
+        TmemLoad(id="store.read", note="one row a lane", acc="acc", first="column", columns=columns),
+        AddBias(id="store.bias", note="one number a channel", buffer="bias", channel="k", columns=columns),
+        compute(plan, "store", "out_byte", 64),
+        GlobalStore(
+            id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
+            row="m", row_limit=plan.row_limit, channel="k", channel_limit=plan.channel_limit,
+        ),
+    ]  # fmt: skip
+    if out != "f32":
+        body.insert(4, Convert(id="store.round", note=f"to {out}, two a word", out=out, columns=columns))
+    count = plan.tiling.block_n // columns
+    return (
+        Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),
+        compute(plan, "store", "m"),
+        RingWait(id="store.wait", note="until the accumulator is complete", ring="done", fresh=False),
+        Loop(id="store.chunks", note=f"{columns} columns at a time", var="chunk", count=count, body=tuple(body)),
+    )

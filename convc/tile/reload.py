@@ -1,0 +1,58 @@
+"""The schedule ``reload`` as roles: a fresh activation tile and a fresh filter tile for every tap and channel block."""
+
+from __future__ import annotations
+
+from convc.plan.records import Plan
+from convc.tile.frame import compute
+from convc.tile.steps import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
+
+
+def load(plan: Plan) -> tuple[Step, ...]:
+    """Copy an activation tile and a filter tile for every filter tap and channel block."""
+    (rows, columns), blocks = plan.pipeline.taps, plan.pipeline.blocks
+    stage = (
+        compute(plan, "load", "c"),
+        RingWait(id="load.wait", note="until the stage is free", ring="free", fresh=True),
+        ExpectBytes(
+            id="load.expect", note="both tiles of the stage", ring="full",
+            bytes=sum(tile.bytes for tile in plan.storage.smem),
+        ),
+        TmaLoad(
+            id="load.a", note="this tap's pixels, this block's channels", map="map_a", tile="a", ring="full",
+            coords=("c", "start_w", "start_h", "start_n"), offsets=("off_w", "off_h"),
+        ),
+        TmaLoad(
+            id="load.b", note="filter rows of this tap and block", map="map_b", tile="b", ring="full",
+            coords=("c", "tap", "first_k"),
+        ),
+        Advance(id="load.next", note="next stage", stages=plan.tiling.stages),
+    )  # fmt: skip
+    column = (
+        compute(plan, "load", "off_w"),
+        compute(plan, "load", "tap"),
+        Loop(id="load.blocks", note="channel blocks", var="block", count=blocks, body=stage),
+    )
+    row = (
+        compute(plan, "load", "off_h"),
+        Loop(id="load.columns", note="filter columns", var="s", count=columns, body=column),
+    )
+    starts = (compute(plan, "load", name) for name in ("start_w", "start_h", "start_n", "first_k"))
+    return (*starts, Loop(id="load.rows", note="filter rows", var="r", count=rows, body=row))
+
+
+def multiply(plan: Plan) -> tuple[Step, ...]:
+    """Multiply stage after stage; the last commit says that the accumulator is complete."""
+    tiling, pipeline = plan.tiling, plan.pipeline
+    body = (
+        RingWait(id="mma.wait", note="until both tiles have landed", ring="full", fresh=False),
+        Mma(
+            id="mma.multiply", note="accumulate activations x filter rows", acc="acc", a="a", b="b",
+            operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=pipeline.atoms, counter="k_step",
+        ),
+        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
+        Advance(id="mma.next", note="next stage", stages=tiling.stages),
+    )  # fmt: skip
+    return (
+        Loop(id="mma.k", note="every stage that is loaded", var="k_step", count=pipeline.steps, body=body),
+        Commit(id="mma.done", note="the accumulator is complete", ring="done"),
+    )

@@ -1,0 +1,13 @@
+"""Every kind of step; the fragments in ``templates/steps`` are exactly these."""
+
+from __future__ import annotations
+
+from convc.tile import reuse_steps, steps
+from convc.tile.steps import Step
+
+STEP_TYPES: tuple[type[Step], ...] = tuple(
+    kind
+    for module in (steps, reuse_steps)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Step) and kind is not Step and kind.__module__ == module.__name__
+)
