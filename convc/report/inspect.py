@@ -169,7 +169,8 @@ def _memory(storage: Storage) -> Table:
     table.add_row("shared", "", "", str(storage.smem_bytes), "in all")
     for tile in storage.tmem:
         stages = f", {tile.stages} stages" if tile.stages > 1 else ""
-        what = f"{tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
+        kind = "accumulator" if tile.name == "acc" else "operand tile"
+        what = f"{kind} {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
         first, size = tile.column_offset, tile.lanes * (tile.end - tile.column_offset) * 4
         table.add_row("tensor", f"col {first}", f"col {tile.end}", str(size), what)
     table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
