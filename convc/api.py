@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from convc.checking import LayerReport
     from convc.compiler import Compiled
     from convc.network import ConvNode, Network, SkippedNode
+    from convc.plan.records import Options
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""
@@ -79,6 +80,7 @@ def compile(
     layer: str | None = None,
     batch: int | None = None,
     dtype: str | None = None,
+    options: Options | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
     progress: Progress | None = None,
 ) -> Build:
@@ -88,6 +90,7 @@ def compile(
         model: a path, or a loaded network (then batch and dtype were settled by `load`).
         out_dir: the folder; a build that is there is replaced, anything else is refused.
         layer: compile this one alone.
+        options: which schedules to consider (`convc.plan.records.Options`); all of them by default.
         assembler: called with the digest and the text of each kernel; what it gives becomes its
         ``kernel.cubin``.
 
@@ -101,7 +104,7 @@ def compile(
     target = Path(out_dir)
     check_target(target)
     network, convs = _select(model, layer, batch, dtype)
-    kernels = Kernels()
+    kernels = Kernels(options)
     for index, conv in enumerate(convs):
         _tell(progress, f"compile {conv.name}", index / len(convs))
         kernels.compiled(conv.problem)
@@ -110,7 +113,11 @@ def compile(
 
 
 def compile_layer(
-    model: str | Path | Network, layer: str | None = None, batch: int | None = None, dtype: str | None = None
+    model: str | Path | Network,
+    layer: str | None = None,
+    batch: int | None = None,
+    dtype: str | None = None,
+    options: Options | None = None,
 ) -> Compiled:
     """Compile one convolution and keep every stage of it: problem, plan, tile program, text and launch.
 
@@ -122,7 +129,7 @@ def compile_layer(
     from convc.kernels import Kernels
 
     network, convs = _select(model, layer, batch, dtype)
-    return Kernels().compiled(pick_layer(convs, layer, network.name).problem)
+    return Kernels(options).compiled(pick_layer(convs, layer, network.name).problem)
 
 
 def run(
@@ -157,6 +164,7 @@ def verify(
     dtype: str | None = None,
     mode: str = "both",
     numerics: str = "float32",
+    options: Options | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
@@ -166,6 +174,7 @@ def verify(
         seed: of the data; at least 0.
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
         numerics: how the tensor core adds: float32, or exact (see `convc.machine.Switches`).
+        options: which schedules to consider; all of them by default.
     """
     from convc.checking import check_layer, modes_of
     from convc.kernels import Kernels
@@ -174,14 +183,14 @@ def verify(
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
-    options = RunOptions(switches=Switches(numerics=numerics))
+    machine = RunOptions(switches=Switches(numerics=numerics))
     network, convs = _select(model, layer, batch, dtype)
-    kernels, reports = Kernels(), []
+    kernels, reports = Kernels(options), []
     for index, conv in enumerate(convs):
         _tell(progress, f"compile {conv.name}", index / len(convs))
         compiled = kernels.compiled(conv.problem)
         bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
-        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, options=options, progress=bar))
+        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, options=machine, progress=bar))
     return VerifyReport(
         source=network.name,
         seed=seed,

@@ -21,15 +21,16 @@ from convc.compiler import Compiled, compile_problem
 from convc.intexpr import IntExpr
 from convc.network import ConvNode, Network
 from convc.packing import device_form, pack_bias, pack_filter
-from convc.plan.records import to_json
+from convc.plan.records import Options, to_json
 from convc.problem import ConvProblem
 from convc.tile.steps import Step, TileProgram
 
 
 @dataclass(slots=True)
 class Kernels:
-    """Compiles problems, each distinct one once."""
+    """Compiles problems, each distinct one once; `options` say with which schedules."""
 
+    options: Options | None = None
     _made: dict[ConvProblem, Compiled] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -40,7 +41,7 @@ class Kernels:
         """The kernel for a problem of any name; `PlanError` where there is none."""
         shared = dataclasses.replace(problem, name=kernel_name(problem))
         if shared not in self._made:
-            self._made[shared] = compile_problem(shared)
+            self._made[shared] = compile_problem(shared, options=self.options)
         return self._made[shared]
 
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, path_type
+from convc.cli.options import (
+    batch_option,
+    dtype_option,
+    layer_option,
+    model_argument,
+    path_type,
+    schedule_options,
+)
+
+if TYPE_CHECKING:
+    from convc.plan.records import Options
 
 
 @click.command("compile", short_help="An ONNX model becomes a build folder.")
@@ -15,9 +26,10 @@ from convc.cli.options import batch_option, dtype_option, layer_option, model_ar
 @layer_option()
 @batch_option
 @dtype_option
+@schedule_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 def compile_command(
-    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, assemble: bool
+    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options, assemble: bool
 ) -> None:
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -44,6 +56,7 @@ def compile_command(
             layer=layer,
             batch=batch,
             dtype=dtype,
+            options=options,
             assembler=assembler if assemble else None,
             progress=progress,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
@@ -26,6 +27,30 @@ numerics_option = click.option(
     show_default=True,
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
 )
+
+
+SCHEDULES = ("auto", "reload", "slide", "shift", "stationary")
+
+
+def schedule_options(command):
+    """``--schedule``, ``--shift``, ``--border`` and ``--rows``, given to the command as one ``options``."""
+
+    @functools.wraps(command)
+    def wrapped(*args, schedule: str, shift: str | None, border: str | None, rows: str | None, **others):
+        from convc.plan.records import Options
+
+        return command(*args, options=Options(schedule=schedule, shift=shift, border=border, rows=rows), **others)
+
+    for name, values, words in (
+        ("rows", ("outer", "merged"), "One stream of pixels an output row, or one for all rows."),
+        ("border", ("mask", "zero"), "Mask lanes whose pixel is padding, or let them hold a zero."),
+        ("shift", ("chain", "ashift", "windows"), "How schedule shift moves rows: see `convc inspect`."),
+    ):
+        wrapped = click.option(f"--{name}", type=click.Choice(values), help=words)(wrapped)
+    return click.option(
+        "--schedule", type=click.Choice(SCHEDULES), default="auto", show_default=True,
+        help="Load activations for every filter tap (reload), or share them between filter columns.",
+    )(wrapped)  # fmt: skip
 
 
 def layer_option(required: bool = False):

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, numerics_option, path_type
+from convc.cli.options import (
+    batch_option,
+    dtype_option,
+    layer_option,
+    model_argument,
+    numerics_option,
+    path_type,
+    schedule_options,
+)
+
+if TYPE_CHECKING:
+    from convc.plan.records import Options
 
 
 @click.command("verify", short_help="Check every convolution of a model.")
@@ -16,10 +28,12 @@ from convc.cli.options import batch_option, dtype_option, layer_option, model_ar
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @dtype_option
 @numerics_option
+@schedule_options
 @click.option("--json", "file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
 def verify_command(
-    model: Path, layer: str | None, batch: int | None, seed: int, dtype: str | None, numerics: str, file: Path | None
-) -> None:
+    model: Path, layer: str | None, batch: int | None, seed: int, dtype: str | None, numerics: str, options: Options,
+    file: Path | None,
+) -> None:  # fmt: skip
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
 
     Twice: on small integers, where every bit must agree, and on normal data with the model's weights, where
@@ -35,7 +49,14 @@ def verify_command(
         check_target(file)
     with progress_bar() as progress:
         report = api.verify(
-            model, layer=layer, batch=batch, seed=seed, dtype=dtype, numerics=numerics, progress=progress
+            model,
+            layer=layer,
+            batch=batch,
+            seed=seed,
+            dtype=dtype,
+            numerics=numerics,
+            options=options,
+            progress=progress,
         )
     if to_stdout:
         click.echo(report_json(report), nl=False)
