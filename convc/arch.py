@@ -56,10 +56,12 @@ class Rates:
             narrower rows go at ``row_bytes / 128`` of it.
         read_bytes: bytes per cycle that MMAs and ``tcgen05.cp`` together read from the shared memory of one SM.
         shift_cycles: cycles of the tensor core per ``tcgen05.shift`` as ptxas emits it (12 as the bare instruction).
+        ashift_cycles: cycles that ``.ashift`` adds to an MMA (assumed: those of a bare ``tcgen05.shift``).
         l2_bytes: bytes per cycle and SM that L2 delivers when every SM reads.
         copy_latency: cycles from issuing a copy to its bytes being visible (L2 and DRAM mixed).
         mma_latency: cycles from issuing an MMA to its commit being visible.
         store_bytes: bytes per cycle and SM that the epilogue writes (assumed equal to the L2 read rate).
+        store_cycles: cycles of a thread's store in the epilogue with its address (assumed: 16 instructions).
         cta_start: cycles to replace a finished CTA by the next one.
     """
 
@@ -67,10 +69,12 @@ class Rates:
     fill_bytes: float = 122.0
     read_bytes: float = 128.0
     shift_cycles: int = 44
+    ashift_cycles: int = 12
     l2_bytes: float = 69.0
     copy_latency: int = 1000
     mma_latency: int = 200
     store_bytes: float = 69.0
+    store_cycles: int = 16
     cta_start: int = 1038
 
 

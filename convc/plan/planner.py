@@ -14,8 +14,10 @@ from convc.errors import InputError, PlanError
 from convc.packing import DeviceForm
 from convc.plan import reload, reuse
 from convc.plan.coordinates import indexing_of
+from convc.plan.evidence import assumed
 from convc.plan.loads import loads_of, wide_loads_of
-from convc.plan.proposals import Proposal, Survey, best_of
+from convc.plan.proposals import Proposal, Survey
+from convc.plan.rank import SLACK
 from convc.plan.records import Alternative, Choice, Launch, Options, Plan, Rejection
 from convc.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 
@@ -43,12 +45,24 @@ def plan(
     """
     options = options or Options()
     surveys = _surveys(form, arch, options, block_n, stages)
-    legal = [proposal for survey in surveys for proposal in survey.legal]
-    if not legal:
+    if not any(survey.legal for survey in surveys):
         raise _no_plan(form, [rejection for survey in surveys for rejection in survey.rejected])
-    chosen = best_of(legal)
-    survey = next(s for s in surveys if (s.schedule, s.variant) == (chosen.schedule, chosen.variant))
-    return _finished(chosen, survey, tuple(s.choice for s in surveys))
+    survey = _schedule_of([survey for survey in surveys if survey.legal])
+    return _finished(survey.best, survey, tuple(s.choice for s in surveys))
+
+
+def _schedule_of(surveys: list[Survey]) -> Survey:
+    """The schedule to take: of those about as fast as the fastest, one that rests on no assumed rule of the hardware,
+    and of these the one that moves fewest bytes.
+    """
+    limit = SLACK * min(survey.best.cost.cycles for survey in surveys)
+    near = [survey for survey in surveys if survey.best.cost.cycles <= limit]
+
+    def key(survey: Survey) -> tuple[int, int, float]:
+        cost = survey.best.cost
+        return assumed(survey.variant or survey.schedule), cost.traffic_bytes, cost.cycles
+
+    return min(near, key=key)
 
 
 def _surveys(form: DeviceForm, arch: Arch, options: Options, block_n: int | None, stages: int | None) -> list[Survey]:

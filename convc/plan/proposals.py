@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from convc.index.reuse import Geometry
@@ -54,10 +53,5 @@ class Survey:
 
     @property
     def best(self) -> Proposal:
-        """The candidate to take."""
-        return best_of(self.legal)
-
-
-def best_of(proposals: Sequence[Proposal]) -> Proposal:
-    """The one to take (see `convc.plan.rank.choose`)."""
-    return proposals[choose([proposal.cost for proposal in proposals])]
+        """The candidate to take (see `convc.plan.rank.choose`)."""
+        return self.legal[choose([proposal.cost for proposal in self.legal])]

@@ -32,7 +32,12 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
     padded = ctas * work.m * work.n * work.mmas * (ATOM_BYTES // _bytes(problem.operand))
 
     each = work.n / 2
-    mma = work.mmas * each + work.shifts * rates.shift_cycles + work.drains * rates.mma_latency
+    mma = (
+        work.mmas * each
+        + work.shifts * rates.shift_cycles
+        + work.moving * rates.ashift_cycles
+        + work.drains * rates.mma_latency
+    )
     read = work.read_bytes / rates.read_bytes
     fill_rate = rates.fill_bytes * min(1.0, work.row_bytes / 128)
     fill = work.loaded_bytes / fill_rate
@@ -47,7 +52,8 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
     paces = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2, "copy latency": turns}
     bound_by = max(paces, key=paces.__getitem__)
 
-    epilogue = tiling.block_m * tiling.block_n * _bytes(problem.out) / rates.store_bytes
+    stored = tiling.block_m * tiling.block_n * _bytes(problem.out)
+    epilogue = max(stored / rates.store_bytes, work.stores * rates.store_cycles)
     around = rates.cta_start + rates.copy_latency + rates.mma_latency + epilogue
     cycles = waves * (paces[bound_by] + around)
     moves = _moves(work, candidate)
@@ -95,6 +101,8 @@ def _moves(work: Work, candidate: Candidate) -> str:
     rates, parts = candidate.arch.rates, []
     if work.shifts:
         parts.append(f"{work.shifts} shifts of {rates.shift_cycles} cycles")
+    if work.moving:
+        parts.append(f"{work.moving} .ashift of {rates.ashift_cycles} more")
     if work.drains:
         parts.append(f"{work.drains} waits of {rates.mma_latency}")
     return f", {', '.join(parts)}" if parts else ""

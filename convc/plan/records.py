@@ -19,6 +19,7 @@ from convc.index.row_stream import LaneTile, RowStream
 from convc.index.row_walk import RowWalk
 from convc.intexpr import IntExpr
 from convc.packing import DeviceForm
+from convc.plan.evidence import Rule
 from convc.plan.work import Work
 from convc.problem import ConvProblem
 from convc.tensormap import TensorMap
@@ -269,7 +270,7 @@ class Reuse:
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
         clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
         first: which tap of a buffer comes first, as an index into its taps.
-        assumed: rules of the hardware, not settled by any public source, that the kernel rests on.
+        rests_on: rules of the hardware, not settled by the manual, that the kernel rests on.
     """
 
     variant: str
@@ -281,7 +282,7 @@ class Reuse:
     masked_lines: tuple[int, ...]
     clear: bool
     first: int
-    assumed: tuple[str, ...]
+    rests_on: tuple[Rule, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

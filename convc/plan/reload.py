@@ -15,7 +15,7 @@ from convc.plan.proposals import Proposal, Survey
 from convc.plan.rank import estimate
 from convc.plan.records import Pipeline, Rejection, Tiling
 from convc.plan.storage import storage_of
-from convc.plan.work import Turns, Work
+from convc.plan.work import STORE_BYTES, Turns, Work
 
 NAME = "reload"
 
@@ -35,7 +35,7 @@ def survey(form: DeviceForm, arch: Arch, block_n: int | None = None, stages: int
             rejected.append(rejection)
             continue
         pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
-        work = work_of(tiling, pipeline)
+        work = work_of(tiling, pipeline, problem.out_dtype.bytes)
         legal.append(
             Proposal(
                 schedule=NAME, variant="", candidate=candidate, pipeline=pipeline, work=work,
@@ -45,7 +45,7 @@ def survey(form: DeviceForm, arch: Arch, block_n: int | None = None, stages: int
     return Survey(schedule=NAME, variant="", legal=tuple(legal), rejected=tuple(rejected))
 
 
-def work_of(tiling: Tiling, pipeline: Pipeline) -> Work:
+def work_of(tiling: Tiling, pipeline: Pipeline, out_bytes: int) -> Work:
     """One activation tile and one filter tile per step."""
     steps = math.prod(pipeline.taps) * pipeline.blocks
     return Work(
@@ -55,5 +55,6 @@ def work_of(tiling: Tiling, pipeline: Pipeline) -> Work:
         activation_bytes=steps * tiling.block_m * tiling.row_bytes,
         filter_bytes=steps * tiling.block_n * tiling.row_bytes,
         row_bytes=tiling.row_bytes,
+        stores=tiling.block_n * out_bytes // STORE_BYTES,
         rings=(Turns(steps=steps, stages=tiling.stages),),
     )

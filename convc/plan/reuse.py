@@ -16,6 +16,7 @@ with the fewest tiles, and proposes tilings for it.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from convc.arch import Arch
@@ -46,8 +47,8 @@ OFFSET_LIMIT = 31
 """Largest wOffset (PTX manual, tensor im2col::w mode)."""
 RUN_LIMIT = 256
 """Longest run of zeroed, or of used, columns in a zero-column mask (PTX manual, zero-column mask descriptor)."""
-HELD = 2
-"""Activation tiles in flight."""
+HELD = (2, 3, 4)
+"""Activation tiles in flight, as far as there are so many."""
 
 
 def survey(
@@ -143,7 +144,7 @@ def _proposals(
             refused.append(rejection)
             continue
         pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
-        work = reuse_work(tiling, pipeline, schedule, variant, cut)
+        work = reuse_work(tiling, pipeline, schedule, variant, cut, form.problem.out_dtype.bytes)
         legal.append(
             Proposal(
                 schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
@@ -162,9 +163,10 @@ def _tilings(
     rows, taps = form.problem.kernel
     enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
     widths = (WS_ROWS,) if schedule == "stationary" else tuple(width for width in WIDTHS if width <= enough)
-    held = min(HELD, rows * blocks * len(cut.walk.buffers))
+    depths = (stages,) if stages is not None else range(1, min(MAX_STAGES, rows * blocks * taps) + 1)
+    helds = sorted({min(held, rows * blocks * len(cut.walk.buffers)) for held in HELD})
     for width in (block_n,) if block_n is not None else widths:
-        for depth in (stages,) if stages is not None else range(1, min(MAX_STAGES, rows * blocks * taps) + 1):
+        for depth, held in itertools.product(depths, helds):
             yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
 
 

@@ -7,29 +7,13 @@ from convc.errors import PlanError
 from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.index.lower import lower, translate
 from convc.index.maps import IndexMap, Proof
-from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.index.reuse import ReuseMaps, reuse_maps, with_proofs
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
 from convc.plan.coordinates import Indexing
+from convc.plan.evidence import RESTS_ON
 from convc.plan.proposals import Proposal
 from convc.plan.records import Coordinate, Reuse
-
-ASSUMED = {
-    "slide": ("a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",),
-    "chain": (
-        "tcgen05.shift moves the rows of all four sub-partitions (switch shift_extent)",
-        "tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
-        "a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",
-    ),
-    "ashift": (
-        "tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
-        "a matrix descriptor may start at a row that is no multiple of 8 (recorded on sm_90a only)",
-    ),
-    "windows": (),
-    "stationary": ("tcgen05.mma.ws shifts columns first and zeroes then",),
-}
-"""What a kernel rests on although no public source settles it: rules of FIDELITY with class *assumed*, or recorded on
-another architecture."""
 
 
 def maps_of(proposal: Proposal) -> ReuseMaps:
@@ -42,12 +26,13 @@ def maps_of(proposal: Proposal) -> ReuseMaps:
     maps = reuse_maps(
         problem, merged=cut.stream.merged, border=cut.walk.border, lanes=cut.tile.lanes, windowed=cut.tile.windows > 1
     )
-    for outcome in prove(maps):
+    proofs = prove(maps)
+    for outcome in proofs:
         if not isinstance(outcome, Proof):
             raise PlanError(
                 f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
             )
-    return maps
+    return with_proofs(maps, proofs)
 
 
 def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
@@ -60,7 +45,7 @@ def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
     return Reuse(
         variant=proposal.variant, walk=maps.walk, stream=maps.stream, tile=maps.tile, tiles=maps.tiles,
         masked_columns=columns, masked_lines=lines, clear=taps[first].s in columns or 0 in lines, first=first,
-        assumed=ASSUMED[proposal.variant or proposal.schedule],
+        rests_on=RESTS_ON[proposal.variant or proposal.schedule],
     )  # fmt: skip
 
 
@@ -106,7 +91,7 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
     ends = form.k_pitch if -(-problem.out_channels // tiling.block_n) * tiling.block_n > form.k_pitch else None
     return Indexing(
         coordinates=tuple(found),
-        derivation=tuple(map(str, prove(maps))),
+        derivation=tuple(map(str, maps.proofs)),
         row_limit=problem.gemm_m if maps.pixel.guard else None,
         channel_limit=ends,
     )

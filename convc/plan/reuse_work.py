@@ -5,10 +5,10 @@ from __future__ import annotations
 from convc.index.reuse import Geometry
 from convc.plan.records import Pipeline, Tiling
 from convc.plan.reuse_storage import tile_rows, waits
-from convc.plan.work import Turns, Work
+from convc.plan.work import STORE_BYTES, Turns, Work
 
 
-def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, cut: Geometry) -> Work:
+def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, cut: Geometry, out_bytes: int) -> Work:
     """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""
     rows, taps = pipeline.taps
     rounds, buffers = rows * pipeline.blocks, cut.walk.buffers
@@ -26,6 +26,7 @@ def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, 
         activation_bytes=rounds * sum(tile_bytes),
         filter_bytes=rounds * taps * filter_rows * tiling.row_bytes,
         row_bytes=tiling.row_bytes,
+        stores=tiling.block_m if stationary else tiling.block_n * out_bytes // STORE_BYTES,
         rings=(
             Turns(steps=rounds * len(buffers), stages=tiling.held),
             Turns(steps=rounds * taps, stages=tiling.stages),
@@ -33,6 +34,7 @@ def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, 
         copies=rounds * len(buffers) * atoms if in_tensor else 0,
         refreshes=rounds * refreshed * atoms,
         shifts=rounds * sum(moves) * atoms if variant == "chain" else 0,
+        moving=rounds * (taps - len(buffers)) * atoms if variant in ("ashift", "windows") else 0,
         drains=rounds * _drains(variant, cut) if in_tensor and waits(variant, cut) else 0,
     )
 

@@ -15,6 +15,9 @@ TILE_COPY_BYTES = 128 * ATOM_BYTES
 REFRESH_BYTES = 4 * ATOM_BYTES
 """Bytes that ``tcgen05.cp.4x256b`` reads."""
 
+STORE_BYTES = 16
+"""Bytes that a thread of the epilogue stores at once, where a lane holds an output pixel."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
@@ -36,8 +39,10 @@ class Work:
         row_bytes: bytes of an operand row in shared memory.
         rings: through which stages those tiles go.
         copies, refreshes: ``tcgen05.cp`` of whole tiles (128x256b), and of halo rows (4x256b).
-        shifts: ``tcgen05.shift`` instructions; moves that an MMA does itself (``.ashift``) cost nothing here.
+        shifts: ``tcgen05.shift`` instructions.
+        moving: MMAs that move the rows themselves (``.ashift``).
         drains: times that the issuing thread waits until its tensor operations are done.
+        stores: store instructions of each thread of the epilogue.
     """
 
     mmas: int
@@ -51,7 +56,9 @@ class Work:
     copies: int = 0
     refreshes: int = 0
     shifts: int = 0
+    moving: int = 0
     drains: int = 0
+    stores: int
 
     @property
     def loaded_bytes(self) -> int:

@@ -125,8 +125,8 @@ def _sharing(plan: Plan) -> Iterator[str]:
     )
     if reuse.clear:
         yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
-    for rule in reuse.assumed:
-        yield f"rests on a rule that is assumed: {rule}"
+    for rule in reuse.rests_on:
+        yield f"rests on: {rule}"
 
 
 def _choices(plan: Plan) -> Iterator[str]:

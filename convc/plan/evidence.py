@@ -1,0 +1,68 @@
+"""Rules of the hardware that a schedule rests on although the manual does not settle them.
+
+Each is a row of ``convc/machine/FIDELITY.md``, with its class of evidence. A schedule that needs an *assumed* rule is
+only chosen where it is clearly faster than one that does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule.
+
+    Attributes:
+        text: what a kernel takes for granted.
+        evidence: class of FIDELITY.md.
+        note: what stands behind it, or which switch of the machine chooses otherwise.
+    """
+
+    text: str
+    evidence: Literal["recorded", "tested elsewhere", "assumed"]
+    note: str
+
+    def __str__(self) -> str:
+        return f"{self.text} [{self.evidence}: {self.note}]"
+
+
+ROW_START = Rule(
+    text="a matrix descriptor may start at a row that is no multiple of 8",
+    evidence="recorded",
+    note="on sm_90a, whose descriptors sm_100a keeps",
+)
+FOUR_PARTITIONS = Rule(
+    text="tcgen05.shift moves the rows of all four sub-partitions", evidence="assumed", note="switch shift_extent"
+)
+LAST_LANES = Rule(
+    text="tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
+    evidence="assumed",
+    note="tested with lane 0",
+)
+MOVES_AFTER = Rule(
+    text=".ashift multiplies first, then lane i takes lane i + 1 inside each 32 lanes",
+    evidence="tested elsewhere",
+    note="NVIDIA CUTLASS on B200",
+)
+SHIFT_THEN_ZERO = Rule(
+    text="tcgen05.mma.ws shifts the columns first and zeroes then",
+    evidence="assumed",
+    note="NVIDIA CUTLASS makes its masks so",
+)
+
+RESTS_ON: dict[str, tuple[Rule, ...]] = {
+    "reload": (),
+    "slide": (ROW_START,),
+    "chain": (FOUR_PARTITIONS, LAST_LANES, ROW_START),
+    "ashift": (MOVES_AFTER, LAST_LANES, ROW_START),
+    "windows": (MOVES_AFTER,),
+    "stationary": (SHIFT_THEN_ZERO,),
+}
+"""By schedule, or variant of shift."""
+
+
+def assumed(name: str) -> int:
+    """How many assumed rules a schedule, or variant of shift, rests on."""
+    return sum(rule.evidence == "assumed" for rule in RESTS_ON[name])
