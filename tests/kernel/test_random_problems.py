@@ -6,21 +6,12 @@ the same in every run (hypothesis with ``derandomize``; each also draws the seed
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.tile_oracle import run_program
+from support.witnesses import witnesses_agree
 
-from convc import packing, reference
-from convc.compiler import compile_problem
-from convc.findings import Verdict
-from convc.kernels import layer_of
 from convc.problem import ConvProblem
-from convc.runtime.session import run_layer
-from convc.verify.bound import error_bound
-from convc.verify.compare import compare
-from convc.verify.data import integer_data, normal_data
 
 EXAMPLES = 110
 """Per operand type: 330 problems in all."""
@@ -52,33 +43,6 @@ def problems(draw, operand: str) -> ConvProblem:
     )
 
 
-def check(problem: ConvProblem, seed: int, assembled) -> None:
-    compiled = compile_problem(problem)
-    assert assembled(compiled.artifact.ptx).spill_bytes == 0
-
-    x, w, b = integer_data(problem, seed)
-    layer = layer_of(problem, compiled, w, b)
-    run = run_layer(layer, x)
-    assert run.findings == ()
-    expected = reference.conv_problem(problem, x, w, b)
-    machine = compare(run.y, expected)
-    assert machine.ok, machine
-    buffers = {
-        "activation": packing.pack_activation(compiled.form, x),
-        "filter": layer.filter,
-        "bias": layer.bias,
-    }
-    oracle = packing.unpack_output(compiled.form, run_program(compiled.program, buffers))
-    assert compare(oracle, expected).ok
-    assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))
-
-    x, w, b = normal_data(problem, seed)
-    run = run_layer(layer_of(problem, compiled, w, b), x)
-    assert run.verdict is Verdict.clean
-    bounded = compare(run.y, reference.conv_problem(problem, x, w, b), error_bound(problem, x, w, b))
-    assert bounded.ok, bounded
-
-
 @pytest.mark.parametrize("operand", ["f16", "bf16", "tf32"])
 def test_witnesses_agree(operand, assembled):
     @settings(
@@ -90,6 +54,6 @@ def test_witnesses_agree(operand, assembled):
     @given(problems(operand), st.integers(0, 2**32 - 1))
     @example(ConvProblem(in_channels=1, out_channels=1, in_extent=(1, 1), kernel=(1, 1), operand=operand, out="f32"), 0)
     def every(problem: ConvProblem, seed: int) -> None:
-        check(problem, seed, assembled)
+        witnesses_agree(problem, seed, assembled)
 
     every()

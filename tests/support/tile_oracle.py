@@ -17,23 +17,44 @@ import numpy as np
 from convc import dtypes
 from convc.intexpr import evaluate
 from convc.tensormap import TensorMap
+from convc.tile.reuse_steps import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
 from convc.tile.steps import (
     AddBias,
     Advance,
     Commit,
     Compute,
     Convert,
+    CtaSync,
     ExpectBytes,
     GlobalStore,
+    InitRings,
     Loop,
     Mma,
+    PrefetchMaps,
     RingWait,
     Role,
     Step,
     TileProgram,
     TmaLoad,
+    TmemAlloc,
+    TmemBase,
     TmemLoad,
 )
+
+FRAME = (InitRings, PrefetchMaps, TmemAlloc, TmemBase, CtaSync)
+"""Steps of the set-up that have no meaning on whole tiles."""
 
 PIECE_BYTES = 16
 
@@ -73,6 +94,7 @@ class Cta:
     barriers: dict[tuple[str, int], Barrier] = field(default_factory=dict)
     stages: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     acc: dict[str, np.ndarray] = field(default_factory=dict)
+    masks: dict[int, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         storage = self.program.storage
@@ -109,6 +131,8 @@ def run_program(program: TileProgram, buffers: dict[str, np.ndarray]) -> np.ndar
 
 
 def _run_cta(cta: Cta) -> None:
+    for role in cta.program.setup:
+        assert list(Actor(cta, role).go(role.steps)) == [], "the set-up waits"
     running = [Actor(cta, role).go(role.steps) for role in cta.program.roles]
     while running:
         state = [(b.phases, b.pending, b.bytes) for b in cta.barriers.values()]
@@ -128,12 +152,29 @@ class Actor:
 
     def __init__(self, cta: Cta, role: Role) -> None:
         self.cta = cta
-        self.stage = 0
-        self.phase = 0
+        self.rings = {ring.name: ring for ring in cta.program.storage.rings}
+        self.cursors = {tile.name: tile.cursor for tile in (*cta.program.storage.smem, *cta.program.storage.tmem)} | {
+            ring.name: ring.cursor for ring in self.rings.values()
+        }
+        self.stages: dict[str, int] = {}
+        self.phases: dict[str, int] = {}
+        self.mask = np.zeros(128, bool)
         lanes = 1 if role.elected else 32 * (role.last_warp - role.first_warp + 1)
         thread = 32 * role.first_warp + np.arange(lanes)
         self.numbers = {"tile_m": cta.tile_m, "tile_n": cta.tile_n, "thread": thread, "warp": thread // 32}
         self.values = np.zeros((lanes, 0), np.float32)
+
+    def stage(self, name: str) -> int:
+        """The role's stage of a ring or a tile."""
+        return self.stages.get(self.cursors[name], 0)
+
+    def tile(self, name: str) -> np.ndarray:
+        """The current stage of a tile."""
+        return self.cta.stages[name, self.stage(name)]
+
+    def barrier(self, ring: str) -> Barrier:
+        """The current barrier of a ring."""
+        return self.cta.barriers[ring, self.stage(ring)]
 
     def go(self, steps: tuple[Step, ...]) -> Iterator[None]:
         """Do the steps; yields while it has to wait."""
@@ -143,8 +184,8 @@ class Actor:
                     for self.numbers[var] in range(count):
                         yield from self.go(body)
                 case RingWait(ring=ring, fresh=fresh):
-                    barrier = self.cta.barriers[ring, self.stage]
-                    while not barrier.passed(self.phase ^ fresh):
+                    barrier, phase = self.barrier(ring), self.phases.get(self.cursors[ring], 0)
+                    while not barrier.passed(phase ^ fresh):
                         yield
                 case _:
                     self.act(step)
@@ -155,27 +196,28 @@ class Actor:
         match step:
             case Compute(dst=dst, expr=expr):
                 self.numbers[dst] = evaluate(expr, self.numbers)
-            case Advance(stages=stages):
-                self.stage += 1
-                if self.stage == stages:
-                    self.stage, self.phase = 0, self.phase ^ 1
+            case Advance(stages=stages, cursor=cursor):
+                self.stages[cursor] = (self.stages.get(cursor, 0) + 1) % stages
+                if self.stages[cursor] == 0:
+                    self.phases[cursor] = self.phases.get(cursor, 0) ^ 1
             case ExpectBytes(ring=ring, bytes=size):
-                barrier = cta.barriers[ring, self.stage]
+                barrier = self.barrier(ring)
                 barrier.bytes += size
                 barrier.pending -= 1
                 barrier.settle()
             case Commit(ring=ring):
-                if ring == "free":
+                if self.rings[ring].consumer == "load":
                     for tile in cta.program.storage.smem:
-                        cta.stages[tile.name, self.stage] *= np.nan
-                barrier = cta.barriers[ring, 0 if ring == "done" else self.stage]
+                        if tile.cursor == self.cursors[ring]:
+                            cta.stages[tile.name, self.stage(ring)] *= np.nan
+                barrier = cta.barriers[ring, 0 if ring == "done" else self.stage(ring)]
                 barrier.pending -= 1
                 barrier.settle()
             case TmaLoad():
                 self.copy(step)
-            case Mma(acc=acc, a=a, b=b, counter=counter):
-                product = cta.stages[a, self.stage] @ cta.stages[b, self.stage].T
-                cta.acc[acc] = product if self.numbers[counter] == 0 else cta.acc[acc] + product
+            case Mma(acc=acc, a=a, b=b, m=m, row=row):
+                first = 0 if row is None else int(self.numbers[row])
+                self.accumulate(step, acc, self.tile(a)[first : first + m] @ self.tile(b).T)
             case TmemLoad(acc=acc, first=first, columns=columns):
                 start = self.numbers[first]
                 self.values = cta.acc[acc][:, start : start + columns]
@@ -186,19 +228,71 @@ class Actor:
                 self.values = dtypes.encode(dtypes.BY_NAME[out], self.values)
             case GlobalStore():
                 self.store(step)
+            case _ if isinstance(step, FRAME):
+                pass
+            case _:
+                self.share(step)
+
+    def share(self, step: Step) -> None:
+        """The steps of schedules that share activations between filter columns."""
+        cta = self.cta
+        match step:
+            case TmaWideLoad():
+                self.copy(step)
+            case MaskWord(value=value, entry=entry, first=first):
+                cta.masks[first + self.numbers[entry]] = np.broadcast_to(np.asarray(self.numbers[value]), 128) != 0
+            case LoadMask(entries=entries):
+                self.mask = np.any([cta.masks[first + int(self.numbers[name])] for name, first in entries], axis=0)
+            case ClearAcc(acc=acc):
+                cta.acc[acc][:] = 0
+            case TensorFill(source=source, tile=tile):
+                cta.stages[tile, self.stage(tile)] = self.tile(source)[:128].copy()
+            case MoveRows(tile=tile):
+                move_up(self.tile(tile))
+            case Refresh(source=source, tile=tile, halo=halo, extra=extra):
+                first = 128 + 4 * (int(self.numbers[halo]) + extra)
+                self.tile(tile)[31::32] = self.tile(source)[first : first + 4]
+            case MmaTensor(acc=acc, a=a, b=b, moves=moves):
+                self.accumulate(step, acc, self.tile(a) @ self.tile(b).T)
+                if moves:
+                    move_up(self.tile(a))
+            case MmaStationary(acc=acc, a=a, b=b, n=n, shift=shift, runs=runs, entered=entered):
+                pixels = self.tile(a)[shift : shift + n].copy()
+                if runs is not None:
+                    pixels[(np.arange(n) + int(self.numbers[entered])) % sum(runs) < runs[0]] = 0
+                self.accumulate(step, acc, self.tile(b) @ pixels.T)
+            case AddLaneBias(buffer=buffer, channel=channel):
+                self.values = self.values + cta.buffer_of(buffer)[self.numbers[channel]][:, None]
+            case PixelStore():
+                self.scatter(step)
             case _:
                 raise AssertionError(f"the oracle does not know {type(step).__name__}")
 
-    def copy(self, step: TmaLoad) -> None:
+    def accumulate(self, step: Mma | MmaTensor | MmaStationary, acc: str, product: np.ndarray) -> None:
+        """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
+        old = self.cta.acc[acc]
+        new = product if step.counter is not None and self.numbers[step.counter] == 0 else old + product
+        masked = getattr(step, "masked", False)
+        self.cta.acc[acc] = np.where(self.mask[:, None], old, new) if masked else new
+
+    def copy(self, step: TmaLoad | TmaWideLoad) -> None:
         """A tensor copy: gather, zero outside, count bytes."""
         source = self.cta.map_of(step.map)
         tensor = dtypes.widen(dtypes.BY_NAME[source.dtype], self.cta.buffers[source.buffer])
         coords = [int(self.numbers[name]) for name in step.coords]
-        offsets = [int(self.numbers[name]) for name in step.offsets]
-        rows = im2col(source, tensor, coords, offsets) if source.mode == "im2col" else box(source, tensor, coords)
-        barrier = self.cta.barriers[step.ring, self.stage]
+        first = 0
+        if isinstance(step, TmaWideLoad):
+            rows = im2col_wide(source, tensor, coords, step.halo, step.offset)
+            first = 0 if step.at is None else int(self.numbers[step.at]) // source.row_bytes
+        elif step.offsets:
+            rows = im2col(source, tensor, coords, [int(self.numbers[name]) for name in step.offsets])
+        else:
+            rows = box(source, tensor, coords)
+        barrier = self.barrier(step.ring)
         barrier.bytes -= rows.size * dtypes.BY_NAME[source.dtype].bytes
-        self.cta.stages[step.tile, self.stage] = rows
+        tile = next(tile for tile in self.cta.program.storage.smem if tile.name == step.tile)
+        empty = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
+        self.cta.stages.setdefault((step.tile, self.stage(step.tile)), empty)[first : first + len(rows)] = rows
         barrier.settle()
 
     def store(self, step: GlobalStore) -> None:
@@ -219,6 +313,48 @@ class Actor:
             assert once, "an element is written twice"
             self.cta.written[where] = True
             output[where] = self.values[keep, first : first + per_piece]
+
+    def scatter(self, step: PixelStore) -> None:
+        """One value a lane and column, under its guards."""
+        output = self.cta.buffer_of(step.buffer)
+        values = dtypes.encode(dtypes.BY_NAME[step.out], self.values) if step.out != "f32" else self.values
+        channel = np.asarray(self.numbers[step.channel])
+        for column, name in enumerate(step.rows):
+            row = int(self.numbers[name])
+            keep = np.ones(len(channel), bool) if step.channel_limit is None else channel < step.channel_limit
+            if step.row_limit is not None and row >= step.row_limit:
+                continue
+            where = row * (step.row_bytes // output.itemsize) + channel[keep]
+            assert not self.cta.written[where].any(), "an element is written twice"
+            self.cta.written[where] = True
+            output[where] = values[keep, column]
+
+
+def move_up(rows: np.ndarray) -> None:
+    """Every row of 32 takes what the next one has; the last keeps what it has."""
+    for first in range(0, 128, 32):
+        rows[first : first + 31] = rows[first + 1 : first + 32].copy()
+
+
+def im2col_wide(source: TensorMap, tensor: np.ndarray, coords: list[int], halo: int, offset: int) -> np.ndarray:
+    """Rows (pixels and halo, channels) of an im2col::w or ::w::128 copy, pixel by pixel."""
+    channel, w, *fixed, n = coords
+    low, end, step = source.lower[0], source.dims[1] + source.upper[0], source.element_strides[1]
+    assert w < end, f"the copy starts at {w}, behind the end {end} of the box"
+    count = 128 if source.mode == "im2col_w128" else source.pixels
+    walked = []
+    for _ in range(count + halo):
+        walked.append((w + offset, n))
+        w += step
+        if w >= end:
+            w, n = low, n + source.element_strides[-1]
+    if source.mode == "im2col_w128":
+        extra = [walked[32 * (group + 1) + h] for h in range(halo) for group in range(4)]
+        walked = walked[:count] + extra
+    at_w, at_n = np.array(walked).T
+    indices = [at_n[:, None], *(np.array([[place]]) for place in reversed(fixed)), at_w[:, None]]
+    indices.append(channel + np.arange(source.channels)[None, :])
+    return _gather(tensor.reshape(source.dims[::-1]), np.broadcast_arrays(*indices))
 
 
 def im2col(source: TensorMap, tensor: np.ndarray, coords: list[int], offsets: list[int]) -> np.ndarray:

@@ -1,0 +1,56 @@
+"""Three witnesses of one convolution: reference, tile oracle and machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from support.tile_oracle import run_program
+
+from convc import packing, reference
+from convc.compiler import Compiled, compile_problem
+from convc.findings import Verdict
+from convc.kernels import layer_of
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+from convc.runtime.session import run_layer
+from convc.verify.bound import error_bound
+from convc.verify.compare import compare
+from convc.verify.data import integer_data, normal_data
+
+
+def witnesses_agree(
+    problem: ConvProblem, seed: int, assembled: Callable, options: Options | None = None, **choice: int
+) -> Compiled:
+    """Compile, assemble, and compare pairwise on integers (bit for bit) and on normal data (derived bound).
+
+    Args:
+        seed: of the data.
+        assembled: the fixture of that name.
+        options, choice: as of `compile_problem`, which raises `PlanError` where no kernel is legal.
+    """
+    compiled = compile_problem(problem, options=options, **choice)
+    assert assembled(compiled.artifact.ptx).spill_bytes == 0
+
+    x, w, b = integer_data(problem, seed)
+    layer = layer_of(problem, compiled, w, b)
+    run = run_layer(layer, x)
+    assert run.findings == ()
+    expected = reference.conv_problem(problem, x, w, b)
+    machine = compare(run.y, expected)
+    assert machine.ok, machine
+    buffers = {
+        "activation": packing.pack_activation(compiled.form, x),
+        "filter": layer.filter,
+        "bias": layer.bias,
+    }
+    oracle = packing.unpack_output(compiled.form, run_program(compiled.program, buffers))
+    assert compare(oracle, expected).ok
+    assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))
+
+    x, w, b = normal_data(problem, seed)
+    run = run_layer(layer_of(problem, compiled, w, b), x)
+    assert run.verdict is Verdict.clean
+    bounded = compare(run.y, reference.conv_problem(problem, x, w, b), error_bound(problem, x, w, b))
+    assert bounded.ok, bounded
+    return compiled
