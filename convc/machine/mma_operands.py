@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from convc.machine.switches import Switches
 
 Fetch = Callable[[slice | np.ndarray], np.ndarray]
-"""A function of the selected CTAs (a slice or an index array) that reads their operand as float32."""
+"""A function of the selected CTAs (a slice or an index array) that reads their operand as float32.
+
+The first axis of the result is 1 where all of them hold the same.
+"""
 
 
 class Operands:
@@ -34,7 +37,7 @@ class Operands:
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
 
     def a(self) -> Fetch:
-        """Operand A: (ctas, banks or 1, rows, k)."""
+        """Operand A: (ctas or 1, banks or 1, rows, k)."""
         shape, desc = self.shape, self.shape.desc
         if self.first.a_in_tensor:
             return self._tensor_operand()
@@ -42,7 +45,7 @@ class Operands:
         return lambda select: found(select)[:, None]
 
     def b(self) -> Fetch:
-        """Operand B: (ctas, b_rows, k), shifted and zeroed."""
+        """Operand B: (ctas or 1, b_rows, k), shifted and zeroed."""
         shape, desc, zero = self.shape, self.shape.desc, self.first.zero
         columns, shift = (None, 0) if zero is None else zero_columns(zero, shape)
         found = self._shared_operand("b", shape.b_rows, desc.b_type, desc.transpose_b, shift)
@@ -88,7 +91,7 @@ class Operands:
         return run
 
     def _shared_operand(self, name: str, rows: int, element: str, transposed: bool, skip: int) -> Fetch:
-        """A function (select) -> float32 (ctas, rows, k) that fetches operand ``name`` of the whole run."""
+        """A function (select) -> float32 (ctas or 1, rows, k) that fetches operand ``name`` of the whole run."""
         shape, shared = self.shape, self.cohort.shared
         descriptors = tuple(getattr(mma, name) for mma in self.run)
         packed_as = formats.packing(shape.kind, element, False)

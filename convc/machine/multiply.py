@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
     from convc.machine.switches import Switches
 
-WORKING_SET = 1 << 20
-"""Bytes of operands and accumulators processed at a time, to stay inside a level-2 cache."""
+WORKING_SET = 1 << 22
+"""Bytes of operands and accumulators processed at a time: many CTAs a call, and they stay inside a level-3 cache."""
 
 
 class Product:
@@ -62,7 +62,7 @@ class Product:
     # ---- arithmetic ------------------------------------------------------------------------------------------------
 
     def _multiply(self, select, a, b, factors, lanes, column: int, mask: np.ndarray | None) -> None:
-        """One product for the selected CTAs: a (ctas, banks or 1, rows, k), b (ctas, b_rows, k)."""
+        """One product for the selected CTAs: a (ctas or 1, banks or 1, rows, k), b (ctas or 1, b_rows, k)."""
         shape, accumulate = self.shape, self.first.accumulate
         desc = shape.desc
         columns = slice(column, column + shape.columns)
@@ -73,14 +73,16 @@ class Product:
         plain = shape.d_type == "f32" and not self.exact and factors is None
         if direct and plain and mask is None and shape.banks == 1 and not shape.pair:
             target = cells[select, :, columns].view(np.float32)
+            b = np.ascontiguousarray(b.transpose(0, 2, 1))  # BLAS takes longer to transpose it
             if accumulate:
                 if self.first.scale:
                     target *= np.float32(2.0**-self.first.scale)
-                target += np.matmul(a[:, 0], b.transpose(0, 2, 1))
+                target += np.matmul(a[:, 0], b)
             else:
-                np.matmul(a[:, 0], b.transpose(0, 2, 1), out=target)
+                np.matmul(a[:, 0], b, out=target)
             return
         old = cells[select, :, columns] if direct else cells[select][:, lanes, columns]
+        a, b = (np.broadcast_to(x, (len(old), *x.shape[1:])) for x in (a, b))
         if self.exact:
             result = self._exact(a, b, factors, old)
         else:

@@ -39,9 +39,16 @@ def element_index(descriptors: tuple[int, ...], rows: int, columns: int, size: i
 
 
 def fetch_k_major(chunks: np.ndarray, index: np.ndarray, rows: int, element: str, packed_as: str) -> np.ndarray:
-    """Operand (ctas, rows, k) in float32 from the chunks (ctas, n) of shared memory."""
+    """Operand (ctas or 1, rows, k) in float32 from the chunks (ctas, n) of shared memory; 1 where all hold the same."""
     raw = np.take(chunks, index, axis=1)
-    return formats.widen(raw, element, packed_as).reshape(chunks.shape[0], rows, -1)
+    if _alike(raw.view(np.uint64)):
+        raw = raw[:1]
+    return formats.widen(raw, element, packed_as).reshape(len(raw), rows, -1)
+
+
+def _alike(words: np.ndarray) -> bool:
+    """Whether all CTAs hold the same words: tiles of one row or column of the grid share an operand."""
+    return words[-1].tobytes() == words[0].tobytes() and bool((words[1:-1] == words[0]).all())
 
 
 def fetch_elements(memory: np.ndarray, index: np.ndarray, element: str) -> np.ndarray:
