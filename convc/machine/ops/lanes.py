@@ -24,7 +24,7 @@ def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
         return address
     mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
     full = np.broadcast_to(address, mask.shape)
-    return np.where(mask, full, full[tuple(np.argwhere(mask)[0])])
+    return np.where(mask, full, full.flat[mask.argmax()])
 
 
 def threads_active(strand: Strand) -> int:
