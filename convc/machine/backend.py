@@ -6,9 +6,11 @@ buffers, and runs the grid in cohorts of CTAs.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -82,12 +84,25 @@ class RunResult:
         return max((f.verdict for f in self.findings), default=Verdict.clean)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collection: reading a kernel makes many objects, and all of them stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 @lru_cache(maxsize=64)
 def _program(text: str, file: str, entry: str) -> Program:
-    module = ptx.parse(text, file)
-    for kernel in module.kernels:
-        if kernel.name == entry:
-            return decode(module, kernel)
+    with _uncollected():
+        module = ptx.parse(text, file)
+        for kernel in module.kernels:
+            if kernel.name == entry:
+                return decode(module, kernel)
     names = ", ".join(k.name for k in module.kernels) or "none"
     raise LaunchError(f"the launch file asks for entry {entry!r}, which {file} does not have", hint=f"entries: {names}")
 
