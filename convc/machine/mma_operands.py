@@ -190,10 +190,11 @@ class Operands:
         return lanes, column
 
     def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple]:
-        """(key, lanes, CTAs) groups of D's lanes that the instruction really writes."""
-        first, rows = self.first, self.rows
+        """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
+        first, rows, tensor = self.first, self.rows, self.cohort.tensor
         key = ("d", first.d, self.shape.word, self.shape.ws, self.shape.pair)
-        if first.mask is None:
+        places = tensor.places(lanes, first.d & 0xFFFF, self.shape.columns)
+        if first.mask is None or not tensor.written.missing(key, places, rows):
             yield key, lanes, rows
             return
         enabled = first.mask.enabled[:, lanes]

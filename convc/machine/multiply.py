@@ -15,7 +15,7 @@ import numpy as np
 from convc.machine import numerics
 from convc.machine.mma import Mma
 from convc.machine.mma_operands import Operands
-from convc.machine.tensor_moves import move_lanes
+from convc.machine.tensor_moves import adjacent, move_lanes
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
@@ -56,8 +56,8 @@ class Product:
             factors = None if scales is None else [f(select) for f in scales]
             self._multiply(select, a(select), b(select), factors, lanes, column, mask)
         operands.mark(lanes, column)
-        if first.ashift:
-            move_lanes(cohort, first.a & 0xFFFF, np.arange(4), self.rows)
+        for first_column, width in adjacent(mma.a & 0xFFFF for mma in self.run if mma.ashift):
+            move_lanes(cohort, first_column, width, np.arange(4), self.rows)
 
     # ---- arithmetic ------------------------------------------------------------------------------------------------
 
@@ -71,8 +71,10 @@ class Product:
             a = -a
         direct = isinstance(select, slice) and not shape.spread_lanes
         plain = shape.d_type == "f32" and not self.exact and factors is None
-        if direct and plain and mask is None and shape.banks == 1 and not shape.pair:
+        if direct and plain and shape.banks == 1 and not shape.pair:
             target = cells[select, :, columns].view(np.float32)
+            kept = None if mask is None else np.nonzero(~np.broadcast_to(mask, target.shape[:2]))
+            old = None if kept is None else target[kept]
             b = np.ascontiguousarray(b.transpose(0, 2, 1))  # BLAS takes longer to transpose it
             if accumulate:
                 if self.first.scale:
@@ -80,6 +82,8 @@ class Product:
                 target += np.matmul(a[:, 0], b)
             else:
                 np.matmul(a[:, 0], b, out=target)
+            if kept is not None:
+                target[kept] = old
             return
         old = cells[select, :, columns] if direct else cells[select][:, lanes, columns]
         a, b = (np.broadcast_to(x, (len(old), *x.shape[1:])) for x in (a, b))

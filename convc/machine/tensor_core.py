@@ -16,7 +16,8 @@ from convc.machine.collectors import Collectors
 from convc.machine.footprints import Footprint, footprint
 from convc.machine.mma import Mma
 from convc.machine.multiply import Product
-from convc.machine.tensor_moves import Copy, Shift
+from convc.machine.operands import A_COLUMNS
+from convc.machine.tensor_moves import Copy, Shift, joined
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
@@ -76,7 +77,7 @@ class TensorCore:
 
     def _perform(self, queue: list[Mma | Copy | Shift]) -> None:
         run: list[Mma] = []
-        for item in queue:
+        for item in joined(queue):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
                 self._execute(run)
                 run = []
@@ -90,8 +91,10 @@ class TensorCore:
     def _continues(self, run: list[Mma], mma: Mma) -> bool:
         """Whether an instruction may join a run without changing what the run means."""
         last, shape = run[-1], mma.shape
-        if not mma.accumulate or mma.scale or last.ashift or mma.ashift or mma.target != last.target:
+        if not mma.accumulate or mma.scale or mma.target != last.target:
             return False
+        if any(other.ashift and abs(other.a - mma.a) < A_COLUMNS for other in run):
+            return False  # it reads rows that the run moves
         if shape.factors or self.switches.numerics == "exact":
             return False
         if shape.kind == "i8" and (shape.desc.saturate or len(run) == INTEGER_RUN):

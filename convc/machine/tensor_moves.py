@@ -24,7 +24,8 @@ settled: the switch ``shift_extent``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +34,7 @@ from convc.errors import MachineFault
 from convc.findings import Verdict
 from convc.machine import formats, operands
 from convc.machine.matrix_layout import chunk_offsets
+from convc.machine.mma import Mma
 from convc.ptx.descriptors import decode_shared
 
 if TYPE_CHECKING:
@@ -43,6 +45,20 @@ if TYPE_CHECKING:
 SHIFT_COLUMNS = 8
 UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
 """An element type of the width that each decompression unpacks."""
+
+
+def joined(queue: Sequence[Mma | Copy | Shift]) -> Iterator[Mma | Copy | Shift]:
+    """The same operations, with moves of columns side by side that follow each other as one."""
+    last: Mma | Copy | Shift | None = None
+    for item in queue:
+        if last is not None and not isinstance(last, Mma) and type(item) is type(last) and item == last.next():
+            last = replace(last, count=last.count + 1)
+            continue
+        if last is not None:
+            yield last
+        last = item
+    if last is not None:
+        yield last
 
 
 def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
@@ -73,7 +89,7 @@ def shift_parts(taddr: int, extent: str) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An issued tcgen05.cp. ``rows``: all CTAs that copy (None = every one of the cohort)."""
+    """An issued tcgen05.cp, or ``count`` of columns side by side. ``rows``: all CTAs that copy (None = every one)."""
 
     shape: str
     multicast: str | None
@@ -81,7 +97,16 @@ class Copy:
     taddr: int
     descriptor: int
     rows: tuple[int, ...] | None
-    instr: Instr
+    instr: Instr = field(compare=False)
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> Copy | None:
+        """The copy of the next columns and the next bytes of every row, if there is such a thing."""
+        width = copy_places(self)[1]
+        step = self.count * width
+        if self.multicast or self.decompress:
+            return None
+        return replace(self, taddr=self.taddr + step, descriptor=self.descriptor + step // 4)
 
     def execute(self, cohort: Cohort, switches: Switches) -> None:
         """Copy now."""
@@ -89,9 +114,9 @@ class Copy:
         lanes, width = copy_places(self)
         column = self.taddr & 0xFFFF
         rows = None if self.rows is None else np.asarray(self.rows)
-        self._check(cohort, lanes, column, width, rows)
+        self._check(cohort, lanes, column, width * self.count, rows)
         try:
-            index = chunk_offsets(decode_shared(self.descriptor), lanes.shape[1], 4 * width)
+            index = self._index(lanes.shape[1], width)
         except ValueError as error:
             raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
         used = 16 if self.decompress is None else formats.unit_bytes(UNPACKED[self.decompress], "padded")
@@ -106,6 +131,7 @@ class Copy:
             message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
             cohort.report("shared-memory-unwritten", message, self.instr)
         select = slice(None) if rows is None else rows
+        width *= self.count
         units = np.ascontiguousarray(shared.chunks[select][:, index]).view(np.uint8)
         if self.decompress is not None:
             units = self._unpack(units, switches.six_bit)
@@ -117,6 +143,11 @@ class Copy:
                 at = np.arange(column, column + width)
                 tensor.cells[rows[:, None, None], own[None, :, None], at[None, None, :]] = cells
         tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows)
+
+    def _index(self, rows: int, width: int) -> np.ndarray:
+        """Numbers of the 16-byte units of shared memory that each row reads; ValueError as of `chunk_offsets`."""
+        descriptors = (decode_shared(self.descriptor + index * width // 4) for index in range(self.count))
+        return np.concatenate([chunk_offsets(each, rows, 4 * width) for each in descriptors], axis=-1)
 
     def _unpack(self, units: np.ndarray, six_bit: str) -> np.ndarray:
         """One element per byte: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
@@ -142,11 +173,16 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """An issued tcgen05.shift."""
+    """An issued tcgen05.shift, or several of columns side by side (``count``)."""
 
     taddr: int
     rows: tuple[int, ...] | None
-    instr: Instr
+    instr: Instr = field(compare=False)
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> Shift:
+        """The shift of the next columns."""
+        return replace(self, taddr=self.taddr + SHIFT_COLUMNS * self.count)
 
     def execute(self, cohort: Cohort, switches: Switches) -> None:
         """Shift now."""
@@ -156,9 +192,10 @@ class Shift:
             raise MachineFault(
                 f"tcgen05.shift at lane {lane}: the lane must be a multiple of 32 below 128", span=self.instr.span
             )
-        if not cohort.tensor.holds(column, SHIFT_COLUMNS, rows):
+        width = SHIFT_COLUMNS * self.count
+        if not cohort.tensor.holds(column, width, rows):
             raise MachineFault(
-                f"tcgen05.shift of columns {column}..{column + SHIFT_COLUMNS - 1}, which are not allocated",
+                f"tcgen05.shift of columns {column}..{column + width - 1}, which are not allocated",
                 span=self.instr.span,
             )
         if switches.shift_extent == "all" and lane:
@@ -169,19 +206,28 @@ class Shift:
                 self.instr,
                 Verdict.review,
             )
-        move_lanes(cohort, column, shift_parts(self.taddr, switches.shift_extent), rows)
+        move_lanes(cohort, column, width, shift_parts(self.taddr, switches.shift_extent), rows)
 
 
-def move_lanes(cohort: Cohort, column: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
-    """Lane i takes lane i + 1 in 8 columns of the sub-partitions ``parts``; their last lanes keep their content."""
+def adjacent(columns: Iterable[int]) -> list[tuple[int, int]]:
+    """(first column, columns) of each piece of tensor memory that moves of 8 columns each cover together."""
+    pieces: list[tuple[int, int]] = []
+    for column in columns:
+        if pieces and column == sum(pieces[-1]):
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + SHIFT_COLUMNS)
+        else:
+            pieces.append((column, SHIFT_COLUMNS))
+    return pieces
+
+
+def move_lanes(cohort: Cohort, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
+    """Lane i takes lane i + 1 in some columns of the sub-partitions ``parts``; their last lanes keep their content."""
     tensor = cohort.tensor
+    columns = slice(column, column + width)
+    cells = tensor.cells.reshape(tensor.ctas, 4, 32, -1)
+    for part in parts:
+        for select in (slice(None),) if rows is None else rows:
+            own = cells[select, part, :, columns]
+            own[..., :-1, :] = own[..., 1:, :].copy()
     to = (32 * parts[:, None] + np.arange(31)).reshape(-1)
-    columns = slice(column, column + SHIFT_COLUMNS)
-    if rows is None:
-        tensor.cells[:, to, columns] = tensor.cells[:, to + 1, columns]
-    else:
-        at = np.arange(column, column + SHIFT_COLUMNS)[None, None, :]
-        tensor.cells[rows[:, None, None], to[None, :, None], at] = tensor.cells[
-            rows[:, None, None], to[None, :, None] + 1, at
-        ]
-    tensor.written.move(tensor.places(to, column, SHIFT_COLUMNS), tensor.places(to + 1, column, SHIFT_COLUMNS), rows)
+    tensor.written.move(tensor.places(to, column, width), tensor.places(to + 1, column, width), rows)
