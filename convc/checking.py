@@ -18,7 +18,7 @@ from convc.compiler import Compiled
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.findings import Finding, Verdict
 from convc.kernels import kernel_file, layer_of
-from convc.machine import RunOptions, Stats
+from convc.machine import Counters, RunOptions
 from convc.network import ConvNode
 from convc.problem import ConvProblem
 from convc.runtime.session import run_layer, writer
@@ -107,16 +107,16 @@ def check_layer(
         LimitError: the data do not fit into memory.
     """
     checked = [_check(mode, conv, compiled, seed, options, progress) for mode in modes]
-    stats = next((stats for _, stats in checked if stats is not None), None)
+    counters = next((counters for _, counters in checked if counters is not None), None)
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
         schedule=compiled.plan.schedule,
         kernel=kernel_file(compiled),
-        ctas=stats and stats.ctas,
-        mma=stats and stats.mma,
-        instructions=stats and stats.instructions,
-        bytes_moved=stats and stats.bytes_moved,
+        ctas=counters and counters.ctas,
+        mma=counters and counters.mma,
+        instructions=counters and counters.instructions,
+        bytes_moved=counters and counters.bytes_moved,
         notes=compiled.form.notes,
         checks=tuple(check for check, _ in checked),
     )
@@ -129,7 +129,7 @@ def _check(
     seed: int,
     options: RunOptions | None,
     progress: Callable[[Mode, float], None] | None,
-) -> tuple[Check, Stats | None]:
+) -> tuple[Check, Counters | None]:
     """One run, judged; and what it did, where it came to an end."""
     x, weight, bias = _data(mode, conv, seed)
     layer = layer_of(conv.problem, compiled, weight, bias)
@@ -149,7 +149,7 @@ def _check(
         writer=None if comparison.first is None else writer(layer, x, comparison.first),
         findings=run.findings,
     )
-    return check, run.stats
+    return check, run.counters
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:

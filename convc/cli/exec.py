@@ -51,7 +51,7 @@ def exec_command(
     if result is not None:
         for name, target in targets.items():
             write_npy(target, plain(result.buffers[name]))
-        print_run(console(), spec.entry, result.stats, result.seconds)
+        print_run(console(), spec.entry, result.counters, result.seconds)
         for name, target in targets.items():
             console().print(f"wrote {target}: buffer {name}", soft_wrap=True)
     verdict = max((finding.verdict for finding in findings), default=Verdict.clean)

@@ -40,5 +40,5 @@ def run_command(build: Path, source: Path, target: Path, layer: str | None, nume
         raise click.exceptions.Exit(1)
     y = readable(result.y)
     write_npy(target, y)
-    print_run(console(), ready.name, result.stats, result.seconds)
+    print_run(console(), ready.name, result.counters, result.seconds)
     console().print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")

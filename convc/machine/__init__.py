@@ -6,7 +6,8 @@ for what each modelled rule rests on.
 
 from __future__ import annotations
 
-from convc.machine.backend import RunOptions, RunResult, Stats, run, writer_of
+from convc.machine.backend import RunOptions, RunResult, run, writer_of
+from convc.machine.counters import Counters
 from convc.machine.switches import Switches
 
-__all__ = ["RunOptions", "RunResult", "Stats", "Switches", "run", "writer_of"]
+__all__ = ["Counters", "RunOptions", "RunResult", "Switches", "run", "writer_of"]

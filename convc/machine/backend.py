@@ -22,7 +22,8 @@ from convc import ptx
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
 from convc.errors import InputError, LaunchError
 from convc.findings import Finding, Verdict
-from convc.machine.cohort import Launch, Stats
+from convc.machine.cohort import Launch
+from convc.machine.counters import Counters
 from convc.machine.engine import run_cohort
 from convc.machine.events import Observer
 from convc.machine.memory import GlobalMemory
@@ -69,13 +70,13 @@ class RunResult:
     Attributes:
         buffers: every buffer after the launch, with the dtype and shape of the launch file.
         findings: what the machine noticed (reads of unwritten memory, leaks), worst first.
-        stats: counts, see `Stats`.
+        counters: what the launch did.
         seconds: wall time of the simulation, parsing included.
     """
 
     buffers: dict[str, np.ndarray]
     findings: tuple[Finding, ...]
-    stats: Stats
+    counters: Counters
     seconds: float
 
     @property
@@ -199,7 +200,7 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
         results[name] = buffer.data[: buffer.size].view(NUMPY[spec.dtype]).reshape(spec.shape)
     findings = tuple(sorted(state.findings.values(), key=lambda f: (-f.verdict, f.line)))
     seconds = time.perf_counter() - started
-    return RunResult(buffers=results, findings=findings, stats=state.stats, seconds=seconds), memory
+    return RunResult(buffers=results, findings=findings, counters=state.counters, seconds=seconds), memory
 
 
 def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:

@@ -15,6 +15,7 @@ from convc.errors import MachineFault
 from convc.findings import Finding, Verdict
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import place
+from convc.machine.counters import Counters
 from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
@@ -23,37 +24,6 @@ from convc.machine.state import SharedMemory, TensorMemory
 from convc.machine.switches import Switches
 from convc.machine.tensor_core import TensorCore
 from convc.machine.values import Value, narrow
-
-
-@dataclass(slots=True)
-class Stats:
-    """What a launch did, counted by the machine over all CTAs.
-
-    Attributes:
-        ctas: CTAs run.
-        instructions: PTX instructions executed, per warp.
-        mma: tcgen05.mma instructions.
-        mma_flops: floating-point operations of those (2 M N K each).
-        tma_loads: tensor copies from global to shared memory.
-        tma_bytes: bytes that asynchronous copies moved, loads and stores, by buffer name.
-        global_load_bytes, global_store_bytes: bytes moved by ld.global and st.global.
-        splits: times CTAs of a cohort went different ways (0 for kernels in lockstep).
-    """
-
-    ctas: int = 0
-    instructions: int = 0
-    mma: int = 0
-    mma_flops: int = 0
-    tma_loads: int = 0
-    tma_bytes: dict[str, int] = field(default_factory=dict)
-    global_load_bytes: int = 0
-    global_store_bytes: int = 0
-    splits: int = 0
-
-    @property
-    def bytes_moved(self) -> int:
-        """All bytes between global memory and the SM."""
-        return sum(self.tma_bytes.values()) + self.global_load_bytes + self.global_store_bytes
 
 
 @dataclass(slots=True)
@@ -73,7 +43,7 @@ class Launch:
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0
-    stats: Stats = field(default_factory=Stats)
+    counters: Counters = field(default_factory=Counters)
     findings: dict[tuple, Finding] = field(default_factory=dict)
 
 
@@ -92,7 +62,7 @@ class Cohort:
 
     def __init__(self, launch: Launch, first: int, ctas: int, shared_bytes: int) -> None:
         self.launch = launch
-        self.stats = launch.stats
+        self.counters = launch.counters
         self.observer = launch.observer
         self.first = first
         self.ctas = ctas

@@ -44,7 +44,7 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
     _leftovers(cohort)
     if observer is not None:
         observer.end(cohort)
-    launch.stats.ctas += ctas
+    launch.counters.ctas += ctas
 
 
 def _observed(program: Program, pc: int, observer: Observer) -> Run:
@@ -95,7 +95,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     if not moved and executed:
         strand.waiting = "something to change: it spins in a loop that changes nothing"
     strand.cohort.core.seal()
-    strand.cohort.stats.instructions += executed * len(strand.warps) * strand.row_count
+    strand.cohort.counters.instructions += executed * len(strand.warps) * strand.row_count
     return moved
 
 

@@ -155,7 +155,7 @@ class Strand:
 
     def split_rows(self, chosen: np.ndarray) -> Strand:
         """Move the CTAs where ``chosen`` (bool per row) is False into a new strand, which is returned."""
-        self.cohort.stats.splits += 1
+        self.cohort.counters.splits += 1
         return self._split(0, chosen)
 
     def _split(self, axis: int, chosen: np.ndarray) -> Strand:

@@ -37,9 +37,9 @@ class TensorCore:
 
     def issue(self, mma: Mma, count: int, collector: tuple[str, str] | None = None) -> None:
         """Queue an MMA issued ``count`` times (once per CTA or pair); ``collector`` is (buffer, usage)."""
-        shape, stats = mma.shape, self.cohort.stats
-        stats.mma += count
-        stats.mma_flops += count * 2 * shape.m * shape.n * shape.k
+        shape, counters = mma.shape, self.cohort.counters
+        counters.mma += count
+        counters.mma_flops += count * 2 * shape.m * shape.n * shape.k
         if collector is not None:
             self._collect(mma, *collector)
         self.queue.append(mma)

@@ -11,15 +11,15 @@ from rich.console import Console
 from convc.files import write_bytes
 from convc.findings import Finding, Verdict
 from convc.limits import human_bytes
-from convc.machine import Stats
+from convc.machine import Counters
 from convc.report.sarif import plain, sarif
 
 
-def print_run(console: Console, name: str, stats: Stats, seconds: float) -> None:
+def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
     """One line with the counts of a launch."""
     console.print(
-        f"{name}: {stats.ctas} CTAs, {stats.instructions} instructions, {stats.mma} MMA instructions, "
-        f"{human_bytes(stats.bytes_moved)} moved, {seconds:.3f} s simulated"
+        f"{name}: {counters.ctas} CTAs, {counters.instructions} instructions, {counters.mma} MMA instructions, "
+        f"{human_bytes(counters.bytes_moved)} moved, {seconds:.3f} s simulated"
     )
 
 

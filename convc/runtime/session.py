@@ -23,7 +23,7 @@ from convc.errors import InputError
 from convc.files import NpyHeader, read_npy
 from convc.findings import Finding, Verdict
 from convc.limits import require_memory
-from convc.machine import RunOptions, RunResult, Stats
+from convc.machine import Counters, RunOptions, RunResult
 from convc.packing import DeviceForm, device_bytes, pack_activation, unpack_output
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -42,13 +42,13 @@ class LayerRun:
     Attributes:
         y: (N, K, P, Q) in the storage type of the layer's output (see `convc.dtypes`).
         findings: what the machine noticed, worst first.
-        stats: what the kernel did.
+        counters: what the kernel did.
         seconds: wall time of the machine, without packing.
     """
 
     y: np.ndarray
     findings: tuple[Finding, ...]
-    stats: Stats
+    counters: Counters
     seconds: float
 
     @property
@@ -84,7 +84,8 @@ def run_layer(
         options=options or RunOptions(),
         progress=progress,
     )
-    return LayerRun(y=_output(layer.form, result), findings=result.findings, stats=result.stats, seconds=result.seconds)
+    y = _output(layer.form, result)
+    return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
 def input_buffers(layer: Layer, x: np.ndarray) -> dict[str, np.ndarray]:

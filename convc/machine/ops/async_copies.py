@@ -49,7 +49,7 @@ def async_copy(instr, program):
         cohort.shared.bytes[row[:, None], place[:, None] + np.arange(size)] = data
         for_mark = np.unique(place)[:, None] + np.arange(size)
         cohort.shared.written.mark(for_mark.reshape(-1), strand.rows)
-        cohort.stats.global_load_bytes += int(wanted.sum())
+        cohort.counters.global_load_bytes += int(wanted.sum())
         if cohort.observer is not None:
             cohort.observer.shared(strand, instr, places_by_warp(strand, offset, size), True)
 

@@ -126,8 +126,8 @@ class Atomic:
         cohort = strand.cohort
         if space == "global":
             moved = total * lanes.threads_active(strand)
-            cohort.stats.global_store_bytes += moved
-            cohort.stats.global_load_bytes += moved
+            cohort.counters.global_store_bytes += moved
+            cohort.counters.global_load_bytes += moved
             full = np.broadcast_to(array(address, 64), shape)
             if cohort.launch.memory.watch is not None:
                 spaces.watch(strand, self.instr, full, total)

@@ -70,7 +70,7 @@ def _load(strand: Strand, instr, path: Route, size: int, buffer, offset) -> None
         data = buffer.data[offset : offset + size]
     _deliver(strand, instr, path, size, data)
     count = cohort.ctas if path.rows is None else len(path.rows)
-    cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * count
+    cohort.counters.tma_bytes[buffer.name] = cohort.counters.tma_bytes.get(buffer.name, 0) + size * count
 
 
 def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> None:
@@ -171,7 +171,7 @@ def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, 
             note_writer(strand, instr, turn, i)
     contents_changed(cohort, buffer.name)
     tell_read(strand, instr, turn, np.arange(origin, origin + size))
-    cohort.stats.tma_bytes[buffer.name] = cohort.stats.tma_bytes.get(buffer.name, 0) + size * turn.count
+    cohort.counters.tma_bytes[buffer.name] = cohort.counters.tma_bytes.get(buffer.name, 0) + size * turn.count
 
 
 @op("st.bulk", result=False)

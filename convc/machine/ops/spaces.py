@@ -170,7 +170,7 @@ def in_buffers(
 
 def _load_global(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
     size = bits // 8 * count
-    strand.cohort.stats.global_load_bytes += size * threads_active(strand)
+    strand.cohort.counters.global_load_bytes += size * threads_active(strand)
     values: list[Value] = []
 
     def visit(buffer: Buffer, offset: int | np.ndarray, lanes: np.ndarray | None) -> None:
@@ -186,7 +186,7 @@ def _load_global(strand: Strand, instr, address: Value, bits: int, count: int) -
 def _store_global(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
     size = bits // 8 * len(values)
     memory = strand.cohort.launch.memory
-    strand.cohort.stats.global_store_bytes += size * threads_active(strand)
+    strand.cohort.counters.global_store_bytes += size * threads_active(strand)
     full = np.broadcast_to(array(address, 64), thread_shape(strand))
     if memory.watch is not None:
         watch(strand, instr, full, size)

@@ -127,10 +127,10 @@ def _load(
         cohort.observer.copy(
             strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written), path.rows
         )
-    stats = cohort.stats
+    counters = cohort.counters
     count = cohort.ctas if path.rows is None else len(path.rows)
-    stats.tma_loads += count
-    stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * count
+    counters.tma_loads += count
+    counters.tma_bytes[name] = counters.tma_bytes.get(name, 0) + result.bytes * count
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
@@ -166,8 +166,8 @@ def _store(
     tell_read(strand, instr, turn, _places(where, result.read))
     for hit in result.hits:
         note_writer(strand, instr, turn, int(hit))
-    stats = cohort.stats
-    stats.tma_bytes[name] = stats.tma_bytes.get(name, 0) + result.bytes * turn.count
+    counters = cohort.counters
+    counters.tma_bytes[name] = counters.tma_bytes.get(name, 0) + result.bytes * turn.count
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)

@@ -96,7 +96,7 @@ def test_masks_may_differ_between_ctas_in_lockstep():
     load = "mul.wide.u32 %from, %cta, 16; add.u64 %from, %from, %ar; ld.global.v4.b32 {%m0, %m1, %m2, %m3}, [%from];"
     body = load + mma_text("[0]", b_desc(), idesc(), d=64, mask=", {%m0, %m1, %m2, %m3}")
     got, result = run_tensor(body, image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96, ctas=ctas, args=words)
-    assert result.stats.mma == ctas
+    assert result.counters.mma == ctas
     for cta in range(ctas):
         want = a.astype(np.float32) @ b.astype(np.float32).T
         want[lanes_off(tuple(int(w) for w in words[cta]))] = 1
@@ -173,7 +173,7 @@ def test_ctas_that_go_different_ways_keep_apart():
     )
     got, result = run_tensor(body, image=image, cells=np.stack([cells_of(x) for x in a]), shown=96)
     assert result.findings == ()
-    assert result.stats.mma == ctas
+    assert result.counters.mma == ctas
     for cta in range(ctas):
         rows, want = a[cta], np.ones((128, N), np.float32)
         if cta % 2 == 0:

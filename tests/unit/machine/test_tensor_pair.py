@@ -62,8 +62,8 @@ def test_a_pair_multiplies_its_halves(m, n):
     got, result = run_tensor(body, image=halves(a, b), shown=want.shape[2], group=2)
     assert result.findings == ()
     assert np.array_equal(f32(got), want)
-    assert result.stats.mma == 2
-    assert result.stats.mma_flops == 2 * m * n * 32
+    assert result.counters.mma == 2
+    assert result.counters.mma_flops == 2 * m * n * 32
 
 
 @pytest.mark.parametrize("m", [128, 256])
@@ -126,7 +126,7 @@ def test_several_pairs_in_lockstep_stay_apart():
     image = np.concatenate([halves(x, y) for x, y in zip(a, b, strict=True)])
     body = mma_text(str(plain(128, 512)), plain(16), idesc(256, 32), group=2)
     got, result = run_tensor(body, image=image, shown=32, group=2)
-    assert result.stats.ctas == 6
+    assert result.counters.ctas == 6
     want = a.astype(np.float32) @ b.astype(np.float32).transpose(0, 2, 1)
     assert np.array_equal(f32(got), want.reshape(6, 128, 32))
 

@@ -43,7 +43,7 @@ def test_a_layer_gives_the_convolution(case):
     assert run.y.dtype == np.float32
     np.testing.assert_array_equal(run.y, exact)
     assert run.verdict == Verdict.clean
-    assert run.stats.ctas == layer.launch.ctas
+    assert run.counters.ctas == layer.launch.ctas
     assert seen[-1] == (layer.launch.ctas, layer.launch.ctas)
     assert run.seconds > 0
 
