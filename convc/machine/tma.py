@@ -16,7 +16,7 @@ CTAs with equal coordinates are gathered once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,14 +31,16 @@ from convc.tensormap import PADDED, TensorMap, check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What one copy did, the same for every CTA.
+    """What one copy did.
 
     Attributes:
-        bytes: the mbarrier's transaction count: the full box, filled elements included (recorded).
+        bytes: the mbarrier's transaction count in each CTA: the full box, filled elements included (recorded).
+        filled: how many of the bytes of all CTAs together are fill.
         written: (start, stop) byte ranges, relative to the destination address, that now hold data or fill.
     """
 
     bytes: int
+    filled: int
     written: tuple[tuple[int, int], ...]
 
 
@@ -60,7 +62,7 @@ class TensorLoader:
         self._grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
         self._forms: dict[tuple, Form] = {}
-        self._layouts: dict[tuple[int, int], tuple[Layout, LoadResult]] = {}
+        self._layouts: dict[tuple[int, int], Layout] = {}
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
         self._fill = FILL[tmap.fill]
@@ -92,17 +94,17 @@ class TensorLoader:
                 None to leave that out.
 
         Returns:
-            Byte count and written ranges. `MachineFault` where the hardware faults.
+            Byte counts and written ranges. `MachineFault` where the hardware faults.
         """
         shape = self.shape(offsets, mode)
         channel = self.channel(address, coords, mode)
         if channel is None:
             return self._load_by_channel(smem, address, coords, offsets, rows, mode)
-        place, result = self.place(shape.steps.size, address, smem.shape[1])
+        place = self.place(shape.steps.size, address, smem.shape[1])
         walk = self.walks.find(coords[1:], shape.steps, smem.shape[0] if rows is None else len(rows))
         lead = channel * self._bits >> 3
         data = self._gather(walk, shape, place, lead)
-        self._fill_outside(data, walk, shape, place, lead)
+        result = self._fill_outside(data, walk, shape, place, lead)
         if place.flipped is not None:
             halves = data.view(np.uint64).reshape(*data.shape, 2)
             halves[:, place.flipped] = halves[:, place.flipped, ::-1]
@@ -138,15 +140,13 @@ class TensorLoader:
             )
         return channel
 
-    def place(self, rows: int, address: int, limit: int) -> tuple[Layout, LoadResult]:
+    def place(self, rows: int, address: int, limit: int) -> Layout:
         """Where ``rows`` rows lie from ``address`` on; faults where they leave the ``limit`` bytes of a CTA."""
         phase = (address >> 7) & XOR[self.tmap.swizzle][0]
         found = self._layouts.get((rows, phase))
         if found is None:
-            place = layout(self.tmap, rows, phase)
-            result = LoadResult(bytes=rows * self.tmap.row_bytes, written=place.written)
-            found = self._layouts[rows, phase] = place, result
-        end = address + found[0].extent
+            found = self._layouts[rows, phase] = layout(self.tmap, rows, phase)
+        end = address + found.extent
         if address < 0 or end > limit:
             raise MachineFault(
                 f"a tensor copy at shared address {address:#x} ends at {end:#x}, but the CTA has {limit:#x} bytes",
@@ -161,12 +161,13 @@ class TensorLoader:
 
     def _load_by_channel(self, smem, address, coords, offsets, rows, mode) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
-        numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
+        numbers, filled = np.arange(smem.shape[0]) if rows is None else np.asarray(rows), 0
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel
             rest = (c[chosen] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords[1:])
             result = self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen], mode)
-        return result
+            filled += result.filled
+        return replace(result, filled=filled)
 
     def _gather(self, walk: Walk, shape: Form, place: Layout, lead: int) -> np.ndarray:
         """Chunks (copies, chunks) in the order of the layout; those out of bounds hold anything."""
@@ -195,20 +196,27 @@ class TensorLoader:
             self._scratch = np.empty(index.size, CHUNK)
         return source.take(index, out=self._scratch[: index.size].reshape(index.shape), mode="clip")
 
-    def _fill_outside(self, data: np.ndarray, walk: Walk, shape: Form, place: Layout, lead: int) -> None:
-        """Overwrite what lies outside the tensor: whole chunks, then the rest of a chunk cut by dimension 0."""
+    def _fill_outside(self, data: np.ndarray, walk: Walk, shape: Form, place: Layout, lead: int) -> LoadResult:
+        """Overwrite what lies outside the tensor: whole chunks, then the rest of a chunk cut by dimension 0.
+
+        Returns what the copy does.
+        """
         low, high = self.window(lead)
         key = (place.phase, shape.taps, low, high)
         if key not in walk.outside:
-            walk.outside[key] = outside = self._outside(walk, shape, place, low, high)
+            bad = self.lines_outside(walk, shape)
+            outside = self._outside(bad, place, low, high)
+            filled = self._filled(bad, walk, high - low)
+            walk.outside[key] = outside, LoadResult(bytes=place.bytes, filled=filled, written=place.written)
             self.walks.keep(walk, 0 if outside is None else outside.nbytes)
-        outside = walk.outside[key]
+        outside, result = walk.outside[key]
         if outside is not None:
             data.reshape(-1)[outside] = self._fill
         if high % 16:
             chunks = np.flatnonzero(place.column == high >> 4)
             pieces = data.view(np.uint8).reshape(*data.shape, 16)
             pieces[:, chunks, high % 16 :] = self._fill.view(np.uint8)[high % 16 :]
+        return result
 
     def lines_outside(self, walk: Walk, shape: Form) -> np.ndarray:
         """bool (copies, rows): the rows that lie outside the tensor."""
@@ -217,9 +225,16 @@ class TensorLoader:
             bad |= (at + np.int32(tap)).view(np.uint32) >= np.uint32(min(extent, 1 << 31))
         return bad
 
-    def _outside(self, walk: Walk, shape: Form, place: Layout, low: int, high: int) -> np.ndarray | None:
+    def _filled(self, bad: np.ndarray, walk: Walk, inside: int) -> int:
+        """Bytes of fill that the CTAs get: whole rows where ``bad`` (copies, rows), else all but ``inside`` bytes."""
+        lines, row = bad.sum(axis=1), self.tmap.row_bytes
+        filled = lines * row + (bad.shape[1] - lines) * (row - inside)
+        if walk.members is not None:
+            filled = filled[walk.members]
+        return int(filled.sum()) * (walk.ctas // len(filled))
+
+    def _outside(self, bad: np.ndarray, place: Layout, low: int, high: int) -> np.ndarray | None:
         """Flat numbers (in copies x chunks) of the chunks wholly outside; bytes low to high of a row are inside."""
-        bad = self.lines_outside(walk, shape)
         if not low and high == self.tmap.row_bytes:
             lines = np.flatnonzero(bad)
             per_row = self.tmap.row_bytes >> 4

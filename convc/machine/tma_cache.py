@@ -7,11 +7,15 @@ channels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.machine.tma_walk import positions
 from convc.tensormap import TensorMap
+
+if TYPE_CHECKING:
+    from convc.machine.tma import LoadResult
 
 CACHE_BYTES = 64 << 20
 """Memory that the walks of one loader may take."""
@@ -26,18 +30,21 @@ class Walk:
     Attributes:
         at: int32 (outer, copies, rows) positions, offsets not added.
         base: int64 (copies, rows) chunk number of each row's position.
+        ctas: CTAs that walk.
         members: which of the copies each CTA takes, or None where CTA i takes copy i (or all take the only
             one).
         indices: by layout class: (smallest base, index (copies, chunks) minus that).
-        outside: by (layout class, taps, channel window): flat numbers of the chunks to fill, or None.
+        outside: by (layout class, taps, channel window): flat numbers of the chunks to fill, or None; and what a
+            copy does.
         size: bytes of all of these.
     """
 
     at: np.ndarray
     base: np.ndarray
+    ctas: int
     members: np.ndarray | None
     indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
-    outside: dict[tuple, np.ndarray | None] = field(default_factory=dict)
+    outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     size: int = 0
 
 
@@ -69,7 +76,7 @@ class WalkCache:
         base = np.zeros(at.shape[1:], np.int64)
         for axis, stride in enumerate(self._tmap.strides):
             base += at[axis] * np.int64(stride >> 4)
-        walk = self._walks[key] = Walk(at=at, base=base, members=members)
+        walk = self._walks[key] = Walk(at=at, base=base, ctas=ctas, members=members)
         self.keep(walk, at.nbytes + base.nbytes)
         return walk
 

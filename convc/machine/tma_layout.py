@@ -24,6 +24,7 @@ class Layout:
         row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
         places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
         flipped: chunks whose 8-byte halves change places, or None.
+        bytes: of data, without the gaps: the full box, fill included.
         extent: bytes from the destination to the end of the last chunk.
         written: (start, stop) byte ranges relative to the destination that the copy writes.
     """
@@ -33,6 +34,7 @@ class Layout:
     column: np.ndarray
     places: np.ndarray | None
     flipped: np.ndarray | None
+    bytes: int
     extent: int
     written: tuple[tuple[int, int], ...]
 
@@ -55,6 +57,7 @@ def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
         column=column[kept],
         places=None if whole else kept,
         flipped=np.flatnonzero(line[kept] & 1) if tmap.swizzle == FLIP8 else None,
+        bytes=rows * tmap.row_bytes,
         extent=int(stops[-1]) * 16,
         written=tuple(zip((starts * 16).tolist(), (stops * 16).tolist(), strict=True)),
     )

@@ -65,7 +65,7 @@ def store(
         return _by_channel(tensor, smem, address, coords, rows, mode, operation, probe)
     _refuse_outside(tmap, coords)
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
-    place, result = tensor.place(shape.steps.size, address, smem.shape[1])
+    place = tensor.place(shape.steps.size, address, smem.shape[1])
     walk = tensor.walks.find(coords[1:], shape.steps, len(numbers))
     lead = channel * tmap.shared_bits >> 3
     at = place.column * 16
@@ -85,7 +85,7 @@ def store(
     else:
         _reduce(tensor, data, target, inside, operation)
     hits = (inside & (target <= probe) & (probe < target + 16)).any(axis=1) if probe >= 0 else np.zeros(0, bool)
-    return StoreResult(bytes=result.bytes, read=place.written, hits=np.flatnonzero(hits))
+    return StoreResult(bytes=place.bytes, read=place.written, hits=np.flatnonzero(hits))
 
 
 def _by_channel(tensor, smem, address, coords, rows, mode, operation, probe) -> StoreResult:

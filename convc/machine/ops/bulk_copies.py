@@ -10,6 +10,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.cohort import Cohort
+from convc.machine.counters import copies_of
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
 from convc.machine.ops.tensor_copies import (
@@ -70,7 +71,7 @@ def _load(strand: Strand, instr, path: Route, size: int, buffer, offset) -> None
         data = buffer.data[offset : offset + size]
     _deliver(strand, instr, path, size, data)
     count = cohort.ctas if path.rows is None else len(path.rows)
-    cohort.counters.tma_bytes[buffer.name] = cohort.counters.tma_bytes.get(buffer.name, 0) + size * count
+    copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
 
 
 def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> None:
@@ -119,7 +120,9 @@ def bulk_peer(instr, program):
 
 def _send(strand: Strand, instr, rows: np.ndarray | None, origin: int, path: Route, size: int, operation=None) -> None:
     """``size`` bytes at shared address ``origin`` of the CTAs ``rows`` to a CTA of each one's cluster."""
-    _deliver(strand, instr, path, size, _from_shared(strand.cohort, instr, origin, size, rows), operation)
+    cohort = strand.cohort
+    _deliver(strand, instr, path, size, _from_shared(cohort, instr, origin, size, rows), operation)
+    cohort.counters.peer_copies.add(cohort.ctas if rows is None else len(rows), size)
 
 
 def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
@@ -171,7 +174,7 @@ def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, 
             note_writer(strand, instr, turn, i)
     contents_changed(cohort, buffer.name)
     tell_read(strand, instr, turn, np.arange(origin, origin + size))
-    cohort.counters.tma_bytes[buffer.name] = cohort.counters.tma_bytes.get(buffer.name, 0) + size * turn.count
+    copies_of(cohort.counters.bulk_stores, buffer.name).add(turn.count, len(bytes_))
 
 
 @op("st.bulk", result=False)

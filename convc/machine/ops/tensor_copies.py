@@ -14,6 +14,7 @@ import numpy as np
 from convc.errors import LaunchError, MachineFault
 from convc.machine.clusters import OFFSET
 from convc.machine.cohort import Cohort
+from convc.machine.counters import copies_of
 from convc.machine.memory import PARAM_WINDOW
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
@@ -127,10 +128,8 @@ def _load(
         cohort.observer.copy(
             strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written), path.rows
         )
-    counters = cohort.counters
     count = cohort.ctas if path.rows is None else len(path.rows)
-    counters.tma_loads += count
-    counters.tma_bytes[name] = counters.tma_bytes.get(name, 0) + result.bytes * count
+    copies_of(cohort.counters.tma_loads, name).add(count, result.bytes, result.filled)
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
@@ -166,8 +165,7 @@ def _store(
     tell_read(strand, instr, turn, _places(where, result.read))
     for hit in result.hits:
         note_writer(strand, instr, turn, int(hit))
-    counters = cohort.counters
-    counters.tma_bytes[name] = counters.tma_bytes.get(name, 0) + result.bytes * turn.count
+    copies_of(cohort.counters.tma_stores, name).add(turn.count, result.bytes)
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.errors import LaunchError, MachineFault
-from convc.machine.tma import LoadResult, TensorLoader
+from convc.machine.tma import TensorLoader
 from convc.machine.tma_cache import WalkCache
 from convc.machine.tma_source import round_tf32
 from convc.tensormap import ELEMENT_BYTES, SWIZZLE_SPAN, TensorMap
@@ -78,12 +78,6 @@ def fresh(ctas: int) -> np.ndarray:
     return np.full((ctas, SHARED + 1024), UNTOUCHED, np.uint8)
 
 
-def expect(tmap, memory, address, coords, offsets) -> tuple[np.ndarray, LoadResult, set[int]]:
-    smem = fresh(1)
-    count, touched = tma_oracle.copy(tmap, memory, smem[0], address, coords, offsets)
-    return smem, count, touched
-
-
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9))
 def test_one_copy_is_what_the_oracle_says(seed):
@@ -91,11 +85,11 @@ def test_one_copy_is_what_the_oracle_says(seed):
     tmap = make_map(rng)
     memory = make_memory(tmap.offset + tmap.tensor_bytes + rng.randint(0, 40), seed)
     address, coords, offsets = 128 * rng.randint(0, 9), make_coords(rng, tmap), make_offsets(rng, tmap)
-    expected, count, touched = expect(tmap, memory, address, coords, offsets)
-    smem = fresh(1)
+    smem, expected = fresh(1), fresh(1)
+    count, filled, touched = tma_oracle.copy(tmap, memory, expected[0], address, coords, offsets)
     result = TensorLoader(tmap, memory).load(smem, address, coords, offsets)
     assert np.array_equal(smem, expected)
-    assert result.bytes == count
+    assert (result.bytes, result.filled) == (count, filled)
     assert {address + p for start, stop in result.written for p in range(start, stop)} == touched
     assert all(stop < later for (_, stop), (later, _) in zip(result.written, result.written[1:], strict=False))
 
@@ -116,10 +110,13 @@ def test_many_ctas_at_once_are_one_copy_each(seed):
     offsets, address = make_offsets(rng, tmap), 128 * rng.randint(0, 9)
     smem, expected = fresh(ctas), fresh(ctas)
     rows = None if len(taking_part) == ctas else np.array(taking_part)
-    TensorLoader(tmap, memory).load(smem, address, coords, offsets, rows)
-    for cta, own in zip(taking_part, chosen, strict=True):
+    result = TensorLoader(tmap, memory).load(smem, address, coords, offsets, rows)
+    single = [
         TensorLoader(tmap, memory).load(expected[cta : cta + 1], address, own, offsets)
+        for cta, own in zip(taking_part, chosen, strict=True)
+    ]
     assert np.array_equal(smem, expected)
+    assert result.filled == sum(own.filled for own in single)
 
 
 @settings(max_examples=40, deadline=None)
@@ -136,8 +133,9 @@ def test_a_loader_that_remembers_copies_like_a_new_one(seed):
         coords = (make_coords(rng, tmap)[0], *rng.choice(starts))
         offsets, address = make_offsets(rng, tmap), 128 * rng.randint(0, 9)
         smem, expected = fresh(2), fresh(2)
-        loader.load(smem, address, coords, offsets)
-        TensorLoader(tmap, memory).load(expected, address, coords, offsets)
+        assert loader.load(smem, address, coords, offsets) == TensorLoader(tmap, memory).load(
+            expected, address, coords, offsets
+        )
         assert np.array_equal(smem, expected)
 
 

@@ -68,12 +68,12 @@ def copy(
     address: int,
     coords: tuple[int, ...],
     offsets: tuple[int, ...] = (),
-) -> tuple[int, set[int]]:
-    """Fill one CTA's shared memory, uint8 (bytes,); the byte count and the addresses written."""
+) -> tuple[int, int, set[int]]:
+    """Fill one CTA's shared memory, uint8 (bytes,); the byte count, how many are fill, and the addresses written."""
     size = tmap.element_bytes
     elements = tmap.row_bytes // size
     pitch = 0 if tmap.swizzle == "none" else SPAN.get(tmap.swizzle, 128)
-    touched: set[int] = set()
+    filled, touched = 0, set()
     for row, position in walk(tmap, coords[1:], offsets):
         inside = all(0 <= p < extent for p, extent in zip(position, tmap.dims[1:], strict=True))
         line = tmap.offset + sum(p * s for p, s in zip(position, tmap.strides, strict=True))
@@ -83,8 +83,9 @@ def copy(
                 value = bytes(memory[line + channel * size : line + (channel + 1) * size])
             else:
                 value = NAN[:size] if tmap.fill == "nan" else bytes(size)
+                filled += size
             for byte in range(size):
                 place = shuffle(tmap.swizzle, address + row * (pitch or elements * size) + x * size + byte)
                 smem[place] = value[byte]
                 touched.add(place)
-    return len(touched), touched
+    return len(touched), filled, touched
