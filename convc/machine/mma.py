@@ -20,6 +20,11 @@ class LaneMask:
 
     enabled: np.ndarray
 
+    def disabled(self, lanes: np.ndarray, ctas: int) -> int:
+        """How many of ``lanes`` are not written, summed over the ``ctas`` CTAs of the instruction."""
+        written = np.count_nonzero(self.enabled[:, lanes])
+        return len(lanes) * ctas - written * (ctas // len(self.enabled))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LaneMask) and np.array_equal(self.enabled, other.enabled)
 

@@ -37,9 +37,7 @@ class TensorCore:
 
     def issue(self, mma: Mma, count: int, collector: tuple[str, str] | None = None) -> None:
         """Queue an MMA issued ``count`` times (once per CTA or pair); ``collector`` is (buffer, usage)."""
-        shape, counters = mma.shape, self.cohort.counters
-        counters.mma += count
-        counters.mma_flops += count * 2 * shape.m * shape.n * shape.k
+        self.cohort.counters.multiply(mma, count, collector)
         if collector is not None:
             self._collect(mma, *collector)
         self.queue.append(mma)

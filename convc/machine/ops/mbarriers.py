@@ -8,6 +8,7 @@ from convc.errors import MachineFault
 from convc.machine.clusters import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.mbarrier import MAX_COUNT, MBarrier
 from convc.machine.ops.alu import apply
+from convc.machine.ops.lanes import warps_active
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
 from convc.machine.strand import BLOCK, Strand
@@ -198,8 +199,11 @@ def _wait(instr, program):
                 return BLOCK
             done = True
         strand.write(target, done if isinstance(done, bool) else np.asarray(done).reshape(-1, 1, 1))
-        if strand.cohort.observer is not None and np.all(done):
-            strand.cohort.observer.wait(strand, instr, where)
+        cohort = strand.cohort
+        if done is not False:
+            cohort.counters.mbarrier_waits += warps_active(strand, None if done is True else done)
+        if cohort.observer is not None and np.all(done):
+            cohort.observer.wait(strand, instr, where)
         return None
 
     return run

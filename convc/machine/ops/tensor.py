@@ -6,6 +6,7 @@ import numpy as np
 
 from convc.machine.ops import tensor_alloc, tensor_copy, tensor_memory, tensor_mma  # noqa: F401 - they register forms
 from convc.machine.ops.control import tell_fence
+from convc.machine.ops.lanes import threads_active
 from convc.machine.ops.mbarriers import amount_of, barrier_target
 from convc.machine.ops.registry import op
 from convc.machine.strand import Strand
@@ -27,6 +28,7 @@ def commit(instr, program):
         barrier = cohort.barrier(where, "tcgen05.commit")
         everyone = [rows] if mask is None else _named(strand, amount_of(strand, mask))
         count, work = strand.count, core.take()
+        cohort.counters.commit += threads_active(strand)
 
         def finish() -> None:
             core.perform(work)

@@ -15,13 +15,18 @@ def copy(instr, program):
     """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
     target, source = address_of(instr.args["taddr"], program), program.slot(instr.args["sdesc"], 64)
     slots, pair = instr.slots, is_pair(instr)
+    name = ".".join(filter(None, (slots["shape"], slots.get("multicast"))))
+    rows_read, bits = map(int, slots["shape"].removesuffix("b").split("x"))
+    size = rows_read * bits // 8 * (2 if pair else 1)
 
     def run(strand: Strand) -> None:
         values = [target(strand.regs), strand.regs[source]]
         for thread in strand.threads():
-            for (taddr, descriptor), rows, _ in issues(strand, thread, values, pair):
+            for (taddr, descriptor), rows, issuers in issues(strand, thread, values, pair):
                 item = Copy(slots["shape"], slots.get("multicast"), slots.get("format"), taddr, descriptor, rows, instr)
                 strand.cohort.core.enqueue(item)
+                issued = strand.row_count if issuers is None else len(issuers)
+                strand.cohort.counters.copy(name, issued, issued * size)
                 tell(strand, "cp", item)
 
     return run
@@ -35,9 +40,10 @@ def shift(instr, program):
     def run(strand: Strand) -> None:
         values = [target(strand.regs)]
         for thread in strand.threads():
-            for (taddr,), rows, _ in issues(strand, thread, values, pair):
+            for (taddr,), rows, issuers in issues(strand, thread, values, pair):
                 item = Shift(taddr, rows, instr)
                 strand.cohort.core.enqueue(item)
+                strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
                 tell(strand, "shift", item)
 
     return run

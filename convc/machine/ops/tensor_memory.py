@@ -11,6 +11,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.ops.collective import Group, warp_groups
+from convc.machine.ops.lanes import warps_active
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
 from convc.machine.state import COLUMNS
@@ -133,6 +134,7 @@ def load(instr, program):
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.core.seal()
+        cohort.counters.tensor_loads += warps_active(strand)
         values = None
         for group in warp_groups(strand, address(strand.regs), "tcgen05.ld"):
             window = Window(strand, instr, group, packed, len(slots))
@@ -166,6 +168,7 @@ def store(instr, program):
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.core.seal()
+        cohort.counters.tensor_stores += warps_active(strand)
         shape = (strand.row_count, len(strand.warps), 32)
         values = np.empty((*shape, len(slots)), np.uint32)
         for i, slot in enumerate(slots):

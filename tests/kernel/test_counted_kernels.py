@@ -1,0 +1,92 @@
+"""What the machine counts of our kernels is what their plans say, whatever the completion policy and the cohorts."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+from test_golden_kernels import CHOICES, PROBLEMS
+
+from convc.compiler import Compiled, compile_problem
+from convc.kernels import layer_of
+from convc.machine import Counters, RunOptions
+from convc.problem import ConvProblem
+from convc.runtime.session import random_input, run_layer
+
+SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
+RELOAD = [name for name in SMALL if CHOICES[name].get("schedule", "reload") == "reload"]
+
+
+@functools.cache
+def compiled(name: str) -> Compiled:
+    return compile_problem(PROBLEMS[name], **CHOICES[name])
+
+
+@functools.cache
+def counters(name: str, policy: str = "eager", cohort: int = 148) -> Counters:
+    problem = PROBLEMS[name]
+    bias = np.zeros(problem.out_channels, np.float32) if problem.bias else None
+    layer = layer_of(problem, compiled(name), np.ones(problem.w_shape, np.float32), bias)
+    run = run_layer(layer, random_input(layer, 0), RunOptions(policy=policy, cohort=cohort))
+    assert run.findings == ()
+    return run.counters
+
+
+def taps_inside(problem: ConvProblem) -> int:
+    """Pairs of an output pixel and a filter tap that lies on the image, axis by axis."""
+    found = problem.batch
+    for axis in range(2):
+        start = problem.stride[axis] * np.arange(problem.out_extent[axis])[:, None] - problem.pad_lo[axis]
+        at = start + problem.dilation[axis] * np.arange(problem.kernel[axis])
+        found *= int(((at >= 0) & (at < problem.in_extent[axis])).sum())
+    return found
+
+
+@pytest.mark.parametrize("name", RELOAD)
+def test_copies_are_the_plans(name):
+    found, plan = counters(name), compiled(name).plan
+    steps = plan.launch.ctas * plan.pipeline.steps
+    (a, b), (tiles_m, tiles_n, _) = plan.storage.smem, plan.launch.grid
+    activation, filter_ = found.tma_loads["activation"], found.tma_loads["filter"]
+    assert (activation.count, activation.bytes) == (steps, steps * a.bytes)
+    assert (filter_.count, filter_.bytes) == (steps, steps * b.bytes)
+    assert activation.bytes + filter_.bytes == plan.estimate.traffic_bytes == steps * plan.pipeline.step_bytes
+    size = plan.loads.a.element_bytes
+    assert activation.bytes - activation.filled == tiles_n * taps_inside(plan.problem) * plan.loads.a.dims[0] * size
+    assert filter_.bytes - filter_.filled == tiles_m * math.prod(plan.loads.b.dims) * size
+    assert set(found.tma_loads) == {"activation", "filter"}
+    assert found.tma_stores == found.bulk_loads == found.bulk_stores == {}
+
+
+@pytest.mark.parametrize("name", RELOAD)
+def test_products_are_the_plans(name):
+    found, plan = counters(name), compiled(name).plan
+    n, ctas = plan.tiling.block_n, plan.launch.ctas
+    assert found.mma == ctas * plan.pipeline.steps * plan.pipeline.atoms
+    assert (found.mma_a_bytes, found.mma_b_bytes) == (found.mma * 128 * 32, found.mma * n * 32)
+    assert found.multiply_adds == found.mma * 128 * n * (32 // plan.loads.a.element_bytes)
+    assert plan.problem.macs / found.multiply_adds == plan.estimate.useful
+    assert found.mma_lanes == 128 * found.mma
+    assert (found.masked_lanes, found.mma_a_in_tensor, found.mma_ws, found.cp, found.shift) == (0, 0, 0, {}, 0)
+    assert found.commit == ctas * (plan.pipeline.steps + 1)
+    assert found.mbarrier_waits == ctas * (2 * plan.pipeline.steps + 4)
+    assert found.tensor_loads % (4 * ctas) == 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_element_of_the_output_is_stored_once(name):
+    output = compiled(name).artifact.launch.buffers["output"]
+    assert counters(name).global_store_bytes == output.size_bytes
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("policy", ["late", "seeded"])
+def test_the_completion_policy_changes_no_count(name, policy):
+    assert counters(name, policy) == counters(name)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_size_of_cohorts_changes_no_count(name):
+    assert counters(name, cohort=3) == counters(name)
