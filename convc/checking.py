@@ -61,8 +61,7 @@ class LayerReport:
         name, problem: the layer.
         schedule: how its kernel walks the convolution.
         kernel: name of the kernel's file in messages.
-        ctas, mma, instructions, bytes_moved: what one launch did: CTAs, MMA instructions, PTX instructions
-            per warp, bytes between global memory and the SMs. None where no launch came to an end.
+        counters: what one launch did; None where no launch came to an end.
         notes: what repacking does and costs.
         checks: one per mode.
     """
@@ -71,10 +70,7 @@ class LayerReport:
     problem: ConvProblem
     schedule: str
     kernel: str
-    ctas: int | None
-    mma: int | None
-    instructions: int | None
-    bytes_moved: int | None
+    counters: Counters | None
     notes: tuple[str, ...]
     checks: tuple[Check, ...]
 
@@ -107,16 +103,12 @@ def check_layer(
         LimitError: the data do not fit into memory.
     """
     checked = [_check(mode, conv, compiled, seed, options, progress) for mode in modes]
-    counters = next((counters for _, counters in checked if counters is not None), None)
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
         schedule=compiled.plan.schedule,
         kernel=kernel_file(compiled),
-        ctas=counters and counters.ctas,
-        mma=counters and counters.mma,
-        instructions=counters and counters.instructions,
-        bytes_moved=counters and counters.bytes_moved,
+        counters=next((counters for _, counters in checked if counters is not None), None),
         notes=compiled.form.notes,
         checks=tuple(check for check, _ in checked),
     )

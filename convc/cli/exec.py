@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import numerics_option, path_type, report_options
+from convc.cli.options import counts_option, numerics_option, path_type, report_options
 
 
 @click.command("exec", short_help="Run any PTX kernel with a launch file.")
@@ -14,22 +14,31 @@ from convc.cli.options import numerics_option, path_type, report_options
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
 @numerics_option
+@counts_option
 @report_options
 def exec_command(
-    kernel: Path, launch: Path, check: bool, numerics: str, json_file: Path | None, sarif_file: Path | None
+    kernel: Path,
+    launch: Path,
+    check: bool,
+    numerics: str,
+    counts: bool,
+    json_file: Path | None,
+    sarif_file: Path | None,
 ) -> None:
     """Run any PTX kernel on the machine, as LAUNCH.json says.
 
     The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
+    The JSON has the findings and everything that the machine counted.
     """
     from convc import machine
     from convc.artifact import load_launch
     from convc.check.kernel import check_kernel
-    from convc.files import check_target, plain, read_text, write_npy
+    from convc.files import check_target, plain, read_text, write_bytes, write_npy
     from convc.findings import Verdict
     from convc.report.console import console, progress_bar
-    from convc.report.runs import print_findings, print_run, print_verdict, write_findings
+    from convc.report.counts import print_counts
+    from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch import read_buffers, save_targets
 
     text = read_text(kernel)
@@ -54,10 +63,14 @@ def exec_command(
         print_run(console(), spec.entry, result.counters, result.seconds)
         for name, target in targets.items():
             console().print(f"wrote {target}: buffer {name}", soft_wrap=True)
+        if counts:
+            print_counts(console(), spec.entry, result.counters)
     verdict = max((finding.verdict for finding in findings), default=Verdict.clean)
     if check:
         print_verdict(console(), spec.entry, verdict, len(findings))
     print_findings(console(stderr=True), findings)
-    write_findings(findings, json_file, sarif_file)
+    write_findings(findings, None, sarif_file)
+    if json_file is not None:
+        write_bytes(json_file, run_json(result, findings))
     if verdict >= Verdict.incomplete:
         raise click.exceptions.Exit(1)

@@ -28,6 +28,8 @@ numerics_option = click.option(
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
 )
 
+counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
+
 
 SCHEDULES = ("auto", "reload", "slide", "shift", "stationary")
 

@@ -9,6 +9,7 @@ import click
 
 from convc.cli.options import (
     batch_option,
+    counts_option,
     dtype_option,
     layer_option,
     model_argument,
@@ -29,11 +30,19 @@ if TYPE_CHECKING:
 @dtype_option
 @numerics_option
 @schedule_options
+@counts_option
 @click.option("--json", "file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
 def verify_command(
-    model: Path, layer: str | None, batch: int | None, seed: int, dtype: str | None, numerics: str, options: Options,
+    model: Path,
+    layer: str | None,
+    batch: int | None,
+    seed: int,
+    dtype: str | None,
+    numerics: str,
+    options: Options,
+    counts: bool,
     file: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
 
     Twice: on small integers, where every bit must agree, and on normal data with the model's weights, where
@@ -63,6 +72,6 @@ def verify_command(
     else:
         if file is not None:
             write_bytes(file, report_json(report))
-        print_report(console(), report)
+        print_report(console(), report, counts)
     if not report.ok:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-PLAIN_WIDTH = 160
+PLAIN_WIDTH = 200
 """Columns of a table that goes to a file or a pipe."""
 
 PATIENCE_S = 1.0

@@ -11,7 +11,7 @@ from rich.console import Console
 from convc.files import write_bytes
 from convc.findings import Finding, Verdict
 from convc.limits import human_bytes
-from convc.machine import Counters
+from convc.machine import Counters, RunResult
 from convc.report.sarif import plain, sarif
 
 
@@ -35,6 +35,14 @@ def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_fi
     for file, content in ((json_file, [plain(f) for f in found]), (sarif_file, sarif(found))):
         if file is not None:
             write_bytes(file, msgspec.json.format(msgspec.json.encode(content), indent=1))
+
+
+def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
+    """A launch as JSON: its findings, and what the machine counted; None where the kernel did not come to an end."""
+    found = [plain(finding) for finding in findings]
+    counters, seconds = (None, None) if result is None else (result.counters, result.seconds)
+    record = {"format": "convc-exec/1", "seconds": seconds, "counters": counters, "findings": found}
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:

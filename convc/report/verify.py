@@ -8,7 +8,9 @@ from rich.table import Table
 
 from convc.checking import Check, LayerReport
 from convc.limits import human_bytes
+from convc.machine import Counters
 from convc.report.build import print_skipped
+from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.runs import print_findings
 from convc.report.words import convolution, number
 from convc.verify.compare import Comparison
@@ -20,13 +22,18 @@ COLUMNS = (
     ("schedule", "left"),
     ("CTAs", "right"),
     ("MMAs", "right"),
-    ("moved", "right"),
+    ("activation", "right"),
+    ("filter", "right"),
+    ("B/MMA", "right"),
+    ("masked", "right"),
     ("worst error", "right"),
     ("of bound", "right"),
     ("seconds", "right"),
     ("verdict", "left"),
 )
-"""``worst error`` and ``of bound`` are of the normal data; ``seconds``: the machine's, for one launch."""
+"""``activation`` and ``filter``: what TMA puts into shared memory of each; ``B/MMA``: bytes of shared memory that the
+tensor core reads for each MMA; ``masked``: lanes of D that its instructions did not write. ``worst error`` and ``of
+bound`` are of the normal data; ``seconds``: the machine's, for one launch."""
 
 
 def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
@@ -43,9 +50,12 @@ def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
                 _print_details(console, layer, check)
 
 
-def print_report(console: Console, report) -> None:
-    """A whole `VerifyReport`: layers, what was left out, and the sum."""
+def print_report(console: Console, report, counts: bool = False) -> None:
+    """A whole `VerifyReport`: layers, on demand with all that was counted, what was left out, and the sum."""
     print_layers(console, report.layers)
+    for layer in report.layers if counts else ():
+        if layer.counters is not None:
+            print_counts(console, layer.name, layer.counters)
     print_skipped(console, report.skipped)
     good = sum(layer.ok for layer in report.layers)
     launches = sum(len(layer.checks) for layer in report.layers)
@@ -74,9 +84,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         convolution(problem),
         f"{problem.operand} -> {problem.out}",
         layer.schedule,
-        _or_dash(layer.ctas),
-        _or_dash(layer.mma),
-        "-" if layer.bytes_moved is None else human_bytes(layer.bytes_moved),
+        *_counts(layer.counters),
         "-" if normal is None else number(normal.worst_error),
         "-" if normal is None else number(normal.worst_ratio),
         "-" if seconds is None else f"{seconds:.3f}",
@@ -126,5 +134,15 @@ def _allowed(mode: str, wrong: Comparison) -> str:
     return f", off by at most {number(wrong.limit)}" if wrong.limit > 0 else ""
 
 
-def _or_dash(count: int | None) -> str:
-    return "-" if count is None else str(count)
+def _counts(counters: Counters | None) -> tuple[str, ...]:
+    """The cells of what a launch did."""
+    if counters is None:
+        return ("-",) * 6
+    loaded = (counters.tma_loads.get(buffer) for buffer in ("activation", "filter"))
+    return (
+        str(counters.ctas),
+        str(counters.mma),
+        *("-" if copies is None else human_bytes(copies.bytes) for copies in loaded),
+        bytes_per_mma(counters),
+        str(counters.masked_lanes),
+    )

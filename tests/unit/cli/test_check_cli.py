@@ -53,3 +53,20 @@ def test_exec_checks_when_asked(convc, tmp_path):
     assert result.exit_code == 1
     assert "k: error, 1 finding" in result.stdout
     assert "race-global-memory" in result.stderr
+
+
+def test_the_json_of_a_kernel_that_hangs_has_no_counts(convc, tmp_path):
+    (tmp_path / "k.ptx").write_text(
+        ".version 8.7\n.target sm_100a\n.address_size 64\n.shared .align 8 .b64 bar;\n.visible .entry k()\n{\n"
+        ".reg .b32 %b; .reg .pred %p;\nmov.u32 %b, bar;\nmbarrier.init.shared::cta.b64 [%b], 1;\n"
+        "W: mbarrier.try_wait.parity.shared::cta.b64 %p, [%b], 0;\n@!%p bra W;\nret;\n}\n"
+    )
+    launch = {"format": "convc-launch/1", "entry": "k", "grid": [1, 1, 1], "block": [1, 1, 1], "buffers": {}}
+    (tmp_path / "launch.json").write_text(json.dumps(launch | {"params": []}))
+    result = convc(
+        "exec", tmp_path / "k.ptx", tmp_path / "launch.json", "--check", "--counts", "--json", tmp_path / "r.json"
+    )
+    assert result.exit_code == 1
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert report["counters"] is None
+    assert {finding["rule"] for finding in report["findings"]} == {"hang"}

@@ -85,6 +85,17 @@ def test_a_foreign_kernel_runs(convc, scale, tmp_path, monkeypatch):
     assert sorted(os.listdir("k")) == ["launch.json", "scale.ptx", "x.npy", "y.npy"]
 
 
+def test_counts_in_the_text_and_in_the_json(convc, scale, tmp_path):
+    said = convc.good("exec", scale.kernel, scale.launch, "--counts", "--json", tmp_path / "r.json")
+    assert "counts of scale:\n  CTAs          4\n" in said
+    assert "  ld.global     2048 bytes\n  st.global     2048 bytes\n" in said
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["format"], report["findings"]) == ("convc-exec/1", [])
+    assert report["counters"]["global_store_bytes"] == 2048
+    assert report["counters"]["tma_loads"] == {}
+    assert report["seconds"] > 0
+
+
 def test_a_launch_that_saves_nothing_is_fine(convc, scale):
     scale.write(lambda launch: launch["buffers"]["y"].pop("save"))
     assert "wrote" not in convc.good("exec", scale.kernel, scale.launch)

@@ -55,15 +55,23 @@ def test_json_to_stdout_is_json_and_nothing_else(convc, two):
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
     for layer in report["layers"]:
         assert layer["ok"]
-        assert layer["ctas"] >= 1
-        assert layer["mma"] >= 1
-        assert layer["bytes_moved"] > 0
+        counters = layer["counters"]
+        assert counters["ctas"] >= 1
+        assert counters["mma_b_bytes"] == counters["mma"] * 16 * 32
+        assert counters["tma_loads"]["activation"]["bytes"] > counters["tma_loads"]["activation"]["filled"]
         modes = {check["mode"]: check for check in layer["checks"]}
         assert set(modes) == {"integer", "normal"}
         assert modes["integer"]["comparison"]["worst_error"] == 0
         assert 0 <= modes["normal"]["comparison"]["worst_ratio"] <= 1
         assert all(check["seconds"] > 0 for check in layer["checks"])
     assert report["skipped"][0]["op_type"] == "Relu"
+
+
+def test_counts_are_listed_when_asked(convc, tiny):
+    assert "counts of" not in convc.good("verify", tiny)
+    said = convc.good("verify", tiny, "--counts")
+    assert "counts of conv:" in said
+    assert re.search(r"\n  TMA loads of activation +18, 73728 bytes, \d+ of them fill\n", said)
 
 
 def test_json_to_a_file_comes_with_the_table(convc, tiny, tmp_path):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import pty
+import re
 import sys
 import threading
 
@@ -15,10 +17,13 @@ from convc.api import VerifyReport
 from convc.build import Build, LayerRecord, NetworkRecord
 from convc.checking import Check, LayerReport
 from convc.findings import Finding, Verdict
+from convc.machine import Counters
+from convc.machine.counters import Copies
 from convc.network import SkippedNode, TensorRef
 from convc.problem import ConvProblem
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
+from convc.report.counts import print_counts
 from convc.report.runs import print_findings
 from convc.report.verify import print_report, report_json
 from convc.report.words import convolution
@@ -50,16 +55,19 @@ def comparison(**changes) -> Comparison:
     return Comparison(**(values | changes))
 
 
-def report_of(*checks: Check, name: str = "conv") -> VerifyReport:
+COUNTED = Counters(
+    ctas=7, mma=63, mma_lanes=63 * 128, mma_a_bytes=63 * 4096, mma_b_bytes=63 * 1024, masked_lanes=11,
+    tma_loads={"activation": Copies(count=9, bytes=3 << 20, filled=5), "filter": Copies(count=9, bytes=9 << 10)},
+)  # fmt: skip
+
+
+def report_of(*checks: Check, name: str = "conv", counters: Counters | None = COUNTED) -> VerifyReport:
     layer = LayerReport(
         name=name,
         problem=PROBLEM,
         schedule="reload",
         kernel="k/kernel.ptx",
-        ctas=7,
-        mma=63,
-        instructions=1234,
-        bytes_moved=3 << 20,
+        counters=counters,
         notes=(),
         checks=checks,
     )
@@ -76,11 +84,45 @@ def test_a_good_layer_is_one_row():
     lines = text_of(console).splitlines()
     assert len(lines) == 4
     row = lines[1]
-    for word in ("conv", "reload", " 7 ", " 63 ", "3 MiB", "0.25", "0.5", "0.250", "exact, in bound"):
+    counts = (" 7 ", " 63 ", "3 MiB", "9 KiB", " 5120 ", " 11 ")
+    for word in ("conv", "reload", *counts, "0.25", "0.5", "0.250", "exact, in bound"):
         assert word in row
     assert lines[2] == "not compiled: 3 x Relu (not a convolution)"
     assert lines[3] == "1 of 1 layers right: 1 kernels, 2 launches, 0.75 s simulated, seed 9"
     assert report.ok
+
+
+def test_a_layer_that_did_not_run_has_dashes_for_counts():
+    console = on_paper()
+    stopped = Check(mode="integer", ok=False, seconds=0.0, fault="error[M100]: stopped")
+    print_report(console, report_of(stopped, counters=None), counts=True)
+    assert re.search(r" reload +- +- +- +- +- +- +- +- +- +integer: stopped", text_of(console))
+    assert "counts of" not in text_of(console)
+
+
+def test_counts_are_listed_on_demand_without_what_did_not_happen():
+    console = on_paper()
+    print_report(console, report_of(), counts=True)
+    said = text_of(console).split("counts of conv:\n")[1].splitlines()
+    assert said[:-2] == [
+        "  CTAs                       7",
+        "  TMA loads of activation    9, 3145728 bytes, 5 of them fill",
+        "  TMA loads of filter        9, 9216 bytes",
+        "  tcgen05.mma                63",
+        "  lanes of D                 8064, 11 of them masked",
+        "  shared memory read by mma  258048 bytes of A, 64512 of B",
+        "  the same per MMA           5120 bytes",
+    ]
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Counters)])
+def test_every_count_is_listed(name):
+    counters, console = Counters(mma=10, mma_lanes=10, mma_a_bytes=10), on_paper()
+    copies = Copies(count=41, bytes=42)
+    some = {int: 4142, Copies: copies, dict: {"4x256b": 4142 if name == "cp" else copies}}
+    setattr(counters, name, some[type(getattr(counters, name))])
+    print_counts(console, "k", counters)
+    assert re.search("4142|41, 42 bytes", text_of(console))
 
 
 def test_findings_alone_make_a_layer_wrong():
