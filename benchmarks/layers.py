@@ -1,6 +1,10 @@
-"""The convolutions of ResNet-50 as problems, from the table that the models are made of."""
+"""Convolutions to measure: those of ResNet-50, and those with wide filters of the models in the onnx package."""
 
 from __future__ import annotations
+
+import dataclasses
+import functools
+from pathlib import Path
 
 from convc.models import make_models
 from convc.problem import ConvProblem
@@ -25,3 +29,22 @@ def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:
         )
         for layer in make_models().read_layers(selection)
     )
+
+
+@functools.cache
+def light_models() -> dict[str, ConvProblem]:
+    """Distinct convolutions with a filter 3, 5 or 7 wide or high, by the first that has them (``resnet50/n7``).
+
+    From the nine models of the onnx package, as float16 at batch 1; grouped convolutions are left out.
+    """
+    import onnx
+
+    from convc.frontend.onnx_reader import read_model
+
+    found: dict[ConvProblem, str] = {}
+    for path in sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("light_*.onnx")):
+        for node in read_model(path, operand="f16", skip_refused=True).convs:
+            if {3, 5, 7} & {*node.problem.kernel}:
+                name = f"{path.stem.removeprefix('light_')}/{node.name}"
+                found.setdefault(dataclasses.replace(node.problem, name=""), name)
+    return {name: dataclasses.replace(problem, name=name) for problem, name in found.items()}

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 
 import numpy as np
 import pytest
 
-from benchmarks import check, network, run
-from benchmarks.layers import resnet50
+from benchmarks import check, network, reuse, run
+from benchmarks.layers import light_models, resnet50
 from convc import reference
+from convc.compiler import compile_problem
 from convc.problem import ConvProblem
 
 
@@ -51,6 +53,49 @@ def test_the_layers_are_resnet50():
     assert len(layers) == 53
     assert len({(p.in_channels, p.out_channels, p.in_extent, p.kernel, p.stride) for p in layers}) == 23
     assert sum(2e-9 * p.macs for p in layers) == pytest.approx(8.17, abs=0.01)
+
+
+def test_the_light_models_have_72_distinct_wide_filters():
+    layers = light_models()
+    assert len(layers) == 72
+    assert set(reuse.REPRESENTATIVE) <= set(layers)
+    assert all(p.operand == "f16" and set(p.kernel) <= {3, 5, 7} for p in layers.values())
+
+
+def test_reuse_measures_what_the_machine_counts():
+    problem = light_models()["resnet50/n155"]
+    found = reuse.run(problem, "reload")
+    plan = found.compiled.plan
+    assert found.activation == plan.launch.ctas * plan.pipeline.steps * 128 * 128
+    assert found.per_mma == 32 * (128 + plan.tiling.block_n)
+    assert (found.lanes, found.waste) == (128 * plan.launch.ctas, (128 - 49) * plan.launch.ctas)
+
+
+def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
+    """Half the columns or one stage stand for a schedule, and tiles of 17 columns for one that no layer can have."""
+    choices = {
+        "reload": {"block_n": 64}, "narrow": {"block_n": 32}, "shallow": {"block_n": 64, "stages": 1},
+        "odd": {"block_n": 17},
+    }  # fmt: skip
+    monkeypatch.setattr(reuse, "SCHEDULES", tuple(choices))
+    monkeypatch.setattr(reuse, "compiled", lambda problem, schedule: compile_problem(problem, **choices[schedule]))
+    found = reuse.run_all(("resnet50/n7", "resnet50/n39"))
+    numbers = reuse.numbers(found)
+    assert {name for name in numbers if name.startswith("odd")} == {"odd_layers"}
+    assert (numbers["layers"], numbers["narrow_layers"], numbers["odd_layers"]) == (2, 2, 0)
+    assert numbers["narrow_activation"] == 1  # twice the tiles of 128 pixels, each with the same activations
+    assert numbers["shallow_operands_n64"] == 1
+    assert "narrow_operands_n64" not in numbers
+    assert numbers["narrow_cpu"] > 0
+    monkeypatch.setattr(reuse, "REPRESENTATIVE", ("resnet50/n7",))
+    monkeypatch.setattr(run, "BUDGETS", tmp_path / "budgets.toml")
+    run.BUDGETS.write_text("[reuse]\nnarrow_activation = { at_most = 0.9 }\nslide_activation = { at_most = 0.1 }\n")
+    assert reuse.main([]) == 1
+    said = capsys.readouterr().out
+    assert re.search(r" narrow +7\.03 MiB +2\.000 +5120 +0\.833 +1800 ", said)
+    assert re.search(r" odd +- +- +- ", said)
+    assert "resnet50/n7, odd: no kernel can be planned" in said
+    assert "at most 0.9 EXCEEDED" in said
 
 
 def test_im2col_is_the_convolution():

@@ -1,0 +1,185 @@
+"""What the schedules save of a convolution's traffic: ``python -m benchmarks.reuse [--full]``.
+
+Every filter tap reads nearly the same activations. How often these pass through TMA and out of shared memory is up to
+the schedule; here every number is one that the machine counted (`convc.machine.Counters`), set beside that of
+``reload``, which loads them anew for every tap:
+
+    activation  bytes that TMA brings into shared memory
+    B/MMA       bytes of shared memory that the tensor core reads, tcgen05.cp included, for each tcgen05.mma
+    waste       lanes of accumulators that hold no output pixel
+    CPU         processor time of the machine
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+from threadpoolctl import threadpool_limits
+
+from benchmarks.layers import light_models
+from benchmarks.timing import best
+from convc import machine
+from convc.compiler import Compiled, compile_problem
+from convc.errors import PlanError
+from convc.kernels import layer_of
+from convc.limits import human_bytes
+from convc.machine import Counters
+from convc.problem import ConvProblem
+from convc.report.words import convolution
+from convc.runtime.session import input_buffers
+from convc.verify.data import normal_data
+
+SCHEDULES = ("reload",)
+"""What is measured; the others are compared with the first."""
+
+REPRESENTATIVE = (
+    "resnet50/n7", "resnet50/n51", "resnet50/n93", "resnet50/n155", "resnet50/n39", "densenet121/n0", "densenet121/n21",
+    "inception_v1/n18", "inception_v1/n32", "squeezenet/n7", "vgg19/n2", "vgg19/n28", "zfnet512/n4",
+)  # fmt: skip
+"""3x3 from 7 to 224 pixels wide and with stride 2, 5x5, 5x5 with stride 2, 7x7."""
+
+DEMO = REPRESENTATIVE[:4]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One layer on one schedule."""
+
+    compiled: Compiled
+    counters: Counters
+    cpu_seconds: float
+
+    @property
+    def activation(self) -> int:
+        """Bytes of activations through TMA."""
+        return self.counters.tma_loads["activation"].bytes
+
+    @property
+    def per_mma(self) -> float:
+        """Bytes of shared memory that the tensor core reads for each MMA."""
+        return self.counters.operand_bytes / self.counters.mma
+
+    @property
+    def lanes(self) -> int:
+        """Output pixels that all tiles together have room for."""
+        return self.compiled.plan.launch.ctas * self.compiled.plan.tiling.block_m
+
+    @property
+    def waste(self) -> int:
+        """How many of the lanes hold no pixel of the output."""
+        return self.lanes - self.compiled.problem.gemm_m * self.compiled.plan.launch.grid[1]
+
+
+Found = dict[str, dict[str, Measured | PlanError]]
+"""By layer and schedule: the numbers, or why there is no such kernel."""
+
+
+def compiled(problem: ConvProblem, schedule: str) -> Compiled:
+    """The kernel of one schedule; ``reload`` is what the compiler takes when it is not told."""
+    found = compile_problem(problem) if schedule == "reload" else compile_problem(problem, schedule=schedule)
+    assert found.plan.schedule == schedule, f"asked for {schedule}, got {found.plan.schedule}"
+    return found
+
+
+def run(problem: ConvProblem, schedule: str) -> Measured | PlanError:
+    """Compile and run one layer."""
+    try:
+        kernel = compiled(problem, schedule)
+    except PlanError as error:
+        return error
+    x, w, b = normal_data(problem, seed=0)
+    layer = layer_of(problem, kernel, w, b)
+    launch = layer.ptx, layer.launch, input_buffers(layer, x)
+    with threadpool_limits(1, user_api="blas"):
+        counters = machine.run(*launch).counters
+        return Measured(compiled=kernel, counters=counters, cpu_seconds=best(lambda: machine.run(*launch)))
+
+
+def run_all(names: Iterable[str] | None) -> Found:
+    """The layers named, or all, on every schedule."""
+    layers = light_models()
+    return {name: {schedule: run(layers[name], schedule) for schedule in SCHEDULES} for name in names or layers}
+
+
+def measure(selection: str) -> dict[str, float]:
+    """The numbers that have budgets, of the representative layers or, for ``demo``, of four."""
+    return numbers(run_all(DEMO if selection == "demo" else REPRESENTATIVE))
+
+
+def numbers(found: Found) -> dict[str, float]:
+    """Of each schedule beside ``reload``: the worst ratios over 3x3 layers of stride 1 that keep the extent, and of all
+    layers together the ratio of processor times. What no layer has is left out."""
+    out = {"layers": len(found), "reload_cpu_seconds": sum(own["reload"].cpu_seconds for own in found.values())}
+    for schedule in SCHEDULES[1:]:
+        pairs = [(own["reload"], own[schedule]) for own in found.values() if isinstance(own[schedule], Measured)]
+        same = [pair for pair in pairs if keeps_extent(pair[0].compiled.problem)]
+        narrow = [pair for pair in same if all(one.compiled.plan.tiling.block_n == 64 for one in pair)]
+        out[f"{schedule}_layers"] = len(pairs)
+        worst(out, f"{schedule}_activation", same, lambda one: one.activation / one.lanes)
+        worst(out, f"{schedule}_operands_n64", narrow, lambda one: one.per_mma)
+        if pairs:
+            times = [sum(one.cpu_seconds for one in side) for side in zip(*pairs, strict=True)]
+            out[f"{schedule}_cpu"] = times[1] / times[0]
+    return out
+
+
+def worst(out: dict[str, float], name: str, pairs: list, value: Callable[[Measured], float]) -> None:
+    """Add the largest ratio of a number to that of ``reload``."""
+    if pairs:
+        out[name] = max(value(other) / value(reload) for reload, other in pairs)
+
+
+def keeps_extent(problem: ConvProblem) -> bool:
+    """3x3, stride 1, no dilation, one pixel of padding all round."""
+    ones = (problem.stride, problem.dilation, problem.pad_lo, problem.pad_hi)
+    return problem.kernel == (3, 3) and all(pair == (1, 1) for pair in ones)
+
+
+def table(found: Found) -> Table:
+    """One row per layer and schedule; dashes where a schedule has no kernel."""
+    out = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("layer", "convolution", "schedule"):
+        out.add_column(heading)
+    for heading in ("activation", "ratio", "B/MMA", "ratio", "MMAs", "cp", "shift", "masked", "waste", "CPU"):
+        out.add_column(heading, justify="right")
+    for name, own in found.items():
+        reload = own["reload"]
+        for schedule, one in own.items():
+            head = (name, convolution(reload.compiled.problem), schedule)
+            if isinstance(one, PlanError):
+                out.add_row(*head, *"-" * 10)
+                continue
+            counters = one.counters
+            out.add_row(
+                *head, human_bytes(one.activation), f"{one.activation / reload.activation:.3f}",
+                f"{one.per_mma:.0f}", f"{one.per_mma / reload.per_mma:.3f}", str(counters.mma),
+                str(sum(counters.cp.values())), str(counters.shift), str(counters.masked_lanes), str(one.waste),
+                f"{one.cpu_seconds / reload.cpu_seconds:.2f}",
+            )  # fmt: skip
+    return out
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table, and the numbers with their budgets; 1 where a budget is passed."""
+    from benchmarks.run import BUDGETS, report
+
+    parser = argparse.ArgumentParser(prog="benchmarks.reuse", description="What the schedules save of the traffic.")
+    parser.add_argument("--full", action="store_true", help="every distinct layer of the onnx package's models")
+    found = run_all(None if parser.parse_args(arguments).full else REPRESENTATIVE)
+    console = Console(width=200, highlight=False, markup=False)
+    console.print(table(found))
+    for name, own in found.items():
+        for schedule, one in own.items():
+            if isinstance(one, PlanError):
+                console.print(f"{name}, {schedule}: {one.message}", soft_wrap=True)
+    return report({"reuse": numbers(found)}, tomllib.loads(BUDGETS.read_text()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
