@@ -30,12 +30,21 @@ from convc.errors import PlanError
 from convc.kernels import layer_of
 from convc.limits import human_bytes
 from convc.machine import Counters
+from convc.plan.records import Options
 from convc.problem import ConvProblem
 from convc.report.words import convolution
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data
 
-SCHEDULES = ("reload",)
+SCHEDULES = {
+    "reload": Options(schedule="reload"),
+    "slide": Options(schedule="slide"),
+    "slide_mask": Options(schedule="slide", border="mask"),
+    "shift_chain": Options(schedule="shift", shift="chain"),
+    "shift_ashift": Options(schedule="shift", shift="ashift"),
+    "shift_windows": Options(schedule="shift", shift="windows"),
+    "stationary": Options(schedule="stationary"),
+}
 """What is measured; the others are compared with the first."""
 
 REPRESENTATIVE = (
@@ -80,17 +89,17 @@ Found = dict[str, dict[str, Measured | PlanError]]
 """By layer and schedule: the numbers, or why there is no such kernel."""
 
 
-def compiled(problem: ConvProblem, schedule: str) -> Compiled:
-    """The kernel of one schedule; ``reload`` is what the compiler takes when it is not told."""
-    found = compile_problem(problem) if schedule == "reload" else compile_problem(problem, schedule=schedule)
-    assert found.plan.schedule == schedule, f"asked for {schedule}, got {found.plan.schedule}"
-    return found
+def twin(problem: ConvProblem, schedule: str) -> Compiled:
+    """The kernel of one schedule, with tiles as wide as those of ``reload`` where the schedule leaves the choice."""
+    options = SCHEDULES[schedule]
+    width = None if schedule == "stationary" else compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
+    return compile_problem(problem, options=options, block_n=width)
 
 
 def run(problem: ConvProblem, schedule: str) -> Measured | PlanError:
     """Compile and run one layer."""
     try:
-        kernel = compiled(problem, schedule)
+        kernel = twin(problem, schedule)
     except PlanError as error:
         return error
     x, w, b = normal_data(problem, seed=0)
@@ -116,7 +125,7 @@ def numbers(found: Found) -> dict[str, float]:
     """Of each schedule beside ``reload``: the worst ratios over 3x3 layers of stride 1 that keep the extent, and of all
     layers together the ratio of processor times. What no layer has is left out."""
     out = {"layers": len(found), "reload_cpu_seconds": sum(own["reload"].cpu_seconds for own in found.values())}
-    for schedule in SCHEDULES[1:]:
+    for schedule in list(SCHEDULES)[1:]:
         pairs = [(own["reload"], own[schedule]) for own in found.values() if isinstance(own[schedule], Measured)]
         same = [pair for pair in pairs if keeps_extent(pair[0].compiled.problem)]
         narrow = [pair for pair in same if all(one.compiled.plan.tiling.block_n == 64 for one in pair)]
