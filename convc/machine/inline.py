@@ -111,19 +111,21 @@ class _Inliner:
             self.body[index] = _aim(self.body[index], lambda _: starts[-1])
 
     def _choose(self, brx: Instr) -> list[int]:
-        """brx.idx as a chain of comparisons; returns where its branches are. An index past the end takes the last."""
+        """brx.idx as a chain of comparisons; returns where its branches are. An index past the end is a trap."""
         index, targets = brx.operands
         hit = Register(name=f"brx#{len(self.registers)}", type="pred", slot=len(self.registers))
         self.registers.append(hit)
         jumps = []
         skip = self._skip_unless(brx)
         brx = replace(brx, guard=None)
-        for number, label in enumerate(targets.labels[:-1]):
+        for number, label in enumerate(targets.labels):
             self._add(brx, SETP, (Reg(hit.slot, hit.name, "pred"), index, Imm(number, False, number)), ("eq", "u32"))
+            last = number == len(targets.labels) - 1
+            if last:
+                why = f"the index of brx.idx is past its list of {number + 1} targets"
+                self._add(brx, TRAP, (), (why,), guard=Guard(hit.slot, hit.name, negate=True))
             jumps.append(len(self.body))
-            self._add(brx, BRA, (label,), guard=Guard(hit.slot, hit.name))
-        jumps.append(len(self.body))
-        self._add(brx, BRA, (targets.labels[-1],))
+            self._add(brx, BRA, (label,), guard=None if last else Guard(hit.slot, hit.name))
         self._end_skip(skip)
         return jumps
 

@@ -3,7 +3,7 @@
 Every thread that arrives casts a vote; when the barrier completes, all of them get the count of true votes, or whether
 all or any were true. A warp may read its result after others have arrived for the next round, so the votes belong to a
 generation of the barrier and live as long as somebody waits for them. Threads of bar.sync and bar.arrive at the same
-barrier are counted by it and have no vote.
+barrier are counted by it and have no vote; the manual calls that unpredictable, and a finding says where it happens.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from convc.findings import Verdict
 from convc.machine.cohort import Cohort, NamedBarrier
 from convc.machine.ops.alu import reader
 from convc.machine.ops.control import cta_barrier
@@ -21,16 +22,16 @@ from convc.machine.strand import BLOCK, Strand
 from convc.machine.values import array, narrow
 
 REDUCTIONS = ("popc", "and", "or")
+MIXED = "warps of bar.sync or bar.arrive meet those of bar.red at one barrier: unpredictable (here they have no vote)"
 
 
 class Ballot:
-    """Votes of one generation of a barrier: threads that voted and true votes, per CTA."""
+    """Votes of one generation of a barrier, int64 (3, ctas): warps and threads that voted, and true votes."""
 
-    __slots__ = ("__weakref__", "threads", "yes")
+    __slots__ = ("__weakref__", "counts")
 
     def __init__(self, ctas: int) -> None:
-        self.threads = np.zeros(ctas, np.int64)
-        self.yes = np.zeros(ctas, np.int64)
+        self.counts = np.zeros((3, ctas), np.int64)
 
 
 class VotingBarrier(NamedBarrier):
@@ -59,6 +60,7 @@ def _vote(strand: Strand, barrier: VotingBarrier, value) -> list[tuple[np.ndarra
     shape = thread_shape(strand)
     active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, shape)
     threads, yes = active.sum(axis=(1, 2)), (active & array(value, 1)).sum(axis=(1, 2))
+    counts = np.stack([np.full_like(threads, len(strand.warps)), threads, yes])
     rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
     generation = barrier.generation[rows]
     cast = []
@@ -67,8 +69,7 @@ def _vote(strand: Strand, barrier: VotingBarrier, value) -> list[tuple[np.ndarra
         if ballot is None:
             ballot = barrier.ballots[number] = Ballot(strand.cohort.ctas)
         chosen = np.flatnonzero(generation == number)
-        ballot.threads[rows[chosen]] += threads[chosen]
-        ballot.yes[rows[chosen]] += yes[chosen]
+        ballot.counts[:, rows[chosen]] += counts[:, chosen]
         cast.append((chosen, ballot))
     return cast
 
@@ -78,6 +79,7 @@ def reduce(instr, program):
     """bar.red.{popc.u32, and.pred, or.pred} d, a {, b}, {!}c."""
     synchronise, predicate = cta_barrier(instr, program), reader(instr.args["c"], program)
     d, number = program.target(instr.operands[0]), program.slot(instr.args["a"])
+    count = program.slot(instr.args["b"]) if instr.args.get("b") is not None else None
     name = next(m for m in instr.mods if m in REDUCTIONS)
 
     def run(strand: Strand) -> int | None:
@@ -88,10 +90,14 @@ def reduce(instr, program):
         if synchronise(strand) == BLOCK:
             strand.ticket = (*strand.ticket[:2], cast)
             return BLOCK
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-        threads, yes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+        cohort = strand.cohort
+        rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+        counts = np.empty((3, len(rows)), np.int64)
         for chosen, ballot in cast:
-            threads[chosen], yes[chosen] = ballot.threads[rows[chosen]], ballot.yes[rows[chosen]]
+            counts[:, chosen] = ballot.counts[:, rows[chosen]]
+        warps, threads, yes = counts
+        if (warps < (cohort.warps - cohort.exited[rows] if count is None else strand.regs[count] // 32)).any():
+            cohort.report("barrier-mixed", MIXED, instr, Verdict.review)
         result = {"popc": yes.astype(np.uint32), "and": yes == threads, "or": yes > 0}[name]
         if d is not None:
             strand.write(d, narrow(result.reshape(-1, 1, 1)))

@@ -141,6 +141,9 @@ def test_indexed_branches():
     assert run_calls("", body) == [want[i] if i < 30 else 9 for i in range(64)]
     inside = ".func (.reg .b32 %d) f(.reg .b32 %id) { mov.u32 %d, 0;" + INDEXED.format(guard="") + "ret; }\n"
     assert run_calls(inside, "call (%d), f, (%id);") == want
+    with pytest.raises(MachineFault, match=r"the index of brx\.idx is past its list of 5 targets") as caught:
+        run_calls("", "mov.u32 %d, 0;" + INDEXED.replace("rem.u32 %k, %id, 5", "mov.b32 %k, %id").format(guard=""))
+    assert "brx.idx" in caught.value.span.text
 
 
 def test_trap_and_what_has_no_effect():

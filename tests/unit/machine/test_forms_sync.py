@@ -33,8 +33,8 @@ LEADER = "setp.eq.u32 %p, %t, 0; @!%p bra IDLE;"
 """Only thread 0 goes on, up to the label IDLE."""
 
 
-def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, cohort: int = 148):
-    """%v of every thread, as (ctas, threads)."""
+def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, cohort: int = 148, rules: tuple = ()):
+    """%v of every thread, as (ctas, threads); ``rules``: those of the findings."""
     launch = LaunchSpec(
         entry="k", grid=(ctas, 1, 1), cluster=(cluster, 1, 1), block=(threads, 1, 1),
         params=(PointerParam(buffer="out"),), buffers={"out": BufferSpec(dtype="u32", shape=(ctas * threads,))},
@@ -42,7 +42,7 @@ def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, co
     text = module(HEAD + body + STORE, shared=SHARED)
     buffers = {"out": np.zeros(ctas * threads, np.uint32)}
     result = kernels.run(text, launch, buffers, options=RunOptions(cohort=cohort))
-    assert result.findings == ()
+    assert tuple(f.rule for f in result.findings) == rules
     return result.buffers["out"].reshape(ctas, threads)
 
 
@@ -89,7 +89,7 @@ def test_some_warps_vote_and_others_do_not():
 def test_warps_that_only_arrive_have_no_vote():
     body = """setp.eq.u32 %q, %t, %t; setp.lt.u32 %p, %t, 32; @%p bra VOTE; bar.arrive 4, 64; bra DONE;
     VOTE: bar.red.popc.u32 %v, 4, 64, %q; DONE:"""
-    assert np.array_equal(execute(body, threads=64)[0], [32] * 32 + [0] * 32)
+    assert np.array_equal(execute(body, threads=64, rules=("barrier-mixed",))[0], [32] * 32 + [0] * 32)
 
 
 def test_a_reduction_that_a_warp_skips_is_a_hang():
