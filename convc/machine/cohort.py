@@ -67,7 +67,7 @@ class Cohort:
         self.first = first
         self.ctas = ctas
         self.shared = SharedMemory(ctas, shared_bytes)
-        self.tensor = TensorMemory(ctas)
+        self.tensor = TensorMemory(ctas, launch.switches.placement)
         self.core = TensorCore(self)
         self.barriers: dict[int, MBarrier] = {}
         self.bulk_groups = BulkGroups(ctas)

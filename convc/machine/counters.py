@@ -111,8 +111,11 @@ class Counters:
         """All bytes of shared memory that the tensor core reads."""
         return self.mma_a_bytes + self.mma_b_bytes + self.cp_bytes
 
-    def multiply(self, mma: Mma, issued: int, collector: tuple[str, str] | None) -> None:
-        """Count a tcgen05.mma that CTAs (or pairs) issued ``issued`` times; ``collector`` is (buffer, usage)."""
+    def multiply(self, mma: Mma, issued: int, collector: tuple[str, str] | None, zero_mask: str) -> None:
+        """Count a tcgen05.mma that CTAs (or pairs) issued ``issued`` times.
+
+        ``collector`` is (buffer, usage), ``zero_mask`` the switch.
+        """
         shape = mma.shape
         taking = 2 * issued if shape.pair else issued
         a_bytes, b_bytes = 0 if mma.a_in_tensor else issued * shape.m * SPAN, issued * shape.n * SPAN
@@ -126,7 +129,7 @@ class Counters:
             self.mma_ashift += issued if mma.ashift else 0
         if shape.ws:
             self.mma_ws += issued
-            self.zeroed_columns += 0 if mma.zero is None else issued * len(zero_columns(mma.zero, shape)[0])
+            self.zeroed_columns += 0 if mma.zero is None else issued * len(zero_columns(mma.zero, shape, zero_mask)[0])
         if mma.mask is not None:
             self.masked_lanes += mma.mask.disabled(shape.lanes(mma.d >> 16), taking)
         if collector is not None and collector[1] in ("use", "lastuse"):

@@ -9,6 +9,7 @@ from convc.machine import formats, operands, scale_factors
 from convc.machine.matrix_layout import chunk_offsets
 from convc.machine.mma import Mma
 from convc.machine.state import LANES, TensorMemory
+from convc.machine.switches import Switches
 from convc.machine.tensor_moves import SHIFT_COLUMNS, Copy, Shift, copy_places, shift_parts
 from convc.machine.zero_columns import zero_columns
 from convc.ptx.descriptors import decode_shared
@@ -19,13 +20,13 @@ Footprint = tuple[np.ndarray, np.ndarray, np.ndarray]
 NOTHING = np.empty(0, np.int64)
 
 
-def footprint(item: Mma | Copy | Shift, extent: str) -> Footprint:
-    """The footprint of one operation; ``extent`` is the switch for tcgen05.shift."""
+def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
+    """The footprint of one operation."""
     try:
         if isinstance(item, Mma):
             return _mma(item)
         if isinstance(item, Copy):
-            lanes, width = copy_places(item)
+            lanes, width = copy_places(item, switches)
             index = chunk_offsets(decode_shared(item.descriptor), lanes.shape[1], 4 * width).reshape(-1)
             return (
                 operands.places(index, 16), NOTHING,
@@ -33,7 +34,7 @@ def footprint(item: Mma | Copy | Shift, extent: str) -> Footprint:
             )  # fmt: skip
     except ValueError as error:
         raise MachineFault(f"shared-memory descriptor: {error}", span=item.instr.span) from None
-    to = (32 * shift_parts(item.taddr, extent)[:, None] + np.arange(31)).reshape(-1)
+    to = (32 * shift_parts(item.taddr, switches.shift_extent)[:, None] + np.arange(31)).reshape(-1)
     column = item.taddr & 0xFFFF
     return (
         NOTHING, TensorMemory.places(to + 1, column, SHIFT_COLUMNS), TensorMemory.places(to, column, SHIFT_COLUMNS)
@@ -42,7 +43,7 @@ def footprint(item: Mma | Copy | Shift, extent: str) -> Footprint:
 
 def _mma(mma: Mma) -> Footprint:
     shape, desc = mma.shape, mma.shape.desc
-    skip = 0 if mma.zero is None else zero_columns(mma.zero, shape)[1]
+    skip = 0 if mma.zero is None else zero_columns(mma.zero, shape, "after")[1]
     shared = [_operand(shape, mma.b, shape.b_rows, desc.b_type, desc.transpose_b, skip)]
     d = TensorMemory.places(shape.lanes(mma.d >> 16), mma.d & 0xFFFF, shape.columns)
     reads, writes = [d] if mma.accumulate else [], [d]

@@ -128,11 +128,13 @@ def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int
     return [words[index + i] for i in range(count)]
 
 
-def write_words(data: np.ndarray, offset: np.ndarray, values: list, bits: int, mask: np.ndarray | None) -> None:
+def write_words(
+    data: np.ndarray, offset: np.ndarray, values: list, bits: int, mask: np.ndarray | None, winner: str = "highest"
+) -> None:
     """Store ``values`` (ints or arrays that broadcast with ``offset``) one after another at byte offsets.
 
-    ``mask`` (bool, broadcastable to ``offset``) selects the lanes that write. Where lanes collide the highest wins,
-    which the PTX manual leaves undefined.
+    ``mask`` (bool, broadcastable to ``offset``) selects the lanes that write. Where lanes collide the ``winner`` is the
+    highest or the lowest, which the PTX manual leaves undefined: the switch ``colliding_stores``.
     """
     size, count = bits // 8, len(values)
     if bits == 128:
@@ -154,4 +156,5 @@ def write_words(data: np.ndarray, offset: np.ndarray, values: list, bits: int, m
     if mask is not None:
         keep = np.broadcast_to(mask, shape).reshape(-1)
         index, units = index[keep], units[keep]
-    target[index] = units
+    step = -1 if winner == "lowest" else 1
+    target[index[::step]] = units[::step]

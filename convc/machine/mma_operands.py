@@ -47,7 +47,7 @@ class Operands:
     def b(self) -> Fetch:
         """Operand B: (ctas or 1, b_rows, k), shifted and zeroed."""
         shape, desc, zero = self.shape, self.shape.desc, self.first.zero
-        columns, shift = (None, 0) if zero is None else zero_columns(zero, shape)
+        columns, shift = (None, 0) if zero is None else zero_columns(zero, shape, self.switches.zero_mask)
         found = self._shared_operand("b", shape.b_rows, desc.b_type, desc.transpose_b, shift)
         if columns is None or not columns.size:
             return found
@@ -60,7 +60,7 @@ class Operands:
         return run
 
     def _tensor_operand(self) -> Fetch:
-        """A from tensor memory: (ctas, banks, rows, k)."""
+        """A from tensor memory: (ctas, banks or 1, rows, k)."""
         shape, first, tensor = self.shape, self.first, self.cohort.tensor
         lane = first.a >> 16
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
@@ -86,7 +86,8 @@ class Operands:
             if shape.spread_lanes:
                 cells = cells[:, lanes]
             found = fetch.fetch_cells(cells, columns, element, packed_as, six_bit)
-            return found.reshape(found.shape[0], shape.banks, shape.rows, -1)
+            found = found.reshape(found.shape[0], shape.banks, shape.rows, -1)
+            return found if self.switches.bank_copies == "own" else found[:, :1]
 
         return run
 
@@ -139,6 +140,8 @@ class Operands:
             ("A", self.first.sfa, shape.rows, desc.sfa_id, False),
             ("B", self.first.sfb, shape.n, desc.sfb_id, split),
         ):
+            if self.switches.scale_id == "address":
+                first = scale_factors.address_id(address, shape.factors)
             column, lane = address & 0xFFFF, (address & scale_factors.ADDRESS) >> 16
             width = scale_factors.columns(rows // 2 if halves else rows)
             if lane:

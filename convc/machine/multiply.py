@@ -15,7 +15,6 @@ import numpy as np
 from convc.machine import numerics
 from convc.machine.mma import Mma
 from convc.machine.mma_operands import Operands
-from convc.machine.tensor_moves import adjacent, move_lanes
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
@@ -56,8 +55,6 @@ class Product:
             factors = None if scales is None else [f(select) for f in scales]
             self._multiply(select, a(select), b(select), factors, lanes, column, mask)
         operands.mark(lanes, column)
-        for first_column, width in adjacent(mma.a & 0xFFFF for mma in self.run if mma.ashift):
-            move_lanes(cohort, first_column, width, np.arange(4), self.rows)
 
     # ---- arithmetic ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,11 @@ ADDRESS = 0x3FFFFFFF
 """Bits of a scale-factor address without the id."""
 
 
+def address_id(address: int, count: int) -> int:
+    """The scale id in bits 31..30 of an address, for ``count`` factors: what its last bits cannot say is left out."""
+    return (address >> 30 & 3) // count * count
+
+
 def columns(rows: int) -> int:
     """Columns that the factors of ``rows`` rows take."""
     return -(-rows // 32)

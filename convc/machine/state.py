@@ -92,14 +92,16 @@ class TensorMemory:
     """Tensor memory of every CTA: uint32 (ctas, 128, columns); grows with the highest column allocated.
 
     Attributes:
+        placement: the switch: ``first`` or ``last`` free run.
         owner: int16 (ctas, 16): first column of the allocation that holds each block of 32 columns, -1 where free.
         permit: bool (ctas,): whether the CTA may still allocate.
         last: int64 (ctas,): columns of the CTA's latest allocation.
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
     """
 
-    def __init__(self, ctas: int) -> None:
+    def __init__(self, ctas: int, placement: str = "first") -> None:
         self.ctas = ctas
+        self.placement = placement
         self.cells = np.empty((ctas, LANES, 0), np.uint32)
         self.written = Written(ctas, LANES * COLUMNS)
         self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
@@ -121,7 +123,7 @@ class TensorMemory:
         return {base: BLOCK * int((owner == base).sum(axis=1).max()) for base in bases}
 
     def allocate(self, columns: int, rows: np.ndarray | None, pair: bool) -> np.ndarray | None:
-        """First free run of ``columns`` in each of the CTAs ``rows`` (None = all), or None where one has none.
+        """First or last free run of ``columns`` in each of the CTAs ``rows`` (None = all), or None where one has none.
 
         With ``pair`` the rows are whole pairs, side by side, and both CTAs of a pair get the same columns.
         """
@@ -134,7 +136,7 @@ class TensorMemory:
         free = np.lib.stride_tricks.sliding_window_view(~used, blocks, axis=1).all(axis=2)
         if not free.any(axis=1).all():
             return None
-        start = free.argmax(axis=1)
+        start = free.argmax(axis=1) if self.placement == "first" else free.shape[1] - 1 - free[:, ::-1].argmax(axis=1)
         span = start[:, None] + np.arange(blocks)
         self.owner[where[:, None], span] = (BLOCK * start)[:, None]
         self.last[where] = columns

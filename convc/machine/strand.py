@@ -216,6 +216,8 @@ class Strand:
                 self.set_mask(run_mask)
                 return run
             other, other_mask = None, None
+        elif self.cohort.launch.switches.divergence == "next":
+            run, other, run_mask, other_mask = other, run, other_mask, run_mask
         self.frames.append(Frame(join, other, other_mask, self.mask, self.keep))
         keep = flow.live_in(join) | (flow.live_in(other) if other is not None else frozenset())
         self.keep = keep | (self.keep or frozenset())

@@ -8,6 +8,7 @@ K, which is what makes the machine fast (see `multiply`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +18,7 @@ from convc.machine.footprints import Footprint, footprint
 from convc.machine.mma import Mma
 from convc.machine.multiply import Product
 from convc.machine.operands import A_COLUMNS
-from convc.machine.tensor_moves import Copy, Shift, joined
+from convc.machine.tensor_moves import Copy, RowShift, Shift, joined
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
@@ -37,7 +38,7 @@ class TensorCore:
 
     def issue(self, mma: Mma, count: int, collector: tuple[str, str] | None = None) -> None:
         """Queue an MMA issued ``count`` times (once per CTA or pair); ``collector`` is (buffer, usage)."""
-        self.cohort.counters.multiply(mma, count, collector)
+        self.cohort.counters.multiply(mma, count, collector, self.switches.zero_mask)
         if collector is not None:
             self._collect(mma, *collector)
         self.queue.append(mma)
@@ -56,7 +57,7 @@ class TensorCore:
 
     def footprint(self, item: Mma | Copy | Shift) -> Footprint:
         """What an operation touches: shared bytes it reads, tensor-memory cells it reads, and cells it writes."""
-        return footprint(item, self.switches.shift_extent)
+        return footprint(item, self.switches)
 
     def seal(self) -> None:
         """Execute everything queued; where work is not performed at once (see `pending`), only a commit takes it."""
@@ -75,7 +76,7 @@ class TensorCore:
 
     def _perform(self, queue: list[Mma | Copy | Shift]) -> None:
         run: list[Mma] = []
-        for item in joined(queue):
+        for item in joined(self._shifting(queue)):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
                 self._execute(run)
                 run = []
@@ -86,13 +87,31 @@ class TensorCore:
         if run:
             self._execute(run)
 
+    def _shifting(self, queue: list[Mma | Copy | Shift]) -> Iterator[Mma | Copy | Shift | RowShift]:
+        """The queue with the moves of .ashift as items of their own, as late as they may come: copies may pass them."""
+        late: list[RowShift] = []
+        for item in queue:
+            if self._sees(item, late):
+                yield from late
+                late = []
+            yield item
+            if isinstance(item, Mma) and item.ashift:
+                late.append(RowShift(item.a & 0xFFFF, item.rows))
+        yield from late
+
+    def _sees(self, item: Mma | Copy | Shift, moves: list[RowShift]) -> bool:
+        """Whether the moves come before an operation that follows them."""
+        if isinstance(item, Copy):
+            return self.switches.ashift_then_cp != "unordered"
+        if isinstance(item, Shift) or item.overlaps() or not item.a_in_tensor:
+            return True
+        return any(abs(move.column - (item.a & 0xFFFF)) < A_COLUMNS for move in moves)
+
     def _continues(self, run: list[Mma], mma: Mma) -> bool:
         """Whether an instruction may join a run without changing what the run means."""
         last, shape = run[-1], mma.shape
         if not mma.accumulate or mma.scale or mma.target != last.target:
             return False
-        if any(other.ashift and abs(other.a - mma.a) < A_COLUMNS for other in run):
-            return False  # it reads rows that the run moves
         if shape.factors or self.switches.numerics == "exact":
             return False
         if shape.kind == "i8" and (shape.desc.saturate or len(run) == INTEGER_RUN):

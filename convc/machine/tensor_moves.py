@@ -19,12 +19,13 @@ of a sub-partition keeps its content. Address 31 and shape 4x256b refresh just t
 
 Sources: PTX manual, tcgen05.cp and tcgen05.shift; copies compared with SM100 by mlc-ai/TIRx-harness; the move after
 an MMA: an NVIDIA CUTLASS example that runs on B200. How many sub-partitions a plain tcgen05.shift moves is not
-settled: the switch ``shift_extent``.
+settled: the switch ``shift_extent``. Nor is whether a copy that follows an .ashift may come before its move: the switch
+``ashift_then_cp``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,7 @@ from convc.ptx.descriptors import decode_shared
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort
+    from convc.machine.mma import Mma
     from convc.machine.switches import Switches
     from convc.ptx.syntax import Instr
 
@@ -47,9 +49,9 @@ UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
 """An element type of the width that each decompression unpacks."""
 
 
-def joined(queue: Sequence[Mma | Copy | Shift]) -> Iterator[Mma | Copy | Shift]:
+def joined(queue: Iterable[Mma | Copy | Shift | RowShift]) -> Iterator[Mma | Copy | Shift | RowShift]:
     """The same operations, with moves of columns side by side that follow each other as one."""
-    last: Mma | Copy | Shift | None = None
+    last: Mma | Copy | Shift | RowShift | None = None
     for item in queue:
         if last is not None and not isinstance(last, Mma) and type(item) is type(last) and item == last.next():
             last = replace(last, count=last.count + 1)
@@ -76,10 +78,16 @@ def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
     return np.stack([row + 32 * copy for copy in range(4)])
 
 
-def copy_places(copy: Copy) -> tuple[np.ndarray, int]:
+def copy_places(copy: Copy, switches: Switches) -> tuple[np.ndarray, int]:
     """Lanes (copies, rows) that a copy writes, and how many columns."""
-    lanes = destination_lanes(copy.shape, copy.multicast) + (copy.taddr >> 16)
-    return lanes, int(copy.shape.split("x")[1].removesuffix("b")) // 32
+    lane = 0 if copy.shape == "4x256b" and switches.refresh_lane == "zero" else copy.taddr >> 16
+    lanes = destination_lanes(copy.shape, copy.multicast) + lane
+    return lanes, copy_width(copy)
+
+
+def copy_width(copy: Copy) -> int:
+    """Columns that one tcgen05.cp of a shape writes."""
+    return int(copy.shape.split("x")[1].removesuffix("b")) // 32
 
 
 def shift_parts(taddr: int, extent: str) -> np.ndarray:
@@ -102,7 +110,7 @@ class Copy:
 
     def next(self) -> Copy | None:
         """The copy of the next columns and the next bytes of every row, if there is such a thing."""
-        width = copy_places(self)[1]
+        width = copy_width(self)
         step = self.count * width
         if self.multicast or self.decompress:
             return None
@@ -111,7 +119,7 @@ class Copy:
     def execute(self, cohort: Cohort, switches: Switches) -> None:
         """Copy now."""
         shared, tensor = cohort.shared, cohort.tensor
-        lanes, width = copy_places(self)
+        lanes, width = copy_places(self, switches)
         column = self.taddr & 0xFFFF
         rows = None if self.rows is None else np.asarray(self.rows)
         self._check(cohort, lanes, column, width * self.count, rows)
@@ -209,15 +217,22 @@ class Shift:
         move_lanes(cohort, column, width, shift_parts(self.taddr, switches.shift_extent), rows)
 
 
-def adjacent(columns: Iterable[int]) -> list[tuple[int, int]]:
-    """(first column, columns) of each piece of tensor memory that moves of 8 columns each cover together."""
-    pieces: list[tuple[int, int]] = []
-    for column in columns:
-        if pieces and column == sum(pieces[-1]):
-            pieces[-1] = (pieces[-1][0], pieces[-1][1] + SHIFT_COLUMNS)
-        else:
-            pieces.append((column, SHIFT_COLUMNS))
-    return pieces
+@dataclass(frozen=True, slots=True)
+class RowShift:
+    """The move that an .ashift makes when its MMA has multiplied, or several of columns side by side (``count``)."""
+
+    column: int
+    rows: tuple[int, ...] | None
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> RowShift:
+        """The move of the next columns."""
+        return replace(self, column=self.column + SHIFT_COLUMNS * self.count)
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Shift now."""
+        rows = None if self.rows is None else np.asarray(self.rows)
+        move_lanes(cohort, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
 
 
 def move_lanes(cohort: Cohort, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:

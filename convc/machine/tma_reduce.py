@@ -4,7 +4,8 @@ Recorded on an H200 (``tests/recordings``), every operation on every element typ
 
 * What exists is what the PTX manual lists, and sums of tf32 elements, which are those of f32; the rest is an illegal
   instruction.
-* Sums are rounded to nearest even and keep subnormals; the ftz types take subnormal operands (and results) as zeros.
+* Sums are rounded to nearest even and keep subnormals; the ftz types take subnormal operands as zeros, and
+  results too unless the switch ``ftz_sum`` keeps them.
 * A sum that is NaN is 0x7FFF in f16 and bf16, 0x7FFFFFFF in f32; in f64 it is the source, or else the destination, bit
   for bit.
 * min and max ignore a NaN beside a number, give 0x7FFF for two, and order -0 below +0.
@@ -65,8 +66,12 @@ def _sum(old: np.ndarray, source: np.ndarray) -> np.ndarray:
     return _canonical(total)
 
 
+def _sum_of_flushed(old: np.ndarray, source: np.ndarray) -> np.ndarray:
+    return _sum(_flush(old), _flush(source))
+
+
 def _sum_flushed(old: np.ndarray, source: np.ndarray) -> np.ndarray:
-    return _flush(_sum(_flush(old), _flush(source)))
+    return _flush(_sum_of_flushed(old, source))
 
 
 def _flush(values: np.ndarray) -> np.ndarray:
@@ -104,14 +109,16 @@ OPERATIONS: dict[str, Combine] = {
 }
 
 
-def reduction(operation: str, dtype: str) -> tuple[np.dtype, Combine]:
-    """Storage type and function of a reduction; `MachineFault` where PTX has none."""
+def reduction(operation: str, dtype: str, ftz_sum: str = "flush") -> tuple[np.dtype, Combine]:
+    """Storage type and function of a reduction; `MachineFault` where PTX has none. ``ftz_sum``: the switch."""
     if dtype not in ALLOWED[operation]:
         raise MachineFault(
             f"there is no asynchronous reduction .{operation} of {dtype} elements",
             hint=f".{operation} takes {', '.join(ALLOWED[operation])}",
         )
-    combine = _sum_flushed if dtype.endswith("_ftz") else OPERATIONS[operation]
+    combine = OPERATIONS[operation]
+    if dtype.endswith("_ftz"):
+        combine = _sum_flushed if ftz_sum == "flush" else _sum_of_flushed
 
     def quiet(old: np.ndarray, source: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore", invalid="ignore"):

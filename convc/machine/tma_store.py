@@ -6,7 +6,8 @@ chunks of 16 bytes: where dimension 0 ends inside a chunk, the rest of the chunk
 Starts must not be negative, and im2col boxes must not reach over the image. All of this is recorded on an H200
 (``tests/recordings``); that scatter4 does the same is assumed.
 
-CTAs that write the same place in one instruction do so in the order of their numbers, which hardware does not promise.
+CTAs that write the same place in one instruction do so in the order of their numbers, or in the opposite one (the
+switches ``colliding_stores`` and ``atomic_order``): hardware promises none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.switches import DEFAULTS, Switches
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_cache import Coordinate, signed
 from convc.machine.tma_reduce import reduce_into, reduction
@@ -47,6 +49,7 @@ def store(
     mode: str | None = None,
     operation: str | None = None,
     probe: int = -1,
+    switches: Switches = DEFAULTS,
 ) -> StoreResult:
     """One copy per CTA, all with the same source address.
 
@@ -55,6 +58,7 @@ def store(
         smem, address, coords, rows, mode: as in `TensorLoader.load`.
         operation: the reduction, or None to overwrite.
         probe: byte offset in the buffer to ask about, see `StoreResult.hits`; -1 for none.
+        switches: in which order CTAs come, and whether sums of ftz types flush.
     """
     tmap = tensor.tmap
     if tmap.dtype in PADDED:
@@ -62,7 +66,7 @@ def store(
     shape = tensor.shape((0,) * (tmap.rank - 2) if mode == "im2col" else (), mode)
     channel = tensor.channel(address, coords, mode)
     if channel is None:
-        return _by_channel(tensor, smem, address, coords, rows, mode, operation, probe)
+        return _by_channel(tensor, smem, address, coords, rows, mode, operation, probe, switches)
     _refuse_outside(tmap, coords)
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     place = tensor.place(shape.steps.size, address, smem.shape[1])
@@ -80,21 +84,21 @@ def store(
         halves[:, place.flipped] = halves[:, place.flipped, ::-1]
     inside, target = np.broadcast_to(inside, data.shape), np.broadcast_to(target, data.shape)
     if operation is None:
-        memory = tensor.memory
-        memory[: memory.size // 16 * 16].view(CHUNK)[target[inside] >> 4] = data[inside]
+        memory, step = tensor.memory, -1 if switches.colliding_stores == "lowest" else 1
+        memory[: memory.size // 16 * 16].view(CHUNK)[target[inside][::step] >> 4] = data[inside][::step]
     else:
-        _reduce(tensor, data, target, inside, operation)
+        _reduce(tensor, data, target, inside, operation, switches)
     hits = (inside & (target <= probe) & (probe < target + 16)).any(axis=1) if probe >= 0 else np.zeros(0, bool)
     return StoreResult(bytes=place.bytes, read=place.written, hits=np.flatnonzero(hits))
 
 
-def _by_channel(tensor, smem, address, coords, rows, mode, operation, probe) -> StoreResult:
+def _by_channel(tensor, smem, address, coords, rows, mode, operation, probe, switches) -> StoreResult:
     """CTAs that start at different channels: one store after the other."""
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     hits = []
     for i in range(len(numbers)):
         own = tuple(int(c[i]) if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords)
-        result = store(tensor, smem, address, own, numbers[i : i + 1], mode, operation, probe)
+        result = store(tensor, smem, address, own, numbers[i : i + 1], mode, operation, probe, switches)
         hits += [i] * len(result.hits)
     return StoreResult(bytes=result.bytes, read=result.read, hits=np.array(hits, int))
 
@@ -121,15 +125,18 @@ def _signed(coordinate: Coordinate) -> Coordinate:
     return signed(coordinate)
 
 
-def _reduce(tensor: TensorLoader, data: np.ndarray, target: np.ndarray, inside: np.ndarray, operation: str) -> None:
+def _reduce(
+    tensor: TensorLoader, data: np.ndarray, target: np.ndarray, inside: np.ndarray, operation: str, switches: Switches
+) -> None:
     """Combine the elements of one CTA after the other with what is there."""
-    kind, combine = reduction(operation, tensor.tmap.dtype)
+    kind, combine = reduction(operation, tensor.tmap.dtype, switches.ftz_sum)
     size = kind.itemsize
     elements = tensor.memory[: tensor.memory.size // 16 * 16].view(kind)
     index = target[..., None] // size + np.arange(16 // size)
     values = np.ascontiguousarray(data).view(kind).reshape(index.shape)
     repeats = overlaps(tensor.tmap)
-    for own, chosen, source in zip(index, inside, values, strict=True):
+    step = -1 if switches.atomic_order == "descending" else 1
+    for own, chosen, source in zip(index[::step], inside[::step], values[::step], strict=True):
         reduce_into(elements, own[chosen].reshape(-1), source[chosen].reshape(-1), combine, repeats)
 
 

@@ -3,7 +3,8 @@
 The mask is made of sub-masks, one for each bank of D (all of N, its halves, or its quarters). A sub-mask alternates
 between a run of used and a run of zeroed columns. It begins with the run that ``zero_first`` names, ``start``
 columns late (at most at the last column of that run). Column j of the MMA is zero where its mask says so, and
-column j + shift of B elsewhere.
+column j + shift of B elsewhere. (The switch ``zero_mask`` has the other reading: zero where the mask of j + shift says
+so.)
 
 Sources: PTX manual, zero-column mask descriptor; meaning of the two run lengths and of the start: an independent
 model compared with SM100 (mlc-ai/TIRx-harness), and the mask generator in NVIDIA CUTLASS.
@@ -21,8 +22,8 @@ from convc.ptx.descriptors import ZeroColumnMask, decode_zero_mask
 
 
 @lru_cache(maxsize=256)
-def zero_columns(word: int, shape: Shape) -> tuple[np.ndarray, int]:
-    """Indices of the zeroed columns among the N of the MMA, and the shift."""
+def zero_columns(word: int, shape: Shape, counted: str) -> tuple[np.ndarray, int]:
+    """Indices of the zeroed columns among the N of the MMA, and the shift; ``counted``: the switch ``zero_mask``."""
     try:
         mask = decode_zero_mask(word)
     except ValueError as error:
@@ -36,15 +37,16 @@ def zero_columns(word: int, shape: Shape) -> tuple[np.ndarray, int]:
     if not mask.generate:
         return np.empty(0, np.intp), mask.shift
     width = shape.columns
-    parts = [_sub_mask(mask, bank, width) for bank in range(shape.banks)]
+    skip = mask.shift if counted == "before" else 0
+    parts = [_sub_mask(mask, bank, width, skip) for bank in range(shape.banks)]
     return np.flatnonzero(np.concatenate(parts)), mask.shift
 
 
-def _sub_mask(mask: ZeroColumnMask, bank: int, width: int) -> np.ndarray:
-    """bool (width,): the zeroed columns of one bank."""
+def _sub_mask(mask: ZeroColumnMask, bank: int, width: int, skip: int) -> np.ndarray:
+    """bool (width,): the zeroed columns of one bank, whose pattern is entered ``skip`` columns late."""
     runs = [(False, mask.used), (True, mask.zeroed)]
     if mask.zero_first[bank]:
         runs.reverse()
     period = np.repeat([kind for kind, _ in runs], [length for _, length in runs])
     late = min(mask.starts[bank], runs[0][1] - 1)
-    return period[(late + np.arange(width)) % period.size]
+    return period[(late + skip + np.arange(width)) % period.size]

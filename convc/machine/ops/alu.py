@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.errors import UnmodelledError
 from convc.machine.ops import arith
-from convc.machine.ops.registry import op
+from convc.machine.ops.registry import op, switched
 from convc.machine.strand import Strand
 from convc.machine.values import packed, width
 from convc.ptx import NotPred
@@ -111,7 +111,10 @@ def build_arithmetic(name: str):
             if "relu" in mods:
                 function = arith.clamped_below(function, bits)
         else:
-            function = arith.divide(bits, is_signed, name == "rem")
+            return switched(
+                "divide_by_zero",
+                lambda zero: apply(instr, program, arith.divide(bits, is_signed, name == "rem", zero), bits, bits),
+            )
         if pair:
             function, bits = packed(function, bits), 2 * bits
         return apply(instr, program, function, bits, bits)

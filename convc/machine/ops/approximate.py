@@ -1,4 +1,8 @@
-"""The .approx functions: computed in float64 and rounded to nearest, well inside the error that the manual allows."""
+"""The .approx functions: computed in float64 and rounded once, well inside the error that the manual allows.
+
+How they are rounded is the switch ``approximate``: what depends on it depends on the last bits of the hardware's
+tables.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +37,18 @@ APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def approximate(name: str, kind: str) -> Function:
-    """An .approx function: computed in float64 and rounded to nearest, well inside the error that the manual allows."""
+def approximate(name: str, kind: str, toward: str) -> Function:
+    """An .approx function: computed in float64 and rounded to ``nearest`` or toward ``zero``; overflow is infinite."""
     bits, function = FORMATS[kind].bits, APPROXIMATE[name]
 
     def run(*operands: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             x = [rounding.decode(o, kind) for o in operands]
-            return rounding.encode(rounding.rounded(np.asarray(function(*x)), kind), kind)
+            exact = np.asarray(function(*x))
+            result = rounding.rounded(exact, kind)
+            if toward == "zero":
+                result = np.where(np.isfinite(result), rounding.rounded(exact, kind, "rz"), result)
+            return rounding.encode(result, kind)
 
     return lifted(run, *[bits] * (2 if name.startswith("div") else 1))
 

@@ -154,13 +154,14 @@ def extend(value: Value, bits: int, to: int, is_signed_type: bool) -> Value:
     return (signed(value, bits) if is_signed_type else value) & MASK[to]
 
 
-def divide(bits: int, is_signed_type: bool, remainder: bool) -> Binary:
-    """div and rem, truncated toward zero. By zero (unspecified): all ones, and the dividend as remainder."""
+def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Binary:
+    """div and rem, truncated toward zero. By zero (unspecified): what the switch ``divide_by_zero`` says."""
+    quotient_by_zero = MASK[bits] if by_zero == "ones" else 0
 
     def run(a: Value, b: Value) -> Value:
         if both_int(a, b):
             if b == 0:
-                return a if remainder else MASK[bits]
+                return quotient_by_zero if not remainder else a if by_zero == "ones" else 0
             if is_signed_type:
                 x, y = signed(a, bits), signed(b, bits)
                 quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
@@ -173,8 +174,8 @@ def divide(bits: int, is_signed_type: bool, remainder: bool) -> Binary:
             differ = (a ^ b) >> a.dtype.type(bits - 1) != 0
             quotient = np.where(differ, -quotient, quotient)
         if remainder:
-            return np.where(b == 0, a, a - quotient * b)
-        return np.where(b == 0, a.dtype.type(MASK[bits]), quotient)
+            return np.where(b == 0, a if by_zero == "ones" else a.dtype.type(0), a - quotient * b)
+        return np.where(b == 0, a.dtype.type(quotient_by_zero), quotient)
 
     return run
 

@@ -1,7 +1,7 @@
 """atom and red (PTX manual, 9.7.13.5 and 9.7.13.6): lanes that hit the same place act one after the other.
 
-The order is CTA by CTA, warp by warp, lane by lane. Sums of floating-point numbers depend on it; the hardware's order
-is not defined.
+The order is CTA by CTA, warp by warp, lane by lane, or the opposite (the switch ``atomic_order``). Sums of floating-
+point numbers depend on it; the hardware's order is not defined.
 """
 
 from __future__ import annotations
@@ -159,9 +159,10 @@ class Atomic:
             words = data[: data.size // 16 * 16].view(np.uint64).reshape(-1, 2)
         at = offset[active] // self.size
         regs = strand.regs
+        step = -1 if strand.cohort.launch.switches.atomic_order == "descending" else 1
         for i in range(self.count):
-            operands = [_flat_operand(regs[slots[i]], self.bits, shape, active) for slots in self.sources]
-            old = in_turn(words, at + i, operands, update)
+            operands = [_flat_operand(regs[slots[i]], self.bits, shape, active)[::step] for slots in self.sources]
+            old = in_turn(words, at[::step] + i, operands, update)[::step]
             if olds:
                 olds[i][active] = old.view(DTYPE[128])[:, 0] if self.bits == 128 else old
 

@@ -163,7 +163,10 @@ def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, 
     cohort, memory = strand.cohort, strand.cohort.launch.memory
     data = _from_shared(cohort, instr, origin, size, turn.rows)
     offsets = np.broadcast_to(offset, len(data))
-    for i, (start, own) in enumerate(zip(offsets.tolist(), data, strict=True)):
+    switches = cohort.launch.switches
+    backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"
+    for i in range(len(data))[:: -1 if backward else 1]:
+        start, own = int(offsets[i]), data[i]
         if operation is None:
             buffer.data[start + bytes_] = own[bytes_]
         else:

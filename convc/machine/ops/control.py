@@ -75,18 +75,20 @@ def leave(instr, program):
 
 @op("elect.sync")
 def elect(instr, program):
-    """elect.sync d|p, membermask: one active lane (the lowest) gets p = true, d is its number."""
+    """elect.sync d|p, membermask: one active lane (the switch ``elect`` says which) gets p = true, d is its number."""
     pair = instr.operands[0]
     lane_slot, predicate_slot = _slot(pair.first), _slot(pair.second)
-    first_lane = (np.arange(32) == 0).reshape(1, 1, 32)
+    lanes = np.arange(32).reshape(1, 1, 32)
 
     def run(strand: Strand) -> None:
+        highest = strand.cohort.launch.switches.elect == "highest"
         if strand.mask is None:
-            leader, chosen = 0, first_lane
+            leader = 31 if highest else 0
+            chosen = lanes == leader
         else:
             full = np.broadcast_to(strand.mask, (strand.mask.shape[0], len(strand.warps), 32))
-            number = full.argmax(axis=2)[:, :, None]
-            leader, chosen = number.astype(np.uint32), (np.arange(32).reshape(1, 1, 32) == number) & full
+            number = (31 - full[:, :, ::-1].argmax(axis=2) if highest else full.argmax(axis=2))[:, :, None]
+            leader, chosen = number.astype(np.uint32), (lanes == number) & full
         if lane_slot is not None:
             strand.write(lane_slot, leader)
         if predicate_slot is not None:

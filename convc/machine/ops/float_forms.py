@@ -6,7 +6,7 @@ from convc.machine.ops import floating
 from convc.machine.ops.alu import apply, type_of
 from convc.machine.ops.approximate import approximate, approximate_double
 from convc.machine.ops.convert import widen
-from convc.machine.ops.registry import op
+from convc.machine.ops.registry import op, switched
 from convc.machine.ops.rounding import FORMATS
 from convc.machine.values import packed
 
@@ -25,6 +25,18 @@ def bind(instr, program, function, kind: str, sources: int):
     return apply(instr, program, packed(function, bits) if count == 2 else function, *[bits * count] * sources)
 
 
+def bind_approximate(instr, program, name: str, sources: int):
+    """An .approx function, in the rounding of the switch."""
+    kind, options = type_of(instr), set(instr.mods)
+    single = element(kind)[0]
+
+    def build(toward: str):
+        function = floating.modified(approximate(name, single, toward), single, options)
+        return bind(instr, program, function, kind, sources)
+
+    return switched("approximate", build)
+
+
 def mode_of(instr) -> str:
     """The rounding mode, nearest even where none is given."""
     return next((m for m in instr.mods if m in MODES), "rn")
@@ -39,9 +51,8 @@ def build_arithmetic(name: str, sources: int):
         if options & {"approx", "full"}:
             if kind == "f64":
                 return apply(instr, program, approximate_double(name), 64)
-            function = approximate("div.full" if "full" in options else name, single)
-        else:
-            function = floating.arithmetic(name, single, mode_of(instr))
+            return bind_approximate(instr, program, "div.full" if "full" in options else name, sources)
+        function = floating.arithmetic(name, single, mode_of(instr))
         return bind(instr, program, floating.modified(function, single, options), kind, sources)
 
     return builder
@@ -54,9 +65,7 @@ def build_approximate(name: str):
         kind = type_of(instr)
         if kind == "f64":
             return apply(instr, program, approximate_double(name), 64)
-        single = element(kind)[0]
-        function = floating.modified(approximate(name, single), single, set(instr.mods))
-        return bind(instr, program, function, kind, 1)
+        return bind_approximate(instr, program, name, 1)
 
     return builder
 

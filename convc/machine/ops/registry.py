@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from convc.machine.switches import CHOICES
+
 if TYPE_CHECKING:
     from convc.machine.program import Program
     from convc.machine.strand import Strand
@@ -30,6 +32,12 @@ LIMITED: dict[str, str] = {
     "ldmatrix": "16-bit and 8-bit elements only",
 }
 """Modelled forms of which some spellings are refused, each with what runs."""
+
+
+def switched(name: str, build: Callable[[str], Run]) -> Run:
+    """An instruction whose meaning a switch chooses; ``build`` makes it for each of the settings."""
+    runs = {setting: build(setting) for setting in CHOICES[name]}
+    return lambda strand: runs[getattr(strand.cohort.launch.switches, name)](strand)
 
 
 def op(*names: str, result: bool = True) -> Callable[[Builder], Builder]:

@@ -114,7 +114,8 @@ def store_shared(strand: Strand, instr, address: Value, values: list[Value], bit
     stride = cohort.shared.bytes.shape[1]
     full = np.broadcast_to(np.asarray(offset), thread_shape(strand))
     base = (rows_of(strand) if rows is None else rows) * stride
-    write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask)
+    winner = cohort.launch.switches.colliding_stores
+    write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
     mark_written(strand, full, size, rows)
     if cohort.observer is not None and rows is None:
         cohort.observer.shared(strand, instr, places_by_warp(strand, full, size), True)

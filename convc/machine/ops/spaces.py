@@ -194,7 +194,7 @@ def _store_global(strand: Strand, instr, address: Value, values: list[Value], bi
     def visit(buffer: Buffer, offset: int | np.ndarray, lanes: np.ndarray | None) -> None:
         if strand.cohort.observer is not None:
             strand.cohort.observer.global_store(strand, instr, buffer.name, offset, size, strand.mask)
-        write_words(buffer.data, offset, values, bits, strand.mask)
+        write_words(buffer.data, offset, values, bits, strand.mask, strand.cohort.launch.switches.colliding_stores)
         changed(strand, buffer)
 
     in_buffers(strand, full, size, visit)

@@ -159,7 +159,7 @@ def _store(
     """One copy out of the shared memory of the turn's CTAs, and the books."""
     cohort, memory = strand.cohort, strand.cohort.launch.memory
     probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
-    result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe)
+    result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe, cohort.launch.switches)
     contents_changed(cohort, name)
     check_written(cohort, instr, where, result.read, turn.rows)
     tell_read(strand, instr, turn, _places(where, result.read))

@@ -132,6 +132,8 @@ def _collector(usage: str) -> tuple[str, str]:
 
 def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuers: Rows) -> LaneMask:
     """Lanes of D that are written: bit j of word i covers lane 32 i + j; words 4 to 7 the odd CTA of a pair."""
+    if len(words) == 8 and strand.cohort.launch.switches.pair_mask == "odd":
+        words = words[4:] + words[:4]
     picked = [strand.pick(strand.regs[word], thread) for word in words]
     if all(isinstance(v, int) for v in picked):
         table = np.array([picked], np.uint32)

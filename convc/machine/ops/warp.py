@@ -52,8 +52,8 @@ def split_target(operand, program) -> tuple[int | None, int | None]:
 
 @op("shfl.sync")
 def shfl(instr, program):
-    """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment, or from a lane that does not take part
-    (undefined in the manual), a lane gets its own a."""
+    """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment a lane gets its own a; from a lane that
+    does not take part (undefined in the manual) what the switch ``absent_lane`` says."""
     mode = next(m for m in instr.mods if m in ("up", "down", "bfly", "idx"))
     d, p = split_target(instr.operands[0], program)
     a, b, c, mask = (program.slot(o, 32) for o in instr.operands[1:5])
@@ -61,7 +61,8 @@ def shfl(instr, program):
     def run(strand: Strand) -> None:
         regs = strand.regs
         taking = members(strand, regs[mask], instr)
-        if not isinstance(regs[a], np.ndarray) and p is None:
+        zero = strand.cohort.launch.switches.absent_lane == "zero"
+        if not isinstance(regs[a], np.ndarray) and p is None and not zero:
             strand.write(d, regs[a])
             return
         source, inside = _source(mode, array(regs[b], 32), array(regs[c], 32))
@@ -72,7 +73,8 @@ def shfl(instr, program):
         there = np.take_along_axis(np.broadcast_to(taking, shape), source, axis=2)
         source = np.where(there, source, LANES)
         if d is not None:
-            strand.write(d, narrow(np.take_along_axis(np.broadcast_to(value, shape), source, axis=2)))
+            found = np.take_along_axis(np.broadcast_to(value, shape), source, axis=2)
+            strand.write(d, narrow(np.where(there, found, 0).astype(found.dtype) if zero else found))
         if p is not None:
             strand.write(p, np.broadcast_to(inside, shape))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import tensor_kernels
@@ -16,6 +17,18 @@ from convc.tools.ptxas import assemble
 def both_numerics(request, monkeypatch):
     """Run a test under both kinds of arithmetic; data whose sums are exact gives the same bits."""
     monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(numerics=request.param)))
+
+
+@pytest.fixture
+def read_as(monkeypatch):
+    """A function that sets switches for the kernels to come: ``read_as(six_bit="high")``."""
+
+    def run(**settings: str) -> None:
+        options = tensor_kernels.OPTIONS
+        changed = replace(options, switches=replace(options.switches, **settings))
+        monkeypatch.setattr(tensor_kernels, "OPTIONS", changed)
+
+    return run
 
 
 @pytest.fixture

@@ -73,8 +73,8 @@ def test_division_truncates_toward_zero(bits, a, b, is_signed):
     a, b = a & MASK[bits], (b & MASK[bits]) or 3
     x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
     quotient = int(Fraction(x, y)) if x * y >= 0 else -int(Fraction(-x, y))
-    assert same(arith.divide(bits, is_signed, False), bits, bits, a, b) == quotient & MASK[bits]
-    assert same(arith.divide(bits, is_signed, True), bits, bits, a, b) == (x - quotient * y) & MASK[bits]
+    assert same(arith.divide(bits, is_signed, False, "ones"), bits, bits, a, b) == quotient & MASK[bits]
+    assert same(arith.divide(bits, is_signed, True, "ones"), bits, bits, a, b) == (x - quotient * y) & MASK[bits]
 
 
 @given(bits_of, word, st.integers(0, 80))

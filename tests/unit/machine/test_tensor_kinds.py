@@ -6,13 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
-import tensor_kernels
 from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine import RunOptions
 from convc.machine.shapes import shape_of
-from convc.machine.switches import Switches
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 pytestmark = pytest.mark.usefixtures("both_numerics")
@@ -95,8 +92,8 @@ def test_every_mix_of_small_formats(a_type, b_type, in_tensor):
     assert result.counters.multiply_adds == 128 * N * K
 
 
-def test_six_bit_elements_of_tensor_memory_by_the_other_reading(monkeypatch):
-    monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(six_bit="high")))
+def test_six_bit_elements_of_tensor_memory_by_the_other_reading(read_as):
+    read_as(six_bit="high")
     a, b = finite_codes("e3m2", (128, K)), finite_codes("e2m3", (N, K))
     got, _ = run_tensor(
         mma_text("[0]", plain(N), idesc("f8f6f4", "e3m2", "e2m3"), d=8, kind="f8f6f4"),

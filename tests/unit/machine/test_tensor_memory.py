@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensor_kernels
 from tensor_kernels import TEXTS, run_tensor
 
 from convc.errors import DeadlockError, MachineFault
-from convc.machine import RunOptions
-from convc.machine.switches import Switches
 
 LANE, COLUMN = np.arange(128)[:, None], np.arange(64)[None, :]
 CELLS = (LANE * 1000 + COLUMN).astype(np.uint32)
@@ -98,8 +95,8 @@ def test_st_writes_the_cells_of_its_shape(shape, each, times, packed):
     assert np.array_equal(got, want)
 
 
-def test_the_upper_half_of_an_unpacked_cell_is_a_switch(monkeypatch):
-    monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(unpack_upper="zero")))
+def test_the_upper_half_of_an_unpacked_cell_is_a_switch(read_as):
+    read_as(unpack_upper="zero")
     every = (
         f"{address('32x32b')} tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%v0}}, [%x6]; tcgen05.wait::ld.sync.aligned;\n"
         "tcgen05.st.sync.aligned.32x32b.x1.unpack::16b.b32 [%x7], {%v0}; tcgen05.wait::st.sync.aligned;"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensor_kernels
 from tensor_kernels import BASE, TEXTS, run_tensor
 
 from convc.errors import MachineFault
-from convc.machine import RunOptions
-from convc.machine.switches import Switches
 from convc.ptx.descriptors import SharedDescriptor, encode_shared
 
 RNG = np.random.default_rng(5)
@@ -79,17 +76,19 @@ def test_a_copy_reads_through_the_swizzle():
         assert np.array_equal(got[r, :8], row.view(np.uint32))
 
 
-def test_the_place_of_6_bit_elements_is_a_switch(monkeypatch):
-    monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(six_bit="high")))
+def test_the_place_of_6_bit_elements_is_a_switch(read_as):
+    read_as(six_bit="high")
     got, _ = run_tensor(copy("128x128b", ".b8x16.b6x16_p32", 0), image=IMAGE, cells=CELLS)
     want = np.stack([unpacked(source_row(r, 16), "b6x16", high=True) for r in range(128)])
     assert np.array_equal(got[:, :4], want.view(np.uint32))
 
 
-def test_a_copy_of_four_rows_from_lane_31_refreshes_the_last_lanes():
+@pytest.mark.parametrize(("read", "first"), [("address", 31), ("zero", 0)])
+def test_a_copy_of_four_rows_from_lane_31_refreshes_the_last_lanes(read, first, read_as):
+    read_as(refresh_lane=read)
     got, _ = run_tensor(copy("4x256b", "", 0, lane=31), image=IMAGE, cells=CELLS)
     want = CELLS.copy()
-    want[31::32, :8] = np.stack([source_row(r, 32) for r in range(4)]).view(np.uint32)
+    want[first::32, :8] = np.stack([source_row(r, 32) for r in range(4)]).view(np.uint32)
     assert np.array_equal(got, want)
 
 
@@ -112,12 +111,12 @@ def test_a_shift_moves_eight_columns_inside_every_sub_partition():
     assert np.array_equal(twice, shifted(shifted(CELLS, 16), 16))
 
 
-def test_how_far_a_shift_reaches_is_a_switch(monkeypatch):
+def test_how_far_a_shift_reaches_is_a_switch(read_as):
     text = SHIFT.format(16 + (64 << 16))
     got, result = run_tensor(text, cells=CELLS)
     assert [(f.rule, f.verdict.name) for f in result.findings] == [("shift-extent", "review")]
     assert np.array_equal(got, shifted(CELLS, 16))
-    monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions(switches=Switches(shift_extent="window")))
+    read_as(shift_extent="window")
     got, result = run_tensor(text, cells=CELLS)
     assert result.findings == ()
     assert np.array_equal(got, shifted(CELLS, 16, [2]))

@@ -95,7 +95,9 @@ def test_a_pair_with_a_in_tensor_memory_and_shifts(m):
             assert np.array_equal(f32(got[cta, lane, 8:]), want)
 
 
-def test_eight_words_mask_the_lanes_of_both_ctas():
+@pytest.mark.parametrize("first", ["even", "odd"])
+def test_eight_words_mask_the_lanes_of_both_ctas(first, read_as):
+    read_as(pair_mask=first)
     a, b = integers(256, 16), integers(32, 16)
     words = RNG.integers(0, 1 << 32, 8, np.uint64).astype(int)
     moves = " ".join(f"mov.b32 %m{i}, {w};" for i, w in enumerate(words))
@@ -106,7 +108,7 @@ def test_eight_words_mask_the_lanes_of_both_ctas():
     want = (a.astype(np.float32) @ b.astype(np.float32).T).reshape(2, 128, 32)
     for cta in range(2):
         for lane in range(128):
-            if words[4 * cta + lane // 32] >> (lane % 32) & 1:
+            if words[4 * (cta ^ (first == "odd")) + lane // 32] >> (lane % 32) & 1:
                 want[cta, lane] = 1
     assert result.findings == ()
     assert np.array_equal(f32(got), want)

@@ -132,8 +132,13 @@ def test_mxf8f6f4_takes_one_factor_at_any_byte(n, numerics, monkeypatch):
     assert np.array_equal(f32(got[:, D:]), want)
 
 
-def test_factors_copied_from_shared_memory_for_all_sub_partitions():
-    """512 bytes hold 4 factors for each of 128 rows: line i has those of rows i, i + 32, i + 64 and i + 96."""
+@pytest.mark.parametrize(("scale_id", "ids"), [("descriptor", (1, 3)), ("address", (2, 0))])
+def test_factors_copied_from_shared_memory_for_all_sub_partitions(scale_id, ids, read_as):
+    """512 bytes hold 4 factors for each of 128 rows: line i has those of rows i, i + 32, i + 64 and i + 96.
+
+    Descriptor and addresses name other bytes; a switch says which of them count.
+    """
+    read_as(scale_id=scale_id)
     n = 32
     a, b = codes8((128, 32)), codes8((n, 32))
     sa, sb = scales("ue8m0", 128, 4), scales("ue8m0", 128, 4)
@@ -143,14 +148,15 @@ def test_factors_copied_from_shared_memory_for_all_sub_partitions():
     for number, column in enumerate((SFA, SFB)):
         desc = encode_shared(SharedDescriptor(start=BASE + start + 512 * number, lbo=16, sbo=128, swizzle="none"))
         body += f"mov.b64 %a, {desc}; add.u32 %x6, %c, {column}; tcgen05.cp.cta_group::1.32x128b.warpx4 [%x6], %a;\n"
-    body += f"add.u32 %x6, %c, {SFA | 1 << 30}; add.u32 %x7, %c, {SFB | 3 << 30};\n"
+    body += f"add.u32 %x6, %c, {SFA | 2 << 30}; add.u32 %x7, %c, {SFB};\n"
     body += mma_text(
         str(plain(128, n * 32)), plain(n), word("mxf8f6f4", "ue8m0", 128, n, "e4m3", "e4m3", 1, 3), d=D,
         kind="mxf8f6f4", mods=".block_scale", scales=", [%x6], [%x7]",
     )  # fmt: skip
     got, result = run_tensor(body, image=image, cells=np.zeros((128, D), np.uint32), shown=D + n)
     values = [np.vectorize(lambda c: e4m3(int(c)))(x) for x in (a, b)]
-    want = scaled(values[0], sa[:, 1:2], "ue8m0") @ scaled(values[1], sb[:n, 3:4], "ue8m0").T
+    left, right = (codes[:, at : at + 1] for codes, at in zip((sa, sb[:n]), ids, strict=True))
+    want = scaled(values[0], left, "ue8m0") @ scaled(values[1], right, "ue8m0").T
     assert result.findings == ()
     assert np.array_equal(f32(got[:, D:]), want)
 

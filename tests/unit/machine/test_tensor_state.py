@@ -46,6 +46,14 @@ def test_ctas_allocate_and_free_apart():
     assert memory.cells.shape == (3, LANES, 384)
 
 
+def test_the_last_free_columns_come_first_where_a_switch_says_so():
+    memory = TensorMemory(2, "last")
+    assert memory.allocate(128, None, False).tolist() == [384, 384]
+    assert memory.allocate(64, np.array([1]), False).tolist() == [320]
+    assert memory.allocate(256, None, False).tolist() == [128, 64]
+    assert memory.holds(128, 192, np.array([0]))
+
+
 def test_freeing_forgets_what_was_written_in_that_cta_only():
     memory = TensorMemory(2)
     memory.allocate(32, None, False)

@@ -70,24 +70,29 @@ def test_d_lies_in_banks(m, n):
     assert np.array_equal(got, laid_out(a @ b.T, m))
 
 
+@pytest.mark.parametrize("read", ["own", "first"])
 @pytest.mark.parametrize("m", [32, 64, 128])
-def test_every_bank_reads_its_own_copy_of_a_in_tensor_memory(m):
+def test_every_bank_reads_its_own_copy_of_a_in_tensor_memory(m, read, read_as):
+    read_as(bank_copies=read)
     copies = integers(128, 16)
     got, _, b = run_ws(m, 128, copies=copies)
     own = copies.astype(np.float32).reshape(128 // m, m, 16)
+    if read == "first":
+        own = np.broadcast_to(own[:1], own.shape)
     parts = np.split(b, 128 // m)
     assert np.array_equal(got, np.concatenate([x @ y.T for x, y in zip(own, parts, strict=True)]))
 
 
-def zeroed(mask: ZeroColumnMask, m: int, n: int) -> list[bool]:
-    """Which columns are zero: walk each sub-mask column by column."""
+def zeroed(mask: ZeroColumnMask, m: int, n: int, counted: str = "after") -> list[bool]:
+    """Which columns are zero: walk each sub-mask column by column, from the first, or from that of the shift on."""
     out = []
     for bank in range(128 // m):
         zero = mask.zero_first[bank]
         run = mask.zeroed if zero else mask.used
         left = max(1, run - mask.starts[bank])
-        for _ in range(n * m // 128):
-            out.append(zero)
+        for column in range(-(mask.shift if counted == "before" else 0), n * m // 128):
+            if column >= 0:
+                out.append(zero)
             left -= 1
             if left == 0:
                 zero = not zero
@@ -105,11 +110,13 @@ def zeroed(mask: ZeroColumnMask, m: int, n: int) -> list[bool]:
         {"zeroed": 200, "used": 10, "shift": 8},
     ],
 )
-def test_zeroed_and_shifted_columns(m, fields):
+@pytest.mark.parametrize("counted", ["after", "before"])
+def test_zeroed_and_shifted_columns(m, fields, counted, read_as):
+    read_as(zero_mask=counted)
     n, mask = 128, ZeroColumnMask(generate=True, **fields)
     got, a, b = run_ws(m, n, mask, shift=8, extra=8)
     used = b[mask.shift : mask.shift + n].copy()
-    used[zeroed(mask, m, n)] = 0
+    used[zeroed(mask, m, n, counted)] = 0
     assert np.array_equal(got, laid_out(a @ used.T, m))
 
 
