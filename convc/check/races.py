@@ -18,10 +18,10 @@ from convc.findings import Finding, Verdict
 from convc.machine.events import Observer
 from convc.machine.state import COLUMNS, LANES
 
-PIPELINED = {("cp", "mma"), ("shift", "mma"), ("shift", "cp.4x256b"), ("mma", "shift")}
+PIPELINED = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
 """Pairs that one thread's tcgen05 instructions keep in order (PTX manual, "tcgen05 pipelined instructions").
 
-mma after mma is ordered too, where accumulator and shape are the same; cp stands for all its shapes as first of a pair.
+So are shift and cp.4x256b, and mma after mma where accumulator and shape are the same; see `Races._pipelined`.
 """
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init"}
@@ -37,10 +37,12 @@ class Races(Observer):
     def begin(self, cohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
+        self.ashift_ordered = cohort.launch.switches.ashift_then_cp == "ordered"
         self.log: list[Access] = []
         self.spaces = {"shared": Shadow(cohort.shared.bytes.shape[1]), "tensor": Shadow(LANES * COLUMNS)}
         self.warps: dict[int, Views] = {}
         self.issued: dict[int, Clock] = {}
+        self.pipes: dict[int, dict[tuple[str, object], Clock]] = {}
         self.loads: dict[tuple[int, str], Clock] = {}
         self.barriers: dict[int, Message] = {}
         self.done: dict[int, Message] = {}
@@ -55,7 +57,7 @@ class Races(Observer):
         for views in self.warps.values():
             join(told, views.generic)
         for access in self.log:
-            if access.kind in ("copy", "mma", "cp", "shift") and access.component not in told:
+            if access.kind.split(".")[0] in ("copy", "mma", "cp", "shift") and access.component not in told:
                 key = ("unobserved", access.line)
                 self.found.setdefault(key, Finding(
                     verdict=Verdict.error, rule="exit-before-completion",
@@ -125,14 +127,25 @@ class Races(Observer):
     def _ordered(first: Access, second: Access, clock: Clock, fenced: Clock | None) -> bool:
         """Whether ``first`` happened before ``second``, whose issuer has these views."""
         view = fenced if fenced is not None and first.generic and first.write else clock
-        if view.get(first.component, -1) >= first.time:
-            return True
-        if first.thread != second.thread:
-            return False
-        kinds = (first.kind.split(".")[0], second.kind)
+        return view.get(first.component, -1) >= first.time or first.component in second.after
+
+    def _pipelined(self, first: tuple[str, object], second: tuple[str, object]) -> bool:
+        """Whether a thread's tcgen05 instructions stay in order: (kind, accumulator and shape of an mma) of both."""
+        kinds = tuple(kind.split(".")[0] for kind, _ in (first, second))
         if kinds == ("mma", "mma"):
-            return first.target == second.target
+            return first[1] == second[1]
+        if second[0] == "cp.4x256b":
+            return first[0] == "shift" or (first[0] == "mma.ashift" and self.ashift_ordered)
         return kinds in PIPELINED
+
+    def _after(self, warp: int, component: int, what: tuple[str, object]) -> Clock:
+        """The operation itself and those of its thread that it comes after, by one pair in order or by several."""
+        pipes, known = self.pipes.setdefault(warp, {}), {component: 0}
+        for before, operations in pipes.items():
+            if self._pipelined(before, what):
+                join(known, operations)
+        join(pipes.setdefault(what, {}), known)
+        return known
 
     def _report(self, space: str, first: Access, second: Access, views: Views) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
@@ -156,7 +169,7 @@ class Races(Observer):
 
     def _entry(self, views: Views, instr, kind: str, warp: int, write: bool, **more) -> Access:
         fields = {
-            "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "target": None,
+            "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "after": (),
         } | more  # fmt: skip
         span = instr.span
         return Access(kind=kind, write=write, thread=warp, file=span.file, line=span.line, step=instr.step, **fields)
@@ -209,7 +222,7 @@ class Races(Observer):
             "time": 0,
             "actor": f"{kind} of warp {warp}",
             "generic": False,
-            "target": target,
+            "after": self._after(warp, component, (kind, target)),
         }
         entry = self._entry(views, instr, kind, warp, False, **common)
         self._access("shared", shared, entry, views)

@@ -6,6 +6,7 @@ the last read since; both are numbers of entries in a log of accesses.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ class Access:
         kind: ld, st, mma, cp, shift, copy, init, alloc …
         write, generic: a write; made by an ordinary instruction (through the generic proxy).
         thread: warp that executed or issued it.
-        target: accumulator and shape of an mma (see `Mma.target`), else None.
+        after: components of the tensor operations that the pipeline keeps this one behind, its own among them.
         file, line, step: the instruction.
     """
 
@@ -32,7 +33,7 @@ class Access:
     write: bool
     generic: bool
     thread: int
-    target: object
+    after: Collection[int]
     file: str
     line: int
     step: str | None

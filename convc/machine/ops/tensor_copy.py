@@ -27,7 +27,7 @@ def copy(instr, program):
                 strand.cohort.core.enqueue(item)
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)
-                tell(strand, "cp", item)
+                tell(strand, "cp.4x256b" if item.shape == "4x256b" else "cp", item)
 
     return run
 

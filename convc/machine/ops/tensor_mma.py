@@ -114,7 +114,7 @@ def mma(instr, program):
                     zero if has_zero else None, sfa, sfb,
                 )  # fmt: skip
                 core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
-                tell(strand, "mma", one, one.accumulator)
+                tell(strand, "mma.ashift" if ashift else "mma", one, one.accumulator)
 
     return run
 

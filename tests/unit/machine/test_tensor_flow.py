@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensor_kernels
 from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
+from convc.check.kernel import check_kernel
 from convc.errors import MachineFault
+from convc.machine import RunOptions
+from convc.machine.switches import Switches
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 pytestmark = pytest.mark.usefixtures("both_numerics")
@@ -279,8 +283,11 @@ def pixel(t: int) -> tuple[int, int]:
     return (t - PAD) // WIDTH, (t - PAD) % WIDTH
 
 
-@pytest.mark.parametrize("move", ["shift", "ashift"])
-def test_a_convolution_row_with_shifts_halo_and_masks(move):
+def convolution_row(move: str, between: str = "") -> bool:
+    """Whether the kernel finds the row of the convolution.
+
+    ``move`` shifts: an instruction, or .ashift; ``between`` stands between that and the refresh of tap ``{s}``.
+    """
     images = RNG.integers(-4, 5, (8, WIDTH, CHANNELS)).astype(np.float16)
     filters = RNG.integers(-4, 5, (TAPS, N, CHANNELS)).astype(np.float16)
     # The walk runs along W and then to the next image; its very first pixel lies outside and is zero.
@@ -300,6 +307,7 @@ def test_a_convolution_row_with_shifts_halo_and_masks(move):
         if s and move == "shift":
             body += "tcgen05.shift.cta_group::1.down [%c];\n"
         if s:
+            body += between.format(s=s, parity=(s - 1) % 2)
             start = TAPS * b_bytes + (s - 1) * halo_bytes
             desc = encode_shared(SharedDescriptor(start=BASE + start, lbo=128, sbo=128, swizzle="none"))
             body += f"mov.b64 %a, {desc}; add.u32 %x4, %c, {31 << 16}; tcgen05.cp.cta_group::1.4x256b [%x4], %a;\n"
@@ -316,8 +324,44 @@ def test_a_convolution_row_with_shifts_halo_and_masks(move):
             if 0 <= w < WIDTH:
                 want[lane] += filters[s].astype(np.float32) @ images[n, w].astype(np.float32)
     assert result.findings == ()
-    assert np.array_equal(f32(got[:, 64:96]), want)
-    assert np.array_equal(got[:, :8].view(np.float16), walk[2:130])
+    right = np.array_equal(f32(got[:, 64:96]), want)
+    assert right == np.array_equal(got[:, :8].view(np.float16), walk[2:130])
+    return right
+
+
+COMMITTED = """
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%bar];
+MOVED{s}: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], {parity}; @!%p bra MOVED{s};
+tcgen05.fence::after_thread_sync;
+"""
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+@pytest.mark.parametrize("move", ["shift", "ashift"])
+@pytest.mark.parametrize("between", ["", COMMITTED])
+def test_a_convolution_row_with_shifts_halo_and_masks(move, between, order, read_as):
+    """A refresh behind tcgen05.shift is in order; behind an .ashift only where somebody has waited, or says so."""
+    read_as(ashift_then_cp=order)
+    assert convolution_row(move, between) == (move == "shift" or bool(between) or order == "ordered")
+
+
+@pytest.mark.parametrize(("order", "raced"), [("unordered", True), ("ordered", False)])
+def test_a_refresh_right_behind_an_ashift_is_a_race(order, raced, monkeypatch):
+    """One behind a shift, or behind a wait, is none: mma, shift, cp.4x256b and mma follow each other in order."""
+    found: list[str] = []
+
+    def checked(text, launch, buffers, *, options):
+        seen = check_kernel(text, launch, buffers, options=RunOptions(switches=Switches(ashift_then_cp=order)))
+        found[:] = [f.message for f in seen.findings if f.rule == "race-tensor-memory" and "dealloc" not in f.message]
+        return seen.result
+
+    monkeypatch.setattr(tensor_kernels, "run", checked)
+    for move, between in (("shift", ""), ("ashift", COMMITTED)):
+        assert convolution_row(move, between)
+        assert not found
+    assert convolution_row("ashift") is not raced
+    assert len(found) == (TAPS - 1 if raced else 0)
+    assert all("cp.4x256b" in message and "after write by mma.ashift" in message for message in found)
 
 
 @pytest.mark.parametrize(
