@@ -92,7 +92,9 @@ Found = dict[str, dict[str, Measured | PlanError]]
 def twin(problem: ConvProblem, schedule: str) -> Compiled:
     """The kernel of one schedule, with tiles as wide as those of ``reload`` where the schedule leaves the choice."""
     options = SCHEDULES[schedule]
-    width = None if schedule == "stationary" else compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
+    width = (
+        None if schedule == "stationary" else compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
+    )
     return compile_problem(problem, options=options, block_n=width)
 
 

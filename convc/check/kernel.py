@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,9 +60,13 @@ def check_kernel(
     *,
     file: str = "kernel.ptx",
     options: RunOptions | None = None,
+    all_switches: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Checked:
     """Run a kernel with all checkers watching, then again with asynchronous work performed late and at random.
+
+    With ``all_switches``, run it also under every other setting of every switch (see `convc.machine.switches`): where
+    its result changes, it depends on an open question.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
@@ -78,6 +82,8 @@ def check_kernel(
             late = _attempt(broken, text, launch, buffers, options=other, **more)
             if late is not None:
                 broken += _differences(result, late, policy, file)
+        if all_switches:
+            broken += _open_questions(result, text, launch, buffers, options=options, **more)
     seen = [*broken, *(finding for checker in checkers for finding in checker.found.values())]
     seen += result.findings if result else ()
     return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)
@@ -107,12 +113,33 @@ def _attempt(
 
 def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> list[Finding]:
     """A finding for the first buffer that depends on when asynchronous work is performed."""
-    for name, array in result.buffers.items():
-        differ = np.flatnonzero(array.reshape(-1).view(np.uint8) != late.buffers[name].reshape(-1).view(np.uint8))
-        if differ.size:
-            message = (
-                f"buffer {name!r} depends on when asynchronous work is performed: {differ.size} bytes differ under "
-                f"completion policy {policy}, first at byte {int(differ[0])}"
-            )
-            return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=file)]
+    for name, count, first in _changed(result, late):
+        message = (
+            f"buffer {name!r} depends on when asynchronous work is performed: {count} bytes differ under "
+            f"completion policy {policy}, first at byte {first}"
+        )
+        return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=file)]
     return []
+
+
+def _open_questions(result: RunResult, text, launch, buffers, *, options: RunOptions, **more) -> list[Finding]:
+    """A finding for each other setting of a switch that changes the result, or lets the kernel fail."""
+    found = []
+    for name, switches in options.switches.others():
+        failed: list[Finding] = []
+        other = _attempt(failed, text, launch, buffers, options=dataclasses.replace(options, switches=switches), **more)
+        changes = [fault.message for fault in failed]
+        if other is not None:
+            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in _changed(result, other)]
+        if changes:
+            message = f"the result depends on an open question: with switch {name}, {', '.join(changes)}"
+            found.append(Finding(verdict=Verdict.review, rule="open-question", message=message, file=more["file"]))
+    return found
+
+
+def _changed(result: RunResult, other: RunResult) -> Iterator[tuple[str, int, int]]:
+    """Buffers that two runs leave with other contents: name, how many bytes differ, the first of them."""
+    for name, array in result.buffers.items():
+        differ = np.flatnonzero(array.reshape(-1).view(np.uint8) != other.buffers[name].reshape(-1).view(np.uint8))
+        if differ.size:
+            yield name, differ.size, int(differ[0])

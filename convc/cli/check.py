@@ -6,15 +6,25 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import layer_option, path_type, report_options
+from convc.cli.options import all_switches_option, layer_option, path_type, report_options, switch_option
 
 
 @click.command("check", short_help="Look for races and hangs in the kernels of a build folder.")
 @click.argument("build", type=path_type, metavar="DIR")
 @layer_option()
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
+@all_switches_option
+@switch_option
 @report_options
-def check_command(build: Path, layer: str | None, seed: int, json_file: Path | None, sarif_file: Path | None) -> None:
+def check_command(
+    build: Path,
+    layer: str | None,
+    seed: int,
+    all_switches: bool,
+    switches: tuple[str, ...],
+    json_file: Path | None,
+    sarif_file: Path | None,
+) -> None:
     """Run the kernels of the build folder DIR on random input with every checker watching.
 
     Found are accesses of shared and tensor memory that no synchronisation orders, registers used before
@@ -25,6 +35,8 @@ def check_command(build: Path, layer: str | None, seed: int, json_file: Path | N
     from convc.check.kernel import check_kernel
     from convc.files import check_target
     from convc.findings import Verdict
+    from convc.machine import RunOptions
+    from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.session import input_buffers, located, random_input
@@ -32,6 +44,7 @@ def check_command(build: Path, layer: str | None, seed: int, json_file: Path | N
     for file in (json_file, sarif_file):
         if file is not None:
             check_target(file)
+    options = RunOptions(switches=parse_switches(switches))
     loaded = load_build(build)
     names = [layer] if layer is not None else list(loaded.names)
     findings, seen = [], set()
@@ -43,7 +56,8 @@ def check_command(build: Path, layer: str | None, seed: int, json_file: Path | N
             seen.add(ready.file)
             x = random_input(ready, seed)
             bar = None if progress is None else lambda done, total, name=name: progress(f"check {name}", done / total)
-            checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, progress=bar)
+            more = {"options": options, "all_switches": all_switches, "progress": bar}
+            checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, **more)
             print_verdict(console(), name, checked.verdict, len(checked.findings))
             placed = [located(ready, finding) for finding in checked.findings]
             print_findings(console(), placed)

@@ -6,13 +6,22 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import counts_option, numerics_option, path_type, report_options
+from convc.cli.options import (
+    all_switches_option,
+    counts_option,
+    numerics_option,
+    path_type,
+    report_options,
+    switch_option,
+)
 
 
 @click.command("exec", short_help="Run any PTX kernel with a launch file.")
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
+@all_switches_option
+@switch_option
 @numerics_option
 @counts_option
 @report_options
@@ -20,6 +29,8 @@ def exec_command(
     kernel: Path,
     launch: Path,
     check: bool,
+    all_switches: bool,
+    switches: tuple[str, ...],
     numerics: str,
     counts: bool,
     json_file: Path | None,
@@ -36,6 +47,7 @@ def exec_command(
     from convc.check.kernel import check_kernel
     from convc.files import check_target, plain, read_text, write_bytes, write_npy
     from convc.findings import Verdict
+    from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
@@ -48,11 +60,13 @@ def exec_command(
     for file in (json_file, sarif_file):
         if file is not None:
             check_target(file)
-    options = machine.RunOptions(switches=machine.Switches(numerics=numerics))
+    options = machine.RunOptions(switches=parse_switches(switches, numerics=numerics))
+    check = check or all_switches
     with progress_bar() as progress:
         bar = None if progress is None else lambda done, total: progress(spec.entry, done / total)
         if check:
-            checked = check_kernel(text, spec, buffers, file=str(kernel), options=options, progress=bar)
+            more = {"options": options, "all_switches": all_switches, "progress": bar}
+            checked = check_kernel(text, spec, buffers, file=str(kernel), **more)
             result, findings = checked.result, checked.findings
         else:
             result = machine.run(text, spec, buffers, file=str(kernel), options=options, progress=bar)

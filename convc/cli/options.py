@@ -55,6 +55,28 @@ def schedule_options(command):
     )(wrapped)  # fmt: skip
 
 
+all_switches_option = click.option(
+    "--all-switches",
+    is_flag=True,
+    help="Also run under every other setting of every switch, and say which of them the result depends on.",
+)
+
+
+class _SwitchOption(click.Option):
+    """``--switch``: its help lists the switches, which are known where the machine is loaded."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The option and its help, with the switches and their settings."""
+        from convc.machine.switches import CHOICES, OPEN
+
+        listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
+        self.help = f"Read what no public source settles in another way (see FIDELITY.md); the default first: {listed}."
+        return super().get_help_record(ctx)
+
+
+switch_option = click.option("--switch", "switches", cls=_SwitchOption, multiple=True, metavar="NAME=SETTING")
+
+
 def layer_option(required: bool = False):
     """``--layer NAME``."""
     return click.option("--layer", metavar="NAME", required=required, help="One convolution of the model.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import layer_option, numerics_option, path_type
+from convc.cli.options import layer_option, numerics_option, path_type, switch_option
 
 
 @click.command("run", short_help="Run a layer of a build folder.")
@@ -14,8 +14,11 @@ from convc.cli.options import layer_option, numerics_option, path_type
 @click.option("--input", "source", type=path_type, required=True, metavar="X.npy", help="Activations.")
 @click.option("-o", "--output", "target", type=path_type, required=True, metavar="Y.npy", help="Result.")
 @layer_option()
+@switch_option
 @numerics_option
-def run_command(build: Path, source: Path, target: Path, layer: str | None, numerics: str) -> None:
+def run_command(
+    build: Path, source: Path, target: Path, layer: str | None, switches: tuple[str, ...], numerics: str
+) -> None:
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder.
 
     The input may be float16, float32 or float64 and is rounded to the kernel's type. bfloat16 results are
@@ -24,17 +27,19 @@ def run_command(build: Path, source: Path, target: Path, layer: str | None, nume
     from convc.build import load_build
     from convc.files import check_target, write_npy
     from convc.findings import Verdict
-    from convc.machine import RunOptions, Switches
+    from convc.machine import RunOptions
+    from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.runs import print_findings, print_run
     from convc.runtime.session import read_input, readable, run_layer
 
     check_target(target)
+    options = RunOptions(switches=parse_switches(switches, numerics=numerics))
     ready = load_build(build).load(layer)
     x = read_input(source, ready.form, f"layer {ready.name!r}")
     with progress_bar() as progress:
         bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
-        result = run_layer(ready, x, RunOptions(switches=Switches(numerics=numerics)), progress=bar)
+        result = run_layer(ready, x, options, progress=bar)
     print_findings(console(stderr=True), result.findings)
     if result.verdict >= Verdict.incomplete:
         raise click.exceptions.Exit(1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args, get_type_hints
 
-from convc.errors import LaunchError
+from convc.errors import InputError, LaunchError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +92,6 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
     for text in settings:
         name, _, setting = text.partition("=")
         if name not in OPEN:
-            raise LaunchError(f"there is no switch {name!r}", hint=f"switches: {', '.join(OPEN)}")
+            raise InputError(f"there is no switch {name!r}", hint=f"switches: {', '.join(OPEN)}")
         given[name] = setting
     return Switches(**given, **more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 from support.kernel_edits import NEVER_FREE, edited
 
 NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
@@ -12,6 +13,50 @@ NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
 
 def test_a_kernel_of_ours_is_clean(convc, build):
     assert convc.good("check", build).splitlines() == ["conv: clean, nothing found"]
+
+
+def test_a_kernel_of_ours_depends_on_no_open_question(convc, build):
+    assert convc.good("check", build, "--all-switches").splitlines() == ["conv: clean, nothing found"]
+
+
+ELECTED = """.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+.reg .b64 %a; .reg .b32 %v; .reg .pred %p;
+ld.param.u64 %a, [out]; elect.sync %v|%p, 0xffffffff; @%p st.global.u32 [%a], %v; div.u32 %v, %v, 4;
+setp.lt.u32 %p, %v, 7; @%p bra END; @!%p trap;
+END: ret;
+}
+"""
+
+
+def test_an_open_question_that_a_kernel_depends_on(convc, tmp_path):
+    kernel, launch = tmp_path / "k.ptx", tmp_path / "launch.json"
+    kernel.write_text(ELECTED.replace("setp.lt.u32 %p, %v, 7; @%p bra END; @!%p trap;", ""))
+    spec = {"format": "convc-launch/1", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1]}
+    spec |= {"buffers": {"out": {"dtype": "u32", "shape": [1], "save": "out.npy"}}}
+    launch.write_text(json.dumps(spec | {"params": [{"kind": "pointer", "buffer": "out"}]}))
+    result = convc("exec", kernel, launch, "--all-switches")
+    assert result.exit_code == 0, "a matter for review"
+    assert "k: review, 1 finding" in result.stdout
+    said = " ".join(result.stderr.split())
+    assert "open-question" in said
+    assert "with switch elect=highest, 1 bytes of buffer 'out' change" in said
+    assert np.load(tmp_path / "out.npy") == 0
+    convc.good("exec", kernel, launch, "--switch", "elect=highest")
+    assert np.load(tmp_path / "out.npy") == 31
+    kernel.write_text(ELECTED)
+    said = " ".join(convc("exec", kernel, launch, "--all-switches").stderr.split())
+    assert "with switch elect=highest, the kernel executed a trap" in said
+
+
+def test_switches_that_do_not_exist(convc, build):
+    said = convc.refused("check", build, "--switch", "elected=first")
+    assert "there is no switch 'elected'" in said
+    assert "elect" in said
+    assert "must be one of lowest, highest" in convc.refused("check", build, "--switch", "elect=first")
 
 
 def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path):

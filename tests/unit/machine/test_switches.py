@@ -10,7 +10,7 @@ from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
 from convc import machine
-from convc.errors import LaunchError
+from convc.errors import InputError, LaunchError
 from convc.machine import RunOptions
 from convc.machine.switches import CHOICES, OPEN, Switches, parse_switches
 from convc.machine.tma_reduce import reduction
@@ -70,7 +70,7 @@ def test_switches_of_a_command_line():
     assert parse_switches(("elect=highest", "six_bit=high"), numerics="exact") == Switches(
         elect="highest", six_bit="high", numerics="exact"
     )
-    with pytest.raises(LaunchError, match="there is no switch 'numerics'") as caught:
+    with pytest.raises(InputError, match="there is no switch 'numerics'") as caught:
         parse_switches(("numerics=exact",))
     assert "ashift_then_cp, shift_extent" in str(caught.value)
     with pytest.raises(LaunchError, match="switch elect must be one of lowest, highest, got 'first'"):
