@@ -1,29 +1,46 @@
-"""FORMS.md: every instruction form that the reader knows, and whether the machine runs it.
+"""FORMS.md: every instruction form that the reader knows, whether the machine runs it, on what evidence, and its test.
 
 Made from the tables themselves, so that it cannot say anything else than they do: the rows of `convc/ptx/forms`, the
-builders registered under `convc/machine/ops`, and the reasons in `convc.machine.ops.registry`.
+builders registered under `convc/machine/ops`, the reasons in `convc.machine.ops.registry`, and the texts of the tests.
 
-    python -m convc.machine.forms_page      # write FORMS.md again
+    python -m convc.machine.forms_page      # write FORMS.md again, in a checkout
 """
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import convc.machine.program  # noqa: F401 - registers every builder
+from convc.machine.form_cases import cases
 from convc.machine.inline import REWRITTEN
 from convc.machine.ops.registry import LIMITED, OPS, REFUSED
 from convc.ptx.grammar import forms
 
 PAGE = Path(__file__).with_name("FORMS.md")
+TESTS = Path(__file__).parents[2] / "tests"
+
+EVIDENCE = {
+    "recorded": (
+        "barrier.cluster.*", "cp.async", "cp.async.*_group", "cp.async.wait_all", "cp.async.mbarrier.arrive",
+        "cp.async.bulk.load", "cp.async.bulk.peer", "cp.async.bulk.store", "cp.async.bulk.tensor.*",
+        "cp.reduce.async.bulk.*", "mapa", "tensormap.*",
+    ),
+    "ours": ("clusterlaunchcontrol.*",),
+    "tested elsewhere": ("tcgen05.cp", "tcgen05.ld", "tcgen05.mma", "tcgen05.mma.*", "tcgen05.st"),
+}  # fmt: skip
+"""Classes of evidence, and the forms (patterns of their names) whose main effect rests on them; others: the manual."""
 
 HEAD = """\
 # The PTX forms and the machine
 
 Every form of `convc/ptx/forms/*.txt`, where the PTX manual (PTX ISA 9.0) describes it, and whether the machine runs it.
-A kernel with a refused form is read, printed and checked, but nothing of it is run. How sure we are of what the machine
-does is the subject of [FIDELITY.md](FIDELITY.md).
+A kernel with a refused form is read, printed and checked, but nothing of it is run.
+
+The class is that of the strongest evidence for what the form does in the main, as in [FIDELITY.md](FIDELITY.md), which
+has the single rules, and those that are assumed. The case is a test that runs the form, inside `tests/` (for a recorded
+form the recording); every form has a spelling in `ptx_cases/syntax/accepted.txt` too, which `ptxas` judges.
 
 Generated: `python -m convc.machine.forms_page` writes this file, `tests/unit/machine/test_form_table.py` compares it.
 
@@ -41,6 +58,14 @@ def status(name: str) -> str:
     return "modelled" if name in OPS else "refused: no builder"
 
 
+def evidence(name: str) -> str:
+    """The class of evidence of a form."""
+    if status(name).startswith("refused"):
+        return "refused"
+    matching = (kind for kind, names in EVIDENCE.items() if any(fnmatchcase(name, pattern) for pattern in names))
+    return next(matching, "documented")
+
+
 def sections() -> dict[str, list[str]]:
     """The manual's sections of every form, in the order of the rows."""
     found: dict[str, list[str]] = {}
@@ -55,13 +80,23 @@ def _sections(text: str) -> list[str]:
     return re.findall(r"\b9\.7\.\d+(?:\.\d+)*", text)
 
 
+def _case(name: str, tests: dict[str, list[str]]) -> str:
+    """The test to show for a form."""
+    kind = evidence(name)
+    recorded = [file for file in tests.get(name, ()) if file.startswith("recordings/")]
+    return "" if kind == "refused" else (recorded if recorded and kind == "recorded" else tests[name])[0]
+
+
 def page() -> str:
     """The text of FORMS.md."""
-    found = sections()
+    found, tests = sections(), cases(TESTS)
     refused = sum(status(name).startswith("refused") for name in found)
     lines = [f"{len(found)} forms: {len(found) - refused} modelled, {refused} refused.", ""]
-    lines += ["| form | PTX manual | machine |", "| --- | --- | --- |"]
-    lines += [f"| `{name}` | {', '.join(where)} | {status(name)} |" for name, where in sorted(found.items())]
+    lines += ["| form | PTX manual | class | machine | case |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| `{name}` | {', '.join(where)} | {evidence(name)} | {status(name)} | {_case(name, tests)} |"
+        for name, where in sorted(found.items())
+    ]
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -4,48 +4,37 @@ What counts as a neighbour or as a use is decided by spelling, which is quick an
 
 * a rejected spelling is a *neighbour* of a form if it begins with the opcode and the literals that begin one of the
   form's rows and stand in its name (``mbarrier.inval`` of ``mbarrier.inval{.space}.b64 [addr]``);
-* a test *uses* a form if an instruction's name in its text fits one of the form's rows. Where the text is a template
-  (``bfi.b{n}``), what stands outside the braces must be modifiers of the row or begin some, and the literals that are
-  missing must be no more than the braces.
+* what a test uses: `convc.machine.form_cases`.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 from support.ptxas import DECLARATIONS, END
+from tma_programs import recordings
 
 from convc.errors import UnmodelledError
-from convc.machine.forms_page import PAGE, page, sections, status
+from convc.machine.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
+from convc.machine.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
 from convc.machine.inline import REWRITTEN
 from convc.machine.ops.registry import LIMITED, NO_RESULT, OPS, REFUSED
 from convc.machine.program import decode
 from convc.ptx import parse
-from convc.ptx.grammar import forms, match_head
-from convc.ptx.tables import Row, choices, opcodes, rows_of
+from convc.ptx.grammar import forms
+from convc.ptx.tables import Row, opcodes, rows_of
 
 TESTS = Path(__file__).parents[2]
 CASES = TESTS / "ptx_cases" / "syntax"
-ONLY_READ = (TESTS / "unit" / "ptx", TESTS / "ptx_cases")
-"""Folders whose texts are parsed but not run."""
-
 NAMES = {form.name for form in forms()}
 INTERNAL = {"dropped.printf"}
 """Forms that no text has: the machine puts them where a call of vprintf was."""
 
 MODELLED = (NAMES & set(OPS) | set(REWRITTEN)) - set(REFUSED)
-
-SPELLED_IN_PIECES = {
-    "float.sub.mixed": "test_forms_float.test_mixed_precision: the opcode is a parameter",
-    "float.fma.mixed": "test_forms_float.test_mixed_precision: the opcode is a parameter",
-    "int.sub.cc": "test_forms_integer: chain('sub.cc', ...) adds the type",
-    "int.subc": "test_forms_integer: chain(..., 'subc') adds the type",
-    "cp.reduce.async.bulk.peer": "recordings/thread_programs.py: a string of two lines",
-}
-"""Forms that a test runs although no single text has their name, and where."""
 
 NO_CASE_OF_ITS_OWN = {"call"}
 """Forms that accepted.txt cannot have, because a call needs a function beside the kernel: unit/ptx/test_parser.py."""
@@ -109,11 +98,6 @@ def test_the_machine_takes_what_the_page_says(name):
         assert all(taken), f"the page says {status(name)!r}, but a spelling in accepted.txt is refused"
 
 
-def opening(row: Row) -> list[str]:
-    """The opcode and the literals that begin a row."""
-    return [row.form.opcode, *(value for item in row.items[: row.fixed] for value in item.values)]
-
-
 def beginning(row: Row) -> list[str]:
     """The opening of a row up to the last word that the form's name has too."""
     words, named = opening(row), row.form.name.split(".")
@@ -125,30 +109,6 @@ def test_every_form_has_a_rejected_neighbour():
     rows = [row for opcode in opcodes() for row in rows_of(opcode)]
     near = {row.form.name for row in rows for head in heads if head[: len(beginning(row))] == beginning(row)}
     assert near == NAMES
-
-
-def heads_in(text: str) -> set[str]:
-    """Names of instructions in a text, ``add.u32`` or a template like ``add.{type}``."""
-    opcode = "|".join(sorted(opcodes(), key=len, reverse=True))
-    dotted = rf"(?<![\w.%$])((?:{opcode})(?:\.[\w:]+|\.?\{{[^{{}}\n]*\}}[\w:]*)+)"
-    bare = rf"(?<![\w.%$])({opcode})(?= [^;\n]*;|;)"
-    return {head for found in re.findall(f"{dotted}|{bare}", text) for head in found if head}
-
-
-def forms_of(head: str) -> set[str]:
-    """The forms that an instruction's name, or a template of names, may be."""
-    if "{" not in head:
-        return {match.form.name for match in match_head(head)}
-    opcode, *parts = re.split(r"\.|(?=\{)", re.sub(r"\{[^{}]*\}", "{}", head))
-    plain = {part for part in parts if part and "{" not in part}
-    found = set()
-    for row in rows_of(opcode):
-        values = {part for choice in choices(row.items) for parts in choice.values.values() for part in parts}
-        missing = set(opening(row)[1:]) - plain
-        begins = all(any(value.startswith(part) for value in values) for part in plain)
-        if begins and len(missing) <= head.count("{"):
-            found.add(row.form.name)
-    return found
 
 
 @pytest.mark.parametrize(
@@ -167,11 +127,24 @@ def test_reading_of_templates(head, expected):
 
 
 def test_every_modelled_form_is_used_by_a_test():
-    paths = [path for end in ("py", "ptx") for path in sorted(TESTS.rglob(f"*.{end}"))]
-    run = [path for path in paths if not any(path.is_relative_to(folder) for folder in ONLY_READ)]
-    heads = {head for path in run if path != Path(__file__) for head in heads_in(path.read_text(encoding="utf-8"))}
-    used = {name for head in heads for name in forms_of(head)}
-    assert len(heads) > 400
-    unused = MODELLED - used - set(SPELLED_IN_PIECES)
+    used = uses(TESTS)
+    assert len({head for files in used.values() for heads in files.values() for head in heads}) > 400
+    unused = MODELLED - set(used) - set(SPELLED_IN_PIECES)
     assert not unused, f"no test has a text with {sorted(unused)}"
-    assert not used & set(SPELLED_IN_PIECES), "these have a text of their own now"
+    assert not set(used) & set(SPELLED_IN_PIECES), "these have a text of their own now"
+    assert set(cases(TESTS)) >= MODELLED
+    assert all((TESTS / path).is_file() for path in SPELLED_IN_PIECES.values())
+
+
+def test_evidence_is_of_forms_that_exist():
+    patterns = [pattern for names in EVIDENCE.values() for pattern in names]
+    assert not [pattern for pattern in patterns if not fnmatch.filter(NAMES, pattern)]
+    assert {evidence(name) for name in NAMES} == {"documented", "refused", *EVIDENCE}
+
+
+def test_what_is_called_recorded_is_in_a_recorded_program():
+    texts = {recording.program["text"] for recording in recordings()}
+    kernels = [kernel for text in texts for kernel in parse(text).kernels]
+    ran = {instr.form.name for kernel in kernels for instr in kernel.body}
+    missing = {name for name in NAMES if evidence(name) == "recorded"} - ran
+    assert not missing, f"no program of tests/recordings has {sorted(missing)}"
