@@ -20,7 +20,7 @@ from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
 from convc.machine.pending import Pending
-from convc.machine.state import SharedMemory, TensorMemory
+from convc.machine.state import SharedMemory, Spare, TensorMemory
 from convc.machine.switches import Switches
 from convc.machine.tensor_core import TensorCore
 from convc.machine.values import Value, narrow
@@ -45,6 +45,7 @@ class Launch:
     seed: int = 0
     counters: Counters = field(default_factory=Counters)
     findings: dict[tuple, Finding] = field(default_factory=dict)
+    spare: Spare = field(default_factory=Spare)
 
 
 class NamedBarrier:
@@ -66,8 +67,8 @@ class Cohort:
         self.observer = launch.observer
         self.first = first
         self.ctas = ctas
-        self.shared = SharedMemory(ctas, shared_bytes)
-        self.tensor = TensorMemory(ctas, launch.switches.placement)
+        self.shared = SharedMemory(ctas, shared_bytes, launch.spare)
+        self.tensor = TensorMemory(ctas, launch.switches.placement, launch.spare)
         self.core = TensorCore(self)
         self.barriers: dict[int, MBarrier] = {}
         self.bulk_groups = BulkGroups(ctas)

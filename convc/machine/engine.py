@@ -45,6 +45,8 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas
+    launch.spare.keep(cohort.shared.bytes)
+    launch.spare.keep(cohort.tensor.cells)
 
 
 def _observed(program: Program, pc: int, observer: Observer) -> Run:

@@ -139,7 +139,7 @@ def widen(raw: np.ndarray, element: str, packed_as: str, six_bit: str = "low") -
     """float32 values of whole 16-byte units.
 
     Args:
-        raw: contiguous, of any dtype; the last axis holds whole units.
+        raw: of any dtype; the last axis is contiguous and holds whole units.
         element, packed_as: see the module's tables.
         six_bit: the switch.
 
@@ -149,7 +149,7 @@ def widen(raw: np.ndarray, element: str, packed_as: str, six_bit: str = "low") -
     if element in WIDEN:
         kind, function = WIDEN[element]
         return function(raw.view(kind))
-    data = raw.view(np.uint8)
+    data = np.ascontiguousarray(raw).view(np.uint8)
     if packed_as == "plain":
         return np.take(table(element), data)
     units = data.reshape(*data.shape[:-1], -1, 16)

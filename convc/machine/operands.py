@@ -64,8 +64,8 @@ def fetch_cells(cells: np.ndarray, columns: tuple[int, ...], element: str, packe
     if all(b - a == A_COLUMNS for a, b in pairwise(columns)):
         raw = cells[:, :, columns[0] : columns[-1] + A_COLUMNS]
     else:
-        raw = cells[:, :, (np.asarray(columns)[:, None] + np.arange(A_COLUMNS)).reshape(-1)]
-    return formats.widen(np.ascontiguousarray(raw), element, packed_as, six_bit)
+        raw = np.ascontiguousarray(cells[:, :, (np.asarray(columns)[:, None] + np.arange(A_COLUMNS)).reshape(-1)])
+    return formats.widen(raw, element, packed_as, six_bit)
 
 
 def places(index: np.ndarray, used: int) -> np.ndarray:

@@ -19,6 +19,26 @@ BLOCK = 32
 """Columns that are allocated together."""
 
 
+class Spare:
+    """Arrays of cohorts that have ended, for the next one: overwriting memory costs less than getting fresh pages."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[tuple, np.ndarray] = {}
+
+    def keep(self, array: np.ndarray) -> None:
+        """Nobody uses this array any more."""
+        self._arrays[array.shape, array.dtype] = array
+
+    def poison(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        """An array of all ones."""
+        array = self._arrays.pop((shape, np.dtype(dtype)), None)
+        ones = np.iinfo(dtype).max
+        if array is None:
+            return np.full(shape, ones, dtype)
+        array.fill(ones)
+        return array
+
+
 class Written:
     """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n))."""
 
@@ -80,10 +100,10 @@ class Written:
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024."""
 
-    def __init__(self, ctas: int, size: int) -> None:
+    def __init__(self, ctas: int, size: int, spare: Spare | None = None) -> None:
         self.size = size
         padded = max(1024, -(-size // 1024) * 1024)
-        self.bytes = np.full((ctas, padded), 0xFF, np.uint8)
+        self.bytes = (spare or Spare()).poison((ctas, padded), np.uint8)
         self.chunks = self.bytes.view(CHUNK)
         self.written = Written(ctas, padded)
 
@@ -99,8 +119,9 @@ class TensorMemory:
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
     """
 
-    def __init__(self, ctas: int, placement: str = "first") -> None:
+    def __init__(self, ctas: int, placement: str = "first", spare: Spare | None = None) -> None:
         self.ctas = ctas
+        self._spare = spare or Spare()
         self.placement = placement
         self.cells = np.empty((ctas, LANES, 0), np.uint32)
         self.written = Written(ctas, LANES * COLUMNS)
@@ -143,7 +164,7 @@ class TensorMemory:
         self._holds.clear()
         width = BLOCK * (int(start.max()) + blocks)
         if self.cells.shape[2] < width:
-            grown = np.full((self.ctas, LANES, width), 0xFFFFFFFF, np.uint32)
+            grown = self._spare.poison((self.ctas, LANES, width), np.uint32)
             grown[:, :, : self.cells.shape[2]] = self.cells
             self.cells = grown
         return BLOCK * start

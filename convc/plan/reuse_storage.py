@@ -12,6 +12,8 @@ from convc.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
 from convc.problem import ConvProblem
 
+TENSOR_TILES = 2
+"""Activation tiles in tensor memory: one is filled while the other is multiplied."""
 MASK_BYTES = 16
 """A mask has a bit for each of 128 lanes."""
 
@@ -49,13 +51,14 @@ def reuse_storage(
     columns = tiling.block_m if schedule == "stationary" else tiling.block_n
     tmem = [TmemTile(name="acc", lanes=arch.limits.tmem_lanes, columns=columns, column_offset=0)]
     if schedule == "shift":
-        wanted.append(("held", tiling.held, "mma", "mma", "held"))
+        turns = min(tiling.held, TENSOR_TILES)
+        wanted.append(("held", turns, "mma", "mma", "held"))
         if waits(variant, cut):
             wanted.append(("order", 1, "mma", "mma", "order"))
         atoms = tiling.row_bytes // arch.limits.mma_atom_bytes
         tmem.append(
             TmemTile(
-                name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=tiling.held,
+                name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=turns,
                 cursor="held",
             )
         )  # fmt: skip

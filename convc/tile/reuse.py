@@ -234,7 +234,10 @@ def _shift(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     yield Commit(
         id=f"mma.used{mark}", note="the tile in tensor memory is free once it has been multiplied", ring="held"
     )
-    yield Advance(id=f"mma.next_held{mark}", note="next tile in tensor memory", stages=plan.tiling.held, cursor="held")
+    yield Advance(
+        id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held",
+        stages=next(tile.stages for tile in plan.storage.tmem if tile.name == "held"),
+    )  # fmt: skip
     if not windows:
         yield from release_tile(plan, mark)
 
