@@ -141,7 +141,7 @@ def conv_maps(
 
     digits, window_of = _digits(problem), _window(problem)
     activation, filter_of, output = (
-        _activation(problem, c_pitch),
+        activation_map(problem, c_pitch),
         _filter(problem, c_pitch),
         _output(problem, k_pitch),
     )
@@ -228,7 +228,8 @@ def _step(problem: ConvProblem, block: Axis, channels_per_step: int) -> IndexMap
     )
 
 
-def _activation(problem: ConvProblem, c_pitch: int) -> IndexMap:
+def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
+    """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads; zero where the guard fails, outside the image."""
     (n, p, q), (r, s), c = _pixel_axes(problem), _tap_axes(problem), Axis("c", c_pitch)
     h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
     w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]

@@ -1,0 +1,209 @@
+"""What a loop nest really adds up: run it, and list the products that every output received.
+
+Running means running: loops in their order, loads, moves, masks and accumulators with their state, so that a load that
+stands at the wrong place or a row that did not come along shows up as a wrong product. Elements are numbers, not
+values: a product is (output element, activation element, weight element), and two nests are the same if they add the
+same products to the same outputs. Products with padding are zero and do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from convc import intexpr
+from convc.index.lower import translate
+from convc.index.maps import Counterexample, IndexMap, Outcome, Proof
+from convc.index.nests import Accumulate, Load, Move, Nest
+from convc.index.shared_rows import needed_pixel
+from convc.problem import ConvProblem
+
+POINTS = 1 << 20
+"""Iterations that a nest is run for."""
+
+PADDING = -1
+"""In place of an activation element: the product is zero, because it lies outside the image or its lane is masked."""
+
+NOTHING = -2
+"""In place of an activation element that nobody has loaded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Products:
+    """The products of all outputs, sorted by output, then by term.
+
+    Attributes:
+        out: int64 (products,), number of the output element, n outermost, then p, q, k.
+        term: int64 (products,), activation element * number of weights + weight element.
+        point: int64 (products,), number of the iteration, in the extents of the loops.
+    """
+
+    out: np.ndarray
+    term: np.ndarray
+    point: np.ndarray
+
+
+def same_products(before: Nest, after: Nest, claim: str) -> Outcome:
+    """Whether both nests add the same products to the same outputs; both are run."""
+    one, two = products(before), products(after)
+    count = min(one.out.size, two.out.size)
+    differs = (one.out[:count] != two.out[:count]) | (one.term[:count] != two.term[:count])
+    if not differs.any() and one.out.size == two.out.size:
+        return Proof(claim, f"ran: {count} products are the same")
+    at = int(np.argmax(differs)) if differs.any() else count
+    keys = [(int(p.out[at]), int(p.term[at])) if at < p.out.size else None for p in (one, two)]
+    if keys[1] is None or (keys[0] is not None and keys[0] < keys[1]):
+        return Counterexample(claim, _loops(before, one.point[at]), _says(before.problem, keys[0], "lacks"))
+    twice = at > 0 and keys[1] == (int(two.out[at - 1]), int(two.term[at - 1]))
+    return Counterexample(claim, _loops(after, two.point[at]), _says(after.problem, keys[1], "gets", twice))
+
+
+@lru_cache(maxsize=2)
+def products(nest: Nest) -> Products:
+    """Run a nest; `POINTS` says for how large a one this is quick."""
+    run = _Run(nest)
+    run.loop(0, {})
+    out, term, point = run.kept()
+    order = np.lexsort((point, term, out))
+    return Products(out[order], term[order], point[order])
+
+
+class _Run:
+    """A nest while it runs. Loops without statements further in are done at once, as arrays."""
+
+    def __init__(self, nest: Nest) -> None:
+        self.nest, self.problem = nest, nest.problem
+        self.at = {axis.name: [each for each in nest.body if each.inside == axis.name] for axis in nest.loops}
+        deepest = max((nest.names.index(each.inside) for each in nest.body), default=-1)
+        self.serial, self.arrays = nest.loops[: deepest + 1], nest.loops[deepest + 1 :]
+        grids = np.meshgrid(*(np.arange(axis.extent) for axis in self.arrays), indexing="ij", sparse=True)
+        self.grid = dict(zip((axis.name for axis in self.arrays), grids, strict=True))
+        self.shape = tuple(axis.extent for axis in self.arrays)
+        self.activation = nest.activation()
+        self.rows = self.loaded = np.zeros((0, 0), np.int64)
+        self.moved = 0
+        self.stored: list[np.ndarray] = []
+        self.sums: list[np.ndarray] = []
+
+    def loop(self, depth: int, point: dict[str, int]) -> None:
+        if depth == len(self.serial):
+            self.sums.append(self.multiply(point))
+            return
+        axis = self.serial[depth]
+        for value in range(axis.extent):
+            point[axis.name] = value
+            for statement in self.at[axis.name]:
+                if isinstance(statement, Load):
+                    self.load(statement, point)
+                elif isinstance(statement, Accumulate):
+                    self.sums = []
+            self.loop(depth + 1, point)
+            for statement in self.at[axis.name]:
+                if isinstance(statement, Move) and value < axis.extent - 1:
+                    self.move(statement)
+                elif isinstance(statement, Accumulate):
+                    self.stored.append(np.concatenate(self.sums, axis=1))
+        del point[axis.name]
+
+    def load(self, load: Load, point: Mapping[str, int]) -> None:
+        """Fill the tile; element numbers (rows, channels)."""
+        channels = self.nest.loop("e").extent
+        axes = {load.rows.name: np.arange(load.rows.extent)[:, None], "e": np.arange(channels)[None, :]}
+        found = _elements(self.problem, load.map, {**point, **axes})
+        self.rows = self.loaded = np.broadcast_to(found, (load.rows.extent, channels))
+        self.moved = 0
+
+    def move(self, move: Move) -> None:
+        """Move the rows, `step` times by one."""
+        last = np.arange(move.group - 1, move.lanes, move.group)
+        for _ in range(move.step):
+            rows = self.rows.copy()
+            rows[: move.lanes - 1] = self.rows[1 : move.lanes]
+            rows[last] = self.loaded[last + 1 + self.moved] if move.refreshed else self.rows[last]
+            self.rows, self.moved = rows, self.moved + 1
+
+    def multiply(self, point: Mapping[str, int]) -> np.ndarray:
+        """(output, term, iteration) of each product, zeros included: int64 (3, products)."""
+        points, space = {**point, **self.grid}, self.nest.space
+        values = space.evaluate(points)
+        done = np.broadcast_to(space.holds(points), self.shape)
+        x = self.operand(points)
+        if self.nest.read is not None and self.nest.read.masks:
+            x = np.where(self.masked(points, values), PADDING, x)
+        (out_h, out_w), (_, taps_w) = self.problem.out_extent, self.problem.kernel
+        out = ((values["n"] * out_h + values["p"]) * out_w + values["q"]) * self.problem.out_channels + values["k"]
+        taps = (values["k"] * self.problem.kernel[0] + values["r"]) * taps_w + values["s"]
+        weight = taps * self.problem.in_channels + values["c"]
+        term = np.where(x < 0, x, x * _weights(self.problem) + weight)
+        number = np.zeros((), np.int64)
+        for axis in self.nest.loops:
+            number = number * axis.extent + points[axis.name]
+        return np.stack([np.broadcast_to(each, self.shape)[done] for each in (out, term, number)])
+
+    def operand(self, points: Mapping) -> np.ndarray:
+        """Number of the activation element of each iteration."""
+        if self.nest.read is None:
+            return _elements(self.problem, self.activation, points)
+        row = np.asarray(intexpr.evaluate(translate(self.nest.read.row), points))
+        inside = (row >= 0) & (row < self.rows.shape[0])
+        return np.where(inside, self.rows[np.where(inside, row, 0), points["e"]], NOTHING)
+
+    def masked(self, points: Mapping, values: Mapping) -> np.ndarray:
+        """Whether a mask leaves the iteration out."""
+        read = self.nest.read
+        tile_m = intexpr.evaluate(translate(read.tile_m), points)
+        names = {"tile_m": tile_m, "lane": points[self.nest.pixels], "r": values["r"], "s": values["s"]}
+        return np.any(np.broadcast_arrays(*(np.asarray(intexpr.evaluate(m, names), bool) for m in read.masks)), axis=0)
+
+    def kept(self) -> np.ndarray:
+        """What stays: of an output that was stored more than once, the last sum; of that, what is not zero."""
+        if not any(isinstance(each, Accumulate) for each in self.nest.body):
+            self.stored.append(np.concatenate(self.sums, axis=1))
+        last = np.full(_outputs(self.problem), -1)
+        for number, found in enumerate(self.stored):
+            last[found[0]] = number
+        kept = [found[:, last[found[0]] == number] for number, found in enumerate(self.stored)]
+        found = np.concatenate(kept, axis=1)
+        return found[:, found[1] != PADDING]
+
+
+def _elements(problem: ConvProblem, index_map: IndexMap, points: Mapping) -> np.ndarray:
+    """Number of the activation element that a map leads to, n outermost, then h, w, c; `PADDING` outside its guard."""
+    (height, width), found = problem.in_extent, index_map.evaluate(points)
+    number = ((found["n"] * height + found["h"]) * width + found["w"]) * problem.in_channels + found["c"]
+    return np.where(index_map.holds(points), number, PADDING)
+
+
+def _weights(problem: ConvProblem) -> int:
+    return problem.out_channels * problem.kernel[0] * problem.kernel[1] * problem.in_channels
+
+
+def _outputs(problem: ConvProblem) -> int:
+    return problem.gemm_m * problem.out_channels
+
+
+def _loops(nest: Nest, number: int) -> tuple[tuple[str, int], ...]:
+    """Value of each loop in an iteration."""
+    found = np.unravel_index(int(number), [axis.extent for axis in nest.loops])
+    return tuple((name, int(value)) for name, value in zip(nest.names, found, strict=True))
+
+
+def _says(problem: ConvProblem, key: tuple[int, int], verb: str, twice: bool = False) -> str:
+    """A product in words, and what the output needs for that tap if it is another one."""
+    out, term = key
+    n, p, q, k = (int(v) for v in np.unravel_index(out, (problem.batch, *problem.out_extent, problem.out_channels)))
+    target = f"out[{n}, {p}, {q}, {k}] {verb}"
+    if term == NOTHING:
+        return f"{target} an element that nobody loaded"
+    x, weight = divmod(term, _weights(problem))
+    has = tuple(int(v) for v in np.unravel_index(x, (problem.batch, *problem.in_extent, problem.in_channels)))
+    shape = (problem.out_channels, *problem.kernel, problem.in_channels)
+    of, r, s, c = (int(v) for v in np.unravel_index(weight, shape))
+    needs = needed_pixel(problem, (n, p, q), r, s)
+    text = f"{target} x{list(has)} * w{[of, r, s, c]}" + (" twice" if twice else "")
+    if has == (needs.n, needs.h, needs.w, c):
+        return text
+    return f"{text}, where x{[needs.n, needs.h, needs.w, c]}{'' if needs.real else ', padding,'} is needed"

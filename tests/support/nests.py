@@ -1,0 +1,24 @@
+"""Loop nests for tests: a small problem, and what a nest computes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.index.nests import Nest
+from convc.index.products import products
+from convc.problem import ConvProblem
+
+PROBLEM = ConvProblem(
+    batch=2, in_channels=4, out_channels=6, in_extent=(4, 9), kernel=(3, 3), pad_lo=(0, 1), pad_hi=(0, 1)
+)
+
+
+def computed(nest: Nest, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The outputs (N, K, P, Q) that a nest adds up, for activations (N, C, H, W) and weights (K, C, R, S)."""
+    x, w = (array.transpose(0, 2, 3, 1).reshape(-1) for array in (x, w))
+    found = products(nest)
+    element, weight = np.divmod(found.term, w.size)
+    y = np.zeros(nest.problem.gemm_m * nest.problem.out_channels)
+    np.add.at(y, found.out, x[element] * w[weight])
+    shape = (nest.problem.batch, *nest.problem.out_extent, nest.problem.out_channels)
+    return y.reshape(shape).transpose(0, 3, 1, 2)
