@@ -1,16 +1,33 @@
-"""Loop nests for tests: a small problem, and what a nest computes."""
+"""Loop nests for tests: a small problem, what a nest computes, and what a rewrite must say."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from convc.index.algorithms import MmaTile
+from convc.index.maps import Counterexample, Proof
 from convc.index.nests import Nest
 from convc.index.products import products
+from convc.index.rewrites import Step
 from convc.problem import ConvProblem
 
 PROBLEM = ConvProblem(
     batch=2, in_channels=4, out_channels=6, in_extent=(4, 9), kernel=(3, 3), pad_lo=(0, 1), pad_hi=(0, 1)
 )
+MMA = MmaTile(columns=4, channels=2)
+
+
+def refused(step: Step) -> str:
+    """What a step that must be refused says, with where."""
+    assert isinstance(step.outcome, Counterexample), step.outcome
+    return str(step.outcome)
+
+
+def proved(step: Step) -> Nest:
+    """The nest of a step that must be proved, by the algebra and by running it."""
+    assert isinstance(step.outcome, Proof), step.outcome
+    assert step.ran.startswith("ran: ")
+    return step.nest
 
 
 def computed(nest: Nest, x: np.ndarray, w: np.ndarray) -> np.ndarray:

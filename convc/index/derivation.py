@@ -1,0 +1,142 @@
+"""From the definition of a convolution to the loops of a schedule, one checked rewrite after the other.
+
+    Algorithm 1      n, p, q, k, c, r, s: the definition
+    Algorithm 2      tiles for the tensor core; every filter tap loads its own        (schedule `reload`)
+    row addresses    one load for all filter columns of a buffer, read at a later row (schedule `slide`)
+    Algorithm 3      the same, with weights as the first operand                      (schedule `stationary`)
+    Algorithm 3.b    the same, but the rows move to their lanes                       (schedule `shift`)
+
+The rewrites are checked on the problem itself, by the algebra; and by running the nests, on the problem where it is
+small enough, otherwise on a smaller one that keeps what matters: filter, strides, dilation, padding, width, lanes, and
+whether tiles end where their loop ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from convc.index.algorithms import Chapter, MmaTile, chapters, pixel_tiles
+from convc.index.conv import ConvMaps
+from convc.index.lane_masks import masked_columns, masked_lines
+from convc.index.maps import Counterexample, Outcome
+from convc.index.nests import Nest, plain
+from convc.index.products import POINTS
+from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.index.rewrites import Step
+from convc.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A nest with a name, and the rewrites that made it from the one before."""
+
+    title: str
+    steps: tuple[Step, ...]
+    nest: Nest
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """A chain of algorithms; where a rewrite was refused, it ends there.
+
+    Attributes:
+        tried: the problem that the nests were run on.
+    """
+
+    schedule: str
+    problem: ConvProblem
+    tried: ConvProblem
+    algorithms: tuple[Algorithm, ...]
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """What was refuted, or not decided."""
+        return tuple(step.outcome for each in self.algorithms for step in each.steps if not step.ok)
+
+
+def derive(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Derivation:
+    """Derive the loops of a schedule on the stream of `maps`; ValueError for a schedule that there is not."""
+    masked = bool(masked_columns(maps) or masked_lines(maps))
+    full = _chain(maps.problem, chapters(maps, schedule, mma, masked))
+    if _quick(full):
+        return Derivation(schedule, maps.problem, maps.problem, full)
+    problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
+    less = reuse_maps(
+        problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes,
+        windowed=maps.tile.windows > 1,
+    )  # fmt: skip
+    small = _chain(problem, chapters(less, schedule, tile, masked))
+    return Derivation(schedule, maps.problem, problem, _joined(full, small))
+
+
+def derive_reload(maps: ConvMaps) -> Derivation:
+    """Derive the loops of a kernel that loads a tile for every filter tap: tiles of all output pixels (n, p, q)."""
+    problem, lanes = maps.problem, maps.tiles.block_m
+    mma = MmaTile(columns=maps.tiles.block_n, channels=maps.tiles.channels_per_step)
+    title = "Algorithm 2: reload"
+    full = _chain(problem, (Chapter(title, pixel_tiles(problem, lanes, mma)),))
+    if _quick(full):
+        return Derivation("reload", problem, problem, full)
+    less, tile = smaller(problem, lanes, mma)
+    small = _chain(less, (Chapter(title, pixel_tiles(less, lanes, tile)),))
+    return Derivation("reload", problem, less, _joined(full, small))
+
+
+def smaller(problem: ConvProblem, places: int, mma: MmaTile) -> tuple[ConvProblem, MmaTile]:
+    """A problem that is quick to run, with the borders, residues and partly filled tiles of the given one.
+
+    Args:
+        places: output pixels of a tile.
+    """
+    (height, width), (out_h, out_w), (down, across) = problem.in_extent, problem.out_extent, problem.stride
+    rows = min(max(0, out_h - 4), (height - 1) // down)
+    spans = max(0, (width - 2 * places * across) // (places * across))
+    extent = (height - rows * down, width - spans * places * across)
+    pixels = max(1, out_w - spans * places)
+    batch = min(problem.batch, max(2, 1 + -(-places // pixels)))
+    channels, columns = _less(problem.in_channels, mma.channels), _less(problem.out_channels, mma.columns)
+    less = replace(problem, batch=batch, in_extent=extent, in_channels=channels[0], out_channels=columns[0])
+    return less, MmaTile(columns=columns[1], channels=channels[1])
+
+
+def _less(extent: int, size: int) -> tuple[int, int]:
+    """(extent, tile) with as many tiles, up to two, the last one filled like the given one's."""
+    full, rest = divmod(extent, size)
+    if not rest:
+        return min(full, 2), 1
+    return (3, 2) if full else (1, 2)
+
+
+def _chain(problem: ConvProblem, chapters: tuple[Chapter, ...]) -> tuple[Algorithm, ...]:
+    """Apply the rewrites one after the other, up to the first that is refused."""
+    nest: Nest = plain(problem)
+    found = [Algorithm("Algorithm 1: the definition", (), nest)]
+    for chapter in chapters:
+        steps: list[Step] = []
+        for rewrite in chapter.rewrites:
+            steps.append(rewrite(nest))
+            nest = steps[-1].nest
+            if isinstance(steps[-1].outcome, Counterexample):
+                return (*found, Algorithm(chapter.title, tuple(steps), nest))
+        found.append(Algorithm(chapter.title, tuple(steps), nest))
+    return tuple(found)
+
+
+def _quick(algorithms: tuple[Algorithm, ...]) -> bool:
+    """Whether every nest was small enough to run."""
+    return all(step.nest.points <= POINTS for each in algorithms for step in each.steps)
+
+
+def _joined(full: tuple[Algorithm, ...], small: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
+    """Steps decided by the algebra on the problem itself and by running the smaller one, up to the first refused."""
+    found = []
+    for one, two in zip(full, small, strict=False):
+        steps = tuple(map(_both, one.steps, two.steps))
+        found.append(replace(one, steps=steps, nest=steps[-1].nest if steps else one.nest))
+    return tuple(found)
+
+
+def _both(full: Step, small: Step) -> Step:
+    if isinstance(full.outcome, Counterexample) or not isinstance(small.outcome, Counterexample):
+        return replace(full, ran=small.ran and f"{small.ran}, on a smaller problem")
+    return replace(full, outcome=small.outcome)

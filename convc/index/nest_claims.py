@@ -1,0 +1,139 @@
+"""What the rewrites of `convc.index.reuse_rewrites` take for granted about a nest and the maps of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+from sympy import Expr, Integer
+
+from convc.index.algebra import equal
+from convc.index.lanes import why_masked
+from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.index.nests import Move, Nest
+from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
+from convc.index.symbols import Axis, FloorDiv, Mod
+
+
+def prove_stream(nest: Nest, maps: ReuseMaps) -> Outcome:
+    """Whether lanes count the stream of the maps: place t is column t mod P of row t // P, and rows are n or (n, p)."""
+    claim = f"lane of tile is place t = tile*{maps.tile.outputs} + lane of the stream, with {maps.walk.period} per row"
+    tile, lane, t = nest.loop("tile"), nest.loop("lane"), Axis("t", _length(maps))
+    row = FloorDiv(t.symbol, Integer(maps.walk.period))
+    sought = {"n": row, "q": Mod(t.symbol, Integer(maps.walk.period))}
+    if maps.stream.merged:
+        images = Integer(maps.stream.image_rows)
+        sought |= {"n": FloorDiv(row, images), "p": Mod(row, images)}
+    place = IndexMap(name="place", domain=(tile, lane), results=(("t", _place(maps, tile.symbol, lane.symbol)[1]),))
+    stream = (
+        IndexMap(name="stream", domain=(t,), results=tuple(sought.items())).simplified().compose(place).simplified()
+    )
+    for name, wanted in stream.results:
+        if not equal(nest.space[name], wanted):
+            difference = replace(stream, results=(("difference", nest.space[name] - wanted),))
+            outcome = difference.prove_in({"difference": (0, 0)}, claim)
+            if not isinstance(outcome, Proof):
+                return outcome
+    return Proof(claim, "equal expressions")
+
+
+def prove_taps(nest: Nest, maps: ReuseMaps) -> Outcome:
+    """Whether the loops over buffers and taps name the filter columns as the walk does, j lanes apart."""
+    buffers, step = maps.walk.buffers, max(buffer.step for buffer in maps.walk.buffers)
+    claim, loops = "filter column s is a tap of the buffer that it shares", (nest.loop("buffer"), nest.loop("tap"))
+    space = IndexMap(name="s", domain=loops, results=(("s", nest.space["s"]),))
+    for number, buffer in enumerate(buffers):
+        for place, tap in enumerate(buffer.taps):
+            point = {"buffer": number, "tap": place}
+            found = (space.evaluate(point)["s"], number * maps.problem.dilation[1], place * step)
+            if number >= loops[0].extent or place >= loops[1].extent or found != (tap.s, buffer.offset, tap.lanes):
+                text = f"filter column {tap.s} belongs there, {tap.lanes} lanes from the first"
+                return Counterexample(claim, tuple(point.items()), text)
+    return Proof(claim, f"{len(buffers)} buffers, {step} lanes from tap to tap")
+
+
+def prove_masks(nest: Nest, maps: ReuseMaps) -> Outcome:
+    """Whether only lanes are masked whose product is zero."""
+    claim = "a masked lane needs padding, so its product is zero"
+    outcomes = [prove_stream(nest, maps)]
+    outcomes += [prove_border(maps, tap) for buffer in maps.walk.buffers for tap in buffer.taps]
+    return _failed(outcomes) or Proof(claim, "the pixel that they need lies outside its image")
+
+
+def prove_reuse(nest: Nest, maps: ReuseMaps) -> Outcome:
+    """Whether one copy per buffer serves its filter columns: the claims about walk, moves and borders, as one."""
+    claim = "row lane + j(s) holds the pixel that lane needs for filter column s, or the lane is masked or finds a zero"
+    taps = [tap for buffer in maps.walk.buffers for tap in buffer.taps]
+    outcomes = [prove_stream(nest, maps), prove_taps(nest, maps), prove_walk(maps), prove_lines(maps)]
+    outcomes += prove_moves(maps)
+    outcomes += [prove(maps, tap) for tap in taps for prove in (prove_held, prove_border)]
+    if failed := _failed(outcomes):
+        return failed
+    if not nest.read.masks and (foreign := why_masked(maps)):
+        return replace(foreign[0], claim=claim)
+    return Proof(claim, f"{len(outcomes)} claims about loops, walk, moves and borders")
+
+
+def _length(maps: ReuseMaps) -> int:
+    """Places of a stream, from the first output to the last."""
+    (out_h, out_w), stream = maps.problem.out_extent, maps.stream
+    return (stream.rows - stream.image_rows + (out_h - 1 if stream.merged else 0)) * maps.walk.period + out_w
+
+
+def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """The first that is no proof."""
+    return next((outcome for outcome in outcomes if not isinstance(outcome, Proof)), None)
+
+
+def _place(maps: ReuseMaps, tile: Expr, row: Expr) -> tuple[Expr, Expr]:
+    """(first place of its window, place) in the stream of a row of a tile."""
+    first = tile * maps.tile.outputs
+    if maps.tile.windows == 1:
+        return first, first + row
+    first += FloorDiv(row, Integer(WINDOW)) * maps.tile.useful
+    return first, first + Mod(row, Integer(WINDOW))
+
+
+def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
+    """(loops, row, e) -> n, h, w, c of the pixel that the copy of a buffer brings to a row of the tile."""
+    problem, walk = maps.problem, maps.walk
+    tile, buffer, r = (nest.loop(name).symbol for name in ("tile", "buffer", "r"))
+    first, place = _place(maps, tile, rows.symbol)
+    number, period = place - walk.lead, Integer(walk.period)
+    offset = buffer * problem.dilation[1] - problem.pad_lo[1]
+    w = problem.stride[1] * (walk.lead + Mod(number, period)) + offset
+    row, (height, width) = FloorDiv(number, period), problem.in_extent
+    down = r * problem.dilation[0] - problem.pad_lo[0]
+    if maps.stream.merged:
+        line = row * maps.stream.step + down
+        n, h = FloorDiv(line, Integer(height)), Mod(line, Integer(height))
+    else:
+        n, h = row, nest.loop("p").symbol * problem.stride[0] + down
+    inside = [at_most(0, n), less(n, problem.batch), at_most(0, h), less(h, height), at_most(0, w), less(w, width)]
+    inside.append(less(nest.space["c"], problem.in_channels))
+    if walk.lead:
+        inside.append(at_most(period * FloorDiv(first, period), number))
+    loops = tuple(nest.loop(name) for name in nest.outside("buffer"))
+    found = IndexMap(
+        name="fetched", domain=(*loops, rows, nest.loop("e")),
+        results=(("n", n), ("h", h), ("w", w), ("c", nest.space["c"])), guard=tuple(inside),
+    )  # fmt: skip
+    return simplify_guards(found.simplified()).map
+
+
+def prove_move(maps: ReuseMaps, move: Move, claim: str) -> Outcome:
+    """Whether moving and refreshing the rows brings row i + j to lane i, followed move by move."""
+    lanes, last = np.arange(move.lanes), np.arange(move.group - 1, move.lanes, move.group)
+    needed = lanes % move.group < maps.tile.useful if maps.tile.windows > 1 else lanes >= 0
+    rows, halo = lanes, max(buffer.halo for buffer in maps.walk.buffers)
+    for done in range(1, halo + 1):
+        kept = last + done if move.refreshed else rows[last]
+        rows = np.append(rows[1:], 0)
+        rows[last] = kept
+        wrong = needed & (rows != lanes + done)
+        if wrong.any():
+            lane = int(np.argmax(wrong))
+            return Counterexample(claim, (("j", done), ("lane", lane)), f"it holds row {rows[lane]}")
+    return Proof(claim, f"followed through {halo} moves of {move.lanes} rows")

@@ -1,0 +1,126 @@
+"""The rewrites that keep something between iterations: sums, loaded pixels, and at last the rows themselves.
+
+    accumulate               each output is summed in one place, zeroed before and stored after
+    stage                    the activations of one filter tap are loaded as a tile
+    mask_lanes               lanes whose pixel is padding are left out, where another pixel could take its place
+    hoist                    one load serves all filter columns of a buffer: what lane i needs next, lane i + 1 has now
+    shift_instead_of_load    the rows move to their lanes, and only the missing ones are fetched
+    swap_operands            pixels become columns: the transposed product
+
+`hoist` is the step that saves traffic, and the one that can go wrong: it is legal by the claims of
+`convc.index.reuse_claims`, which say that the lane holds the right pixel, or needs padding and is masked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
+from convc.index.maps import Counterexample, IndexMap, Proof
+from convc.index.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
+from convc.index.nests import Accumulate, Load, Move, Nest, Read
+from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.rewrites import Step, checked
+from convc.index.symbols import Axis
+
+SUMMED = ("c", "r", "s")
+
+
+def accumulate(nest: Nest, inside: str) -> Step:
+    """Keep the sums of an iteration of loop `inside` in an accumulator: zeroed before it, stored after it."""
+    name, claim = f"accumulate inside {inside}", f"an output is summed within one iteration of {inside}"
+    after = replace(nest, body=(Accumulate(inside), *nest.body))
+    summing = set().union(*(nest.space[axis].free_symbols for axis in SUMMED))
+    outside = [axis for axis in map(nest.loop, nest.outside(inside)) if axis.symbol in summing and axis.extent > 1]
+    if outside:
+        at = tuple((axis.name, 1) for axis in outside)
+        return Step(name, after, Counterexample(claim, at, "its sum goes on after it was stored, and begins with zero"))
+    return checked(name, nest, after, Proof(claim, "the loops of its sum run inside"))
+
+
+def stage(nest: Nest, inside: str) -> Step:
+    """Load the activations that an iteration of loop `inside` multiplies as a tile: a row per lane."""
+    lane, activation, name = nest.loop("lane"), nest.activation(), f"stage activations inside {inside}"
+    known = {nest.loop(each).symbol for each in (*nest.outside(inside), "lane", "e")}
+    guard = tuple(condition for condition in activation.guard if condition.free_symbols <= known)
+    load = Load(inside, lane, replace(activation, guard=guard), f"{lane.extent} pixels, padding is zero")
+    after = replace(nest, body=(*nest.body, load), read=Read(row=lane.symbol))
+    claim = f"inside {inside} an activation depends on lane and e alone"
+    return checked(name, nest, after, Proof(claim, "the axes of its index map"))
+
+
+def mask_lanes(nest: Nest, maps: ReuseMaps) -> Step:
+    """Leave out lanes that need padding, where another pixel may come to stand in its place."""
+    read, tile = _staged(nest), nest.loop("tile").symbol
+    columns, rows = masked_columns(maps), masked_lines(maps)
+    masks = (*((column_mask(maps),) if columns else ()), *((line_mask(maps),) if rows else ()))
+    tile_m = tile if maps.stream.merged else nest.loop("p").symbol * maps.tiles + tile
+    after = replace(nest, read=replace(read, masks=masks, tile_m=tile_m))
+    where = [
+        f"filter {what} {', '.join(map(str, taps))}" for what, taps in (("columns", columns), ("rows", rows)) if taps
+    ]
+    return checked(f"mask_lanes at {' and '.join(where) or 'no filter tap'}", nest, after, prove_masks(nest, maps))
+
+
+def hoist(nest: Nest, maps: ReuseMaps) -> Step:
+    """Load once per buffer: the pixels of its first filter column and, behind them, those that the others add.
+
+    Filter column s finds in row lane + j(s) what it needs, j(s) lanes from the first column of its buffer.
+    """
+    read, halo = _staged(nest), max(buffer.halo for buffer in maps.walk.buffers) if maps.tile.windows == 1 else 0
+    rows = Axis("row", maps.tile.lanes + halo)
+    step = max(buffer.step for buffer in maps.walk.buffers)
+    how = f"im2col::w, {maps.tile.lanes} pixels and {halo} of halo"
+    if maps.tile.windows > 1:
+        how = f"{maps.tile.windows} copies im2col::w of {WINDOW} pixels"
+    if maps.walk.lead:
+        how += "; zero left of the image row that it starts in"
+    load = Load("buffer", rows, fetched_map(nest, maps, rows), how)
+    row = nest.loop("lane").symbol + nest.loop("tap").symbol * step
+    body = tuple(load if isinstance(each, Load) else each for each in nest.body)
+    after = replace(nest, body=body, read=replace(read, row=row))
+    return checked("hoist: one load for all filter columns of a buffer", nest, after, prove_reuse(nest, maps))
+
+
+def shift_instead_of_load(nest: Nest, maps: ReuseMaps) -> Step:
+    """Move the rows instead of reading them further on: lane i always multiplies row i.
+
+    Rows move inside groups of 32 lanes, as in tensor memory; the last row of each comes from the halo of its group.
+    """
+    read, buffers, lanes = _staged(nest), maps.walk.buffers, maps.tile.lanes
+    refreshed = maps.tile.windows == 1
+    move = Move("tap", max(buffer.step for buffer in buffers), lanes, min(WINDOW, lanes), refreshed)
+    halo = max(buffer.halo for buffer in buffers)
+    how = f"im2col::w::128, {lanes} pixels and {halo} of halo for each {move.group}"
+    body = [replace(each, how=how) if refreshed and isinstance(each, Load) else each for each in nest.body]
+    after = replace(nest, body=(*body, move), read=replace(read, row=nest.loop("lane").symbol))
+    who = f"the {maps.tile.useful} lanes of a window that have outputs" if not refreshed else f"i = 0..{lanes - 1}"
+    claim = f"after j moves lane i holds row i + j of the tile, for {who}"
+    return checked("shift_instead_of_load", nest, after, prove_move(maps, move, claim))
+
+
+def _staged(nest: Nest) -> Read:
+    """How the nest reads its tile; ValueError where it has none."""
+    if nest.read is None:
+        raise ValueError("the activations are read from memory: stage them first")
+    return nest.read
+
+
+def swap_operands(nest: Nest) -> Step:
+    """Multiply weights by pixels instead: the transposed product, with a lane per channel and a column per pixel."""
+    read, lane, column = _staged(nest), nest.loop("lane"), nest.loop("column")
+    swap = {lane.symbol: column.symbol, column.symbol: lane.symbol}
+    extents = {lane.name: column.extent, column.name: lane.extent}
+    loops = tuple(Axis(axis.name, extents.get(axis.name, axis.extent)) for axis in nest.loops)
+    space = IndexMap(
+        name="space", domain=loops, results=tuple((name, expr.xreplace(swap)) for name, expr in nest.space.results),
+        guard=tuple(each.func(each.lhs.xreplace(swap), each.rhs.xreplace(swap), evaluate=False)
+                    for each in nest.space.guard),
+    )  # fmt: skip
+    notes = dict(nest.notes)
+    notes["lane"], notes["column"] = "tensor core: rows, output channels", "tensor core: columns, pixels"
+    after = replace(
+        nest, space=space, swapped=not nest.swapped, notes=tuple(notes.items()),
+        read=replace(read, row=read.row.xreplace(swap)),
+    )  # fmt: skip
+    return checked("swap_operands", nest, after, Proof("the accumulator is transposed", "(A*B)' = B'*A'"))

@@ -1,0 +1,233 @@
+"""Named changes of a loop nest, each checked: the changed nest adds the same products to the same outputs.
+
+Every rewrite takes a nest and gives a `Step`: the new nest and a `Proof`, or a `Counterexample` that says which
+product went wrong. It is checked twice. The algebra looks at the index expressions, whatever the extents; and where
+the nest is small enough (`products.POINTS`), both nests are run and everything they add up is compared.
+
+The rewrites here change loops: `interchange`, `flatten`, `tile` and `split_taps`; those of `convc.index.reuse_rewrites`
+change what is kept between iterations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sympy import Expr, Integer
+
+from convc.index.algebra import equal, simplify
+from convc.index.lower import translate
+from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
+from convc.index.nests import Load, Nest, Statement
+from convc.index.products import POINTS, same_products
+from convc.index.reuse import WINDOW, LaneTile
+from convc.index.symbols import Axis, FloorDiv, Mod
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rewrite that was tried.
+
+    Attributes:
+        name: the rewrite, with what it was told.
+        nest: what it makes.
+        outcome: whether that does the same.
+        ran: what running both nests showed; empty where that was not done.
+    """
+
+    name: str
+    nest: Nest
+    outcome: Outcome
+    ran: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was proved."""
+        return isinstance(self.outcome, Proof)
+
+
+def checked(name: str, before: Nest, after: Nest, algebra: Outcome) -> Step:
+    """A step: refused where something is read before it is known, by the algebra, or by running both nests.
+
+    They are run where they are small enough (`products.POINTS`).
+    """
+    if unknown := after.out_of_scope():
+        return Step(name, after, Counterexample(algebra.claim, (), unknown))
+    if isinstance(algebra, Counterexample) or max(before.points, after.points) > POINTS:
+        return Step(name, after, algebra)
+    run = same_products(before, after, algebra.claim)
+    if not isinstance(run, Proof):
+        return Step(name, after, run)
+    return Step(name, after, algebra if isinstance(algebra, Proof) else run, run.how)
+
+
+def interchange(nest: Nest, order: Iterable[str]) -> Step:
+    """Put the loops in another order, outermost first; ValueError where these are not the loops.
+
+    A sum may be taken in any order. A statement, though, belongs to an iteration of the loops that it is inside of: if
+    it enters or leaves a loop, it runs more or less often than it did, and what it keeps may be lost.
+    """
+    order = tuple(order)
+    if sorted(order) != sorted(nest.names):
+        raise ValueError(f"an order of {', '.join(nest.names)} was expected, got {', '.join(order)}")
+    after = replace(nest, space=replace(nest.space, domain=tuple(nest.loop(name) for name in order)))
+    name, claim = f"interchange to {', '.join(order)}", "every output is the sum of the same products"
+    for statement in nest.body:
+        changed = set(after.outside(statement.inside)) ^ set(nest.outside(statement.inside))
+        if changed:
+            what = f"the {type(statement).__name__.lower()} inside {statement.inside}"
+            why = f"{what} enters or leaves {', '.join(sorted(changed))}"
+            return checked(name, nest, after, Unknown(claim, why))
+    how = "no statement enters or leaves a loop" if nest.body else "sums may be taken in any order"
+    return checked(name, nest, after, Proof(claim, how))
+
+
+def flatten(nest: Nest, names: tuple[str, ...], into: str, periods: tuple[int, ...]) -> Step:
+    """Count several loops by one: ``into`` = (names[0]*periods[0] + names[1])*periods[1] + ...
+
+    A period may be longer than its loop: then some values of the new loop are no iteration.
+    """
+    axes = [nest.loop(name) for name in names]
+    number, weight = axes[0].symbol, math.prod(periods)
+    digits, last = [(names[0], weight, 0)], (axes[0].extent - 1) * weight
+    for axis, period in zip(axes[1:], periods, strict=True):
+        weight //= period
+        number, last = number * period + axis.symbol, last + (axis.extent - 1) * weight
+        digits.append((axis.name, weight, period))
+    new = Axis(into, last + 1)
+    results = []
+    for name, unit, period in digits:
+        digit = FloorDiv(new.symbol, Integer(unit))
+        results.append((name, Mod(digit, Integer(period)) if period else digit))
+    forward = IndexMap(name="flatten", domain=(new,), results=tuple(results))
+    inverse = IndexMap(name="count", domain=tuple(axes), results=((into, number),))
+    text = f"flatten ({', '.join(names)}) into {into}, with periods {', '.join(map(str, periods))}"
+    return reindexed(nest, text, forward, inverse, {})
+
+
+def tile(
+    nest: Nest, name: str, into: tuple[str, str], size: int, notes: tuple[str, str] = ("", ""), tiles: int | None = None
+) -> Step:
+    """Cut a loop into tiles of `size` iterations; as many as it needs, or as many as given."""
+    old = nest.loop(name)
+    outer, inner = Axis(into[0], -(-old.extent // size) if tiles is None else tiles), Axis(into[1], size)
+    forward = IndexMap(name="tile", domain=(outer, inner), results=((name, outer.symbol * size + inner.symbol),))
+    inverse = IndexMap(
+        name="cut", domain=(old,),
+        results=((into[0], FloorDiv(old.symbol, Integer(size))), (into[1], Mod(old.symbol, Integer(size)))),
+    )  # fmt: skip
+    text = f"tile {name} into {', '.join(into)} by {size}"
+    return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
+
+
+def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, notes: tuple[str, str]) -> Step:
+    """Cut a loop into tiles of windows of 32 lanes, of which only the first `shape.useful` are iterations."""
+    old, lane = nest.loop(name), Axis(into[1], shape.lanes)
+    outer = Axis(into[0], -(-old.extent // shape.outputs))
+    window, inside = FloorDiv(lane.symbol, Integer(WINDOW)), Mod(lane.symbol, Integer(WINDOW))
+    forward = IndexMap(
+        name="tile", domain=(outer, lane), guard=(less(inside, shape.useful),),
+        results=((name, outer.symbol * shape.outputs + window * shape.useful + inside),),
+    )  # fmt: skip
+    place = Mod(old.symbol, Integer(shape.outputs))
+    window, inside = FloorDiv(place, Integer(shape.useful)), Mod(place, Integer(shape.useful))
+    inverse = IndexMap(
+        name="cut", domain=(old,),
+        results=((into[0], FloorDiv(old.symbol, Integer(shape.outputs))), (into[1], window * WINDOW + inside)),
+    )  # fmt: skip
+    text = f"tile {name} into {', '.join(into)} by {shape.windows} windows of {shape.useful} places in {WINDOW} lanes"
+    return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
+
+
+def split_taps(nest: Nest, cycle: int) -> Step:
+    """Filter columns by the buffer they share: s = tap*cycle + buffer, for cycle = u / gcd(u, d).
+
+    Columns share a buffer exactly if their offsets s*d are the same modulo the stride u (see `convc.index.row_walk`).
+    """
+    s = nest.loop("s")
+    buffer, tap = Axis("buffer", min(cycle, s.extent)), Axis("tap", -(-s.extent // cycle))
+    forward = IndexMap(name="split", domain=(buffer, tap), results=(("s", tap.symbol * cycle + buffer.symbol),))
+    inverse = IndexMap(
+        name="share", domain=(s,),
+        results=(("buffer", Mod(s.symbol, Integer(cycle))), ("tap", FloorDiv(s.symbol, Integer(cycle)))),
+    )  # fmt: skip
+    notes = {"buffer": "filter columns that share their pixels", "tap": "of the buffer"}
+    return reindexed(nest, f"split_taps: s into buffer, tap by s*d modulo u, cycle {cycle}", forward, inverse, notes)
+
+
+def reindexed(nest: Nest, name: str, forward: IndexMap, inverse: IndexMap, notes: dict[str, str]) -> Step:
+    """Replace neighbouring loops: `forward` computes the old ones from the new ones, `inverse` the other way round.
+
+    ValueError where the loops are no neighbours, or a statement stands between them.
+    """
+    old = tuple(axis.name for axis in inverse.domain)
+    first = nest.names.index(old[0])
+    if nest.names[first : first + len(old)] != old:
+        raise ValueError(f"{', '.join(old)} are not neighbours among {', '.join(nest.names)}: interchange them first")
+    if between := [each.inside for each in nest.body if each.inside in old[:-1]]:
+        raise ValueError(f"a statement inside {between[0]} stands between the loops {', '.join(old)}")
+    put = {axis.symbol: forward[axis.name] for axis in inverse.domain}
+    read = nest.read and replace(
+        nest.read, row=nest.read.row.xreplace(put), tile_m=nest.read.tile_m and nest.read.tile_m.xreplace(put)
+    )
+    loops = (*nest.loops[:first], *forward.domain, *nest.loops[first + len(old) :])
+    space = replace(nest.space.compose(forward, "space").simplified(), domain=loops)
+    body = tuple(_put_inside(each, old[-1], forward) for each in nest.body)
+    words = tuple(note for note in (*nest.notes, *notes.items()) if note[0] not in old)
+    after = replace(nest, space=space, body=body, read=read, notes=words)
+    return checked(name, nest, after, one_to_one(forward, inverse))
+
+
+def _put_inside(statement: Statement, innermost: str, forward: IndexMap) -> Statement:
+    """The statement among the new loops."""
+    if isinstance(statement, Load):
+        statement = replace(statement, map=statement.map.compose(forward, statement.map.name).simplified())
+    inside = forward.domain[-1].name if statement.inside == innermost else statement.inside
+    return replace(statement, inside=inside)
+
+
+def one_to_one(forward: IndexMap, inverse: IndexMap) -> Outcome:
+    """Whether every old iteration is one new one: each map undoes the other, or else all are counted."""
+    claim = f"every ({_axes(inverse)}) is one ({_axes(forward)})"
+    there = all(_undone(forward[axis.name], axis, forward.domain, inverse) for axis in inverse.domain)
+    back = all(_undone(inverse[axis.name], axis, inverse.domain, forward) for axis in forward.domain)
+    extents = {axis.name: axis.range for axis in forward.domain}
+    if there and back and isinstance(inverse.prove_in(extents), Proof):
+        undo = ", ".join(f"{name} = {translate(expr)}" for name, expr in inverse.results)
+        return Proof(claim, undo)
+    return _counted(forward, inverse.domain, claim)
+
+
+def _undone(expr: Expr, axis: Axis, domain: tuple[Axis, ...], other: IndexMap) -> bool:
+    """Whether an expression in the axes of one map, which the other map computes, is the axis again."""
+    single = {each.symbol: Integer(each.first) for each in other.domain if each.extent == 1}
+    put = expr.xreplace({each.symbol: other[each.name].xreplace(single) for each in domain})
+    return equal(simplify(put, other.ranges), axis.symbol if axis.extent > 1 else Integer(axis.first))
+
+
+def _counted(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
+    """Count how often each old iteration is visited."""
+    extents = [axis.extent for axis in forward.domain]
+    if math.prod(extents) > ENUMERATION_LIMIT:
+        return Unknown(claim, f"the algebra does not show it, and {math.prod(extents)} points are too many to count")
+    points = dict(zip((axis.name for axis in forward.domain), np.indices(extents, sparse=True), strict=True))
+    found, inside = forward.evaluate(points), np.broadcast_to(forward.holds(points), extents)
+    number = np.zeros(extents, np.int64)
+    for axis in old:
+        inside = inside & (found[axis.name] >= 0) & (found[axis.name] < axis.extent)
+        number = number * axis.extent + found[axis.name]
+    size = math.prod(axis.extent for axis in old)
+    visits = np.bincount(number[inside], minlength=size)
+    wrong = np.flatnonzero(visits != 1)
+    if not wrong.size:
+        return Proof(claim, f"counted for all {size}")
+    at = np.unravel_index(int(wrong[0]), [axis.extent for axis in old])
+    times = int(visits[wrong[0]])
+    text = "is left out" if not times else f"is visited {times} times"
+    return Counterexample(claim, tuple((a.name, int(v)) for a, v in zip(old, at, strict=True)), f"it {text}")
+
+
+def _axes(index_map: IndexMap) -> str:
+    return ", ".join(axis.name for axis in index_map.domain)
