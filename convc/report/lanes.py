@@ -1,0 +1,194 @@
+"""The lanes of a tile as tables: what each holds at every filter column, where the rows lie, and which are masked.
+
+A pixel is (n, h, w). Beside it stands
+
+    0           padding: the copy wrote a zero
+    X           masked: the lane adds nothing at this filter column
+    < row 16    fetched anew: no lane held this row of shared memory before
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from convc.index.lanes import BufferLanes, Cell, Lane, LaneTable
+from convc.index.maps import Outcome
+from convc.index.reuse import WINDOW
+from convc.index.shared_rows import Pixel, SharedRow
+
+LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory"
+MANY = 32
+"""Lanes of a tile that are all shown."""
+
+SHORT = 3
+"""Lanes of a kind that are always shown; of more, the first and the last."""
+
+FEW = 4
+"""Lanes that a sentence names."""
+
+
+def print_lanes(console: Console, table: LaneTable, every: bool = False) -> None:
+    """What lanes hold at the filter columns, buffer by buffer; long runs of lanes of a kind are cut unless `every`."""
+    console.print(heading(table))
+    console.print(LEGEND)
+    for buffer in table.buffers:
+        console.print()
+        console.print(_lanes(table, buffer, every))
+        for sentence in sentences(table, buffer):
+            console.print(f"  {sentence}", soft_wrap=True)
+
+
+def print_rows(console: Console, table: LaneTable) -> None:
+    """Which row of shared memory holds which pixel: one line for the rows that follow each other in an image."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("filter columns", "rows", "pixels (n, h, w)", "what"):
+        shown.add_column(name)
+    for buffer in table.buffers:
+        taps = ", ".join(map(str, buffer.taps))
+        for rows in _runs(buffer.rows, table.problem.stride[1]):
+            first, last = rows[0], rows[-1]
+            several = len(rows) > 1
+            shown.add_row(
+                taps,
+                f"{first.row}..{last.row}" if several else str(first.row),
+                f"{first.pixel} .. {last.pixel}" if several else str(first.pixel),
+                _what(first, min(WINDOW, len(buffer.lanes))),
+            )
+    console.print(shown)
+
+
+def print_masks(console: Console, table: LaneTable) -> None:
+    """The masks of a tile, a word for 32 lanes, the lowest lane in bit 0."""
+    by_column: dict[int, set[tuple[int, ...]]] = {}
+    for _, s, words in table.masks:
+        by_column.setdefault(s, set()).add(words)
+    if not table.masks:
+        console.print("no lane is masked: every filter tap loads its own pixels")
+    for r, s, words in table.masks:
+        rows = "every r" if len(by_column[s]) == 1 else f"r = {r}"
+        if rows != "every r" or r == 0:
+            console.print(f"{rows}, s = {s}: {' '.join(f'0x{word:08x}' for word in words)}")
+
+
+def print_claims(console: Console, proofs: Iterable[Outcome], cases: Iterable[Outcome]) -> None:
+    """What was proved; then why lanes are masked: what would go wrong at each filter column without."""
+    for outcome in proofs:
+        console.print(str(outcome), soft_wrap=True)
+    reasons = list(cases)
+    if reasons:
+        console.print("\nwhy lanes are masked: without masks these claims fail")
+    for outcome in reasons:
+        console.print(str(outcome), soft_wrap=True)
+
+
+def lanes_json(table: LaneTable, proofs: Iterable[Outcome], cases: Iterable[Outcome]) -> bytes:
+    """Every lane, row, mask and claim as JSON."""
+    plain = {"format": "convc-lanes/1", **msgspec.to_builtins(table)}
+    plain["claims"], plain["why_masked"] = [str(each) for each in proofs], [str(each) for each in cases]
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def heading(table: LaneTable) -> str:
+    """Which tile this is."""
+    lanes = len(table.buffers[0].lanes)
+    shape = f"{table.windows} windows of {lanes // table.windows}" if table.windows > 1 else str(lanes)
+    return f"schedule {table.schedule}, tile {table.tile_m}, filter row {table.r}: {shape} {unit(table)}s"
+
+
+def unit(table: LaneTable) -> str:
+    """What a pixel of the tile is to the tensor core."""
+    return "column" if table.schedule == "stationary" else "lane"
+
+
+def marks(cell: Cell) -> str:
+    """What is special about a lane at a filter column."""
+    words = ["X"] if cell.masked else ["0"] if not cell.held.real else []
+    return " ".join([*words, *([f"< row {cell.row}"] if cell.fresh else [])])
+
+
+def sentences(table: LaneTable, buffer: BufferLanes) -> Iterator[str]:
+    """A sentence per filter column: pixels needed, padding, masked lanes with what they hold, rows fetched anew."""
+    for place, s in enumerate(buffer.taps):
+        cells = [(lane.lane, lane.cells[place]) for lane in buffer.lanes]
+        real = [(lane, cell) for lane, cell in cells if cell.needed]
+        parts = [f"needs {_listed(_spans(cell.needed for _, cell in real)) or 'nothing'}"]
+        zeros = _listed(str(lane) for lane, cell in real if not cell.held.real and not cell.masked)
+        parts += [f"{unit(table)} {zeros}: padding, loaded as zero"] if zeros else []
+        masked = _listed(f"{lane} with {cell.held} in place of {cell.needed}" for lane, cell in real if cell.masked)
+        parts.append(f"masked: {unit(table)} {masked}" if masked else "nothing is masked")
+        fresh = _listed(f"{cell.held} from row {cell.row}" for _, cell in cells if cell.fresh)
+        parts += [f"fetched anew: {fresh}"] if fresh else []
+        yield f"s = {s}: {'; '.join(parts)}"
+
+
+def _lanes(table: LaneTable, buffer: BufferLanes, every: bool) -> Table:
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    shown.add_column(unit(table), justify="right")
+    shown.add_column("output (n, p, q)")
+    for s in buffer.taps:
+        shown.add_column(f"s = {s}")
+    for lanes in _grouped(buffer.lanes):
+        cut = not every and len(buffer.lanes) > MANY and len(lanes) > SHORT
+        for lane in (lanes[0], None, lanes[-1]) if cut else lanes:
+            if lane is None:
+                shown.add_row("...", *("..." for _ in range(1 + len(buffer.taps))))
+                continue
+            output = "none" if lane.output is None else f"({', '.join(map(str, lane.output))})"
+            cells = (f"{cell.held} {marks(cell)}".rstrip() for cell in lane.cells)
+            shown.add_row(str(lane.lane), output, *cells)
+    return shown
+
+
+def _grouped(lanes: tuple[Lane, ...]) -> Iterator[list[Lane]]:
+    """Neighbours that differ in nothing but their place in a row."""
+
+    def kind(lane: Lane) -> tuple:
+        return lane.output and lane.output[:2], *((c.masked, c.fresh, c.held.real) for c in lane.cells)
+
+    for _, group in groupby(lanes, kind):
+        yield list(group)
+
+
+def _runs(rows: tuple[SharedRow, ...], stride: int) -> Iterator[list[SharedRow]]:
+    """Rows whose pixels follow each other in one image row, padding apart."""
+    run: list[SharedRow] = []
+    for row in rows:
+        if run and not _follows(run[-1], row, stride):
+            yield run
+            run = []
+        run.append(row)
+    yield run
+
+
+def _follows(one: SharedRow, two: SharedRow, stride: int) -> bool:
+    a, b = one.pixel, two.pixel
+    if not a.image and not b.image:
+        return one.halo == two.halo
+    return one.halo == two.halo is None and (a.n, a.h, a.w + stride, a.real) == (b.n, b.h, b.w, b.real)
+
+
+def _what(row: SharedRow, size: int) -> str:
+    words = [] if row.pixel.real else ["padding" if row.pixel.image else "no image"]
+    if row.halo is not None:
+        group, halo = row.halo
+        words.insert(0, f"halo {halo} of lanes {size * group}..{size * (group + 1) - 1}")
+    return ", ".join(words)
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Words with commas, the first few of many."""
+    found = list(words)
+    more = f" and {len(found) - FEW} more" if len(found) > FEW else ""
+    return ", ".join(found[:FEW]) + more
+
+
+def _spans(pixels: Iterable[Pixel]) -> Iterator[str]:
+    """Pixels, those of an image row as one."""
+    for (n, h), row in groupby(pixels, lambda pixel: (pixel.n, pixel.h)):
+        columns = [pixel.w for pixel in row]
+        yield f"(n={n}, h={h}, w={columns[0]}..{columns[-1]})"

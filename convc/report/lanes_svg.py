@@ -1,0 +1,129 @@
+"""The lanes of a tile as a picture: an SVG text that a browser shows, the same for the same tile.
+
+A row for each lane, a column for each filter column; to the right, the rows of shared memory. Every state has a sign as
+well as a colour: text for padding, a cross for masked lanes, a bar and the row for what was fetched anew, and images
+alternate between two tints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from convc.index.lanes import Cell, LaneTable
+from convc.index.reuse import WINDOW
+from convc.index.shared_rows import Pixel, SharedRow
+from convc.report.lanes import heading, unit
+from convc.report.words import convolution
+
+ROW, LABEL, CELL, GAP, TOP = 18, 130, 160, 24, 118
+"""Height of a row, widths of a label and a cell, space between panels, and where the rows begin, in pixels."""
+
+TINTS = ("#dbe9f6", "#fde8d0")
+PADDING, IDLE, BORDER, FRESH = "#ffffff", "#eeeeee", "#555555", "#1b7837"
+
+LEGEND = (
+    ("pixel of an even image", TINTS[0], ""),
+    ("of an odd image", TINTS[1], ""),
+    ("0: padding, a zero", PADDING, "dash"),
+    ("X: masked", TINTS[0], "cross"),
+    ("row: fetched anew", TINTS[0], "bar"),
+    ("-: no output", IDLE, ""),
+)
+
+
+def lanes_svg(table: LaneTable) -> str:
+    """The picture as text, lines ending in newlines."""
+    columns = sum(len(buffer.taps) for buffer in table.buffers)
+    lanes = LABEL + columns * CELL + (len(table.buffers) - 1) * GAP
+    shared = max(len(buffer.rows) for buffer in table.buffers)
+    title = f"{convolution(table.problem)}: {heading(table)}"
+    legend = GAP + sum(32 + 7 * len(words) + GAP for words, _, _ in LEGEND)
+    width = max(GAP + lanes + len(table.buffers) * (GAP + CELL) + GAP, legend, 2 * GAP + 9 * len(title))
+    height = TOP + max(shared, len(table.buffers[0].lanes)) * ROW + GAP
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" font-family="monospace" font-size="11">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{width}" height="{height}" fill="white"/>',
+        _text(GAP, 26, title, size=15),
+        *_legend(),
+        *_lanes(table),
+        *_shared(table, GAP + lanes + GAP),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _legend() -> Iterator[str]:
+    x = GAP
+    for words, fill, sign in LEGEND:
+        yield _box(x, 42, 26, fill, sign)
+        yield _text(x + 32, 54, words)
+        x += 32 + 7 * len(words) + GAP
+
+
+def _lanes(table: LaneTable) -> Iterator[str]:
+    """The heads of the columns, and a line of cells per lane."""
+    x = GAP + LABEL
+    yield _text(GAP, TOP - 8, f"{unit(table)}: output")
+    for number, buffer in enumerate(table.buffers):
+        yield _text(x, TOP - 26, f"copy {number}")
+        for s in buffer.taps:
+            yield _text(x + 4, TOP - 8, f"s = {s}")
+            for place, lane in enumerate(buffer.lanes):
+                yield from _cell(x, TOP + place * ROW, lane.cells[buffer.taps.index(s)])
+            x += CELL
+        x += GAP
+    for place, lane in enumerate(table.buffers[0].lanes):
+        output = "-" if lane.output is None else f"({', '.join(map(str, lane.output))})"
+        yield _text(GAP, TOP + place * ROW + 13, f"{lane.lane:3}: {output}")
+        if place and place % WINDOW == 0 and table.schedule == "shift":
+            y = TOP + place * ROW
+            yield f'<line x1="{GAP}" y1="{y}" x2="{x - GAP}" y2="{y}" stroke="black" stroke-width="2"/>'
+
+
+def _cell(x: int, y: int, cell: Cell) -> Iterator[str]:
+    """A lane at one filter column; grey where the lane has no output."""
+    sign = "cross" if cell.masked else "" if cell.held.real else "dash"
+    yield _box(x, y, CELL, IDLE if cell.needed is None else _fill(cell.held), sign)
+    words = "X " if cell.masked else "" if cell.held.real else "0 "
+    if cell.fresh:
+        yield f'<rect x="{x}" y="{y}" width="5" height="{ROW}" fill="{FRESH}"/>'
+    yield _text(x + 10, y + 13, f"{words}{cell.held}{f' row {cell.row}' if cell.fresh else ''}")
+
+
+def _shared(table: LaneTable, x: int) -> Iterator[str]:
+    """The rows of shared memory of each copy."""
+    for number, buffer in enumerate(table.buffers):
+        yield _text(x, TOP - 26, f"copy {number}")
+        yield _text(x, TOP - 8, "row of shared memory")
+        for row in buffer.rows:
+            yield from _row(x, TOP + row.row * ROW, row)
+        x += CELL + GAP
+
+
+def _row(x: int, y: int, row: SharedRow) -> Iterator[str]:
+    yield _box(x, y, CELL, _fill(row.pixel), "" if row.pixel.real else "dash")
+    halo = "" if row.halo is None else f" halo {row.halo[1]}"
+    yield _text(x + 4, y + 13, f"{row.row:3}: {row.pixel}{'' if row.pixel.real else ' 0'}{halo}")
+
+
+def _fill(pixel: Pixel) -> str:
+    return TINTS[pixel.n % 2] if pixel.real else PADDING
+
+
+def _box(x: int, y: int, width: int, fill: str, sign: str) -> str:
+    dash = ' stroke-dasharray="3 2"' if sign == "dash" else ""
+    box = f'<rect x="{x}" y="{y}" width="{width}" height="{ROW}" fill="{fill}" stroke="{BORDER}"{dash}/>'
+    if sign == "bar":
+        return f'{box}<rect x="{x}" y="{y}" width="5" height="{ROW}" fill="{FRESH}"/>'
+    if sign == "cross":
+        left, right, low = x + width - 26, x + width, y + ROW
+        return f'{box}<path d="M{left} {y}L{right} {low}M{right} {y}L{left} {low}" stroke="black"/>'
+    return box
+
+
+def _text(x: int, y: int, words: str, size: int = 0) -> str:
+    bigger = f' font-size="{size}"' if size else ""
+    return f'<text x="{x}" y="{y}" xml:space="preserve"{bigger}>{escape(words)}</text>'

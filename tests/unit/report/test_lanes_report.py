@@ -1,0 +1,178 @@
+"""Tables and pictures of lanes: every state has its sign, the JSON leaves nothing out, and the SVG is well formed."""
+
+from __future__ import annotations
+
+import io
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from convc.index.conv import conv_maps
+from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.index.reuse import reuse_maps
+from convc.index.reuse_claims import prove
+from convc.problem import ConvProblem
+from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
+from convc.report.lanes_svg import lanes_svg
+
+PROBLEM = ConvProblem(
+    batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)
+)
+IMAGES = ConvProblem(
+    batch=2, in_channels=8, out_channels=8, in_extent=(4, 5), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+NAME = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def maps():
+    return reuse_maps(PROBLEM, merged=False, border="mask")
+
+
+@pytest.fixture(scope="module")
+def table(maps) -> LaneTable:
+    return lane_table(maps, "shift", 0)
+
+
+def printed(work, *given) -> list[str]:
+    console = Console(file=io.StringIO(), width=160, markup=False, highlight=False, emoji=False)
+    work(console, *given)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def row(lines: list[str], number: int) -> list[str]:
+    """The cells of a lane."""
+    (line,) = (line for line in lines if line.lstrip().startswith(f"{number} ") and "(" in line)
+    return [cell for cell in line.strip().split("  ") if cell]
+
+
+def test_lanes_with_their_signs(table):
+    lines = printed(print_lanes, table)
+    assert lines[0] == "schedule shift, tile 0, filter row 0: 128 lanes"
+    assert [cell.strip() for cell in row(lines, 0)] == ["0", "(0, 0, 0)", "(0, 0, -1) 0", "(0, 0, 0)", "(0, 0, 1)"]
+    assert row(lines, 20)[2].strip() == "(0, 0, 19) X"
+    assert [cell.strip() for cell in row(lines, 31)[3:]] == ["(1, 0, 11) < row 128", "(1, 0, 12) < row 132"]
+    sentence = next(line for line in lines if line.startswith("  s = 1: "))
+    assert sentence == (
+        "  s = 1: needs (n=0, h=0, w=0..19), (n=1, h=0, w=0..19), (n=2, h=0, w=0..19), (n=3, h=0, w=0..19) and 3 more; "
+        "nothing is masked; fetched anew: (1, 0, 11) from row 128, (3, 0, 3) from row 129, (4, 0, 15) from row 130, "
+        "(6, 0, 7) from row 131"
+    )
+
+
+def test_lanes_of_a_kind_are_cut_unless_all_are_asked_for(table):
+    few, every = printed(print_lanes, table), printed(print_lanes, table, True)
+    assert sum(line.strip().startswith("...") for line in few) > 5
+    assert not any(line.strip().startswith("...") for line in every)
+    numbers = [int(line.split()[0]) for line in every if line.strip()[:1].isdigit()]
+    assert numbers == list(range(128))
+    kept = {int(line.split()[0]) for line in few if line.strip()[:1].isdigit()}
+    special = {lane.lane for lane in table.buffers[0].lanes if any(cell.masked or cell.fresh for cell in lane.cells)}
+    assert special <= kept
+    assert set(few) - set(every) <= {line for line in few if "..." in line}
+
+
+def test_a_small_tile_is_shown_whole():
+    small = lane_table(reuse_maps(PROBLEM, merged=False, border="mask", lanes=16), "slide", 0)
+    assert not any(line.strip().startswith("...") for line in printed(print_lanes, small))
+
+
+def test_pixels_are_columns_where_weights_are_rows(maps):
+    lines = printed(print_lanes, lane_table(maps, "stationary", 0))
+    assert lines[0] == "schedule stationary, tile 0, filter row 0: 128 columns"
+    assert lines[3].startswith("column  output")
+
+
+def test_rows_of_shared_memory(table):
+    lines = printed(print_rows, table)
+    assert lines[0].split("  ")[0] == "filter columns"
+    assert lines[1].endswith("padding")
+    assert " ".join(lines[2].split()) == "0, 1, 2 1..20 (0, 0, 0) .. (0, 0, 19)"
+    halo = [" ".join(line.split()[3:]) for line in lines if "halo" in line]
+    assert halo[0] == "128 (1, 0, 11) halo 0 of lanes 0..31"
+    assert halo[-1] == "135 (6, 0, 8) halo 1 of lanes 96..127"
+    assert len(halo) == 8
+
+
+def test_rows_beyond_the_last_image_are_one_line():
+    maps = conv_maps(IMAGES, block_m=128, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
+    lines = printed(print_rows, reload_table(maps, 0))
+    assert [line.split()[1] for line in lines if line.endswith("no image")] == ["40..127"] * 3
+
+
+def test_masks_as_words(table):
+    assert printed(print_masks, table) == [
+        "every r, s = 0: 0x00100000 0x10000100 0x00010000 0x01000010",
+        "every r, s = 1: 0x00000000 0x00000000 0x00000000 0x00000000",
+        "every r, s = 2: 0x00080000 0x08000080 0x00008000 0x00800008",
+    ]
+
+
+def test_masks_that_differ_from_row_to_row():
+    lines = printed(print_masks, lane_table(reuse_maps(IMAGES, merged=True, border="mask", lanes=64), "shift", 0))
+    assert len(lines) == 9
+    assert lines[4] == "r = 1, s = 1: 0x00000000 0x00000000"
+    assert lines[1] == "r = 0, s = 1: 0x01f00000 0x00000000"
+
+
+def test_reload_masks_nothing():
+    maps = conv_maps(IMAGES, block_m=16, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
+    assert printed(print_masks, reload_table(maps, 0)) == ["no lane is masked: every filter tap loads its own pixels"]
+
+
+def test_claims_and_the_reasons_for_masks(maps):
+    lines = printed(print_claims, prove(maps), why_masked(maps))
+    assert sum(line.startswith("proved: ") for line in lines) == len(prove(maps))
+    assert sum(line.startswith("REFUTED: ") for line in lines) == 2
+    assert not any("REFUTED" in line for line in printed(print_claims, prove(maps), ()))
+
+
+def test_the_json_has_every_lane(maps, table):
+    data = json.loads(lanes_json(table, prove(maps), why_masked(maps)))
+    assert (data["format"], data["schedule"], data["tile_m"], data["r"]) == ("convc-lanes/1", "shift", 0, 0)
+    (buffer,) = data["buffers"]
+    assert [lane["lane"] for lane in buffer["lanes"]] == list(range(128))
+    assert buffer["lanes"][31]["output"] == [1, 0, 11]
+    cell = buffer["lanes"][31]["cells"][1]
+    assert cell == {
+        "row": 128, "masked": False, "fresh": True,
+        "held": {"n": 1, "h": 0, "w": 11, "image": True, "real": True},
+        "needed": {"n": 1, "h": 0, "w": 11, "image": True, "real": True},
+    }  # fmt: skip
+    assert len(buffer["rows"]) == 136
+    assert data["masks"][0] == [0, 0, [0x00100000, 0x10000100, 0x00010000, 0x01000010]]
+    assert len(data["claims"]) == len(prove(maps))
+    assert len(data["why_masked"]) == 2
+
+
+@pytest.mark.parametrize("schedule", ["shift", "slide", "stationary"])
+def test_the_picture_is_well_formed_and_shows_every_lane(maps, schedule):
+    text = lanes_svg(lane_table(maps, schedule, 0))
+    assert text == lanes_svg(lane_table(maps, schedule, 0))
+    root = ET.fromstring(text)
+    assert root.tag == f"{NAME}svg"
+    assert root.find(f"{NAME}title").text.startswith("7x8x3x20 * 8x1x3, pad 0,1,0,1 -> 3x20: schedule ")
+    words = [element.text for element in root.iter(f"{NAME}text")]
+    unit = "column" if schedule == "stationary" else "lane"
+    assert f"{unit}: output" in words
+    assert sum(word.startswith("X (") for word in words) == 12
+    assert words.count("0 (0, 0, -1)") == 1
+    assert sum(word.endswith(")") and word.lstrip()[:1].isdigit() and ": (" in word for word in words) >= 128
+    crosses = len(list(root.iter(f"{NAME}path")))
+    assert crosses == 13  # and one in the legend
+    for sign in ("0: padding, a zero", "X: masked", "row: fetched anew"):
+        assert sign in words
+    width, height = int(root.get("width")), int(root.get("height"))
+    for box in root.iter(f"{NAME}rect"):
+        assert int(box.get("x", 0)) + int(box.get("width")) <= width
+        assert int(box.get("y", 0)) + int(box.get("height")) <= height
+
+
+def test_sub_partitions_are_drawn_where_rows_move(maps):
+    lines = {
+        schedule: len(list(ET.fromstring(lanes_svg(lane_table(maps, schedule, 0))).iter(f"{NAME}line")))
+        for schedule in ("shift", "slide")
+    }
+    assert lines == {"shift": 3, "slide": 0}
