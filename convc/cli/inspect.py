@@ -7,22 +7,74 @@ from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.options import batch_option, dtype_option, layer_option, model_argument, schedule_options
+from convc.cli.options import batch_option, dtype_option, layer_option, path_type, schedule_options
 
 if TYPE_CHECKING:
     from convc.plan.records import Options
 
 
 @click.command("inspect", short_help="Show how a layer is compiled, and why.")
-@model_argument
-@layer_option(required=True)
+@click.argument("model", type=path_type, required=False)
+@layer_option()
 @batch_option
 @dtype_option
 @schedule_options
-def inspect_command(model: Path, layer: str, batch: int | None, dtype: str | None, options: Options) -> None:
-    """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX."""
-    from convc import api
-    from convc.report.console import console
-    from convc.report.inspect import print_inspection
+@click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
+@click.option(
+    "--lanes",
+    "tile",
+    type=click.IntRange(min=0),
+    is_flag=False,
+    flag_value=0,
+    metavar="[TILE]",
+    help="Show what every lane of a tile holds, which lanes are masked, and why (tile 0 without a number).",
+)
+@click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
+@click.option("--svg", type=path_type, metavar="FILE", help="Draw the lanes of the tile.")
+@click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
+@click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
+def inspect_command(
+    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: Options, nests: bool,
+    tile: int | None, all_lanes: bool, svg: Path | None, json_file: Path | None, example: bool,
+) -> None:  # fmt: skip
+    """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
 
-    print_inspection(console(), api.compile_layer(model, layer, batch=batch, dtype=dtype, options=options))
+    With --nests, --lanes, --svg or --json, only what these ask for.
+    """
+    from convc import api
+    from convc.files import check_target
+    from convc.report.console import console
+    from convc.report.example import example_tiles, print_example
+    from convc.report.inspect import print_inspection
+    from convc.report.tiles import plan_tiles, print_derivation, print_tile, write_tile
+
+    _check_call(model, layer, batch, dtype, options, example)
+    files = [file for file in (svg, json_file) if file is not None]
+    for file in files:
+        check_target(file)
+    compiled = None if example else api.compile_layer(model, layer, batch=batch, dtype=dtype, options=options)
+    if nests or tile is not None or files:
+        tiles = example_tiles() if example else plan_tiles(compiled.plan)
+        table = tiles.lanes(tile or 0)
+        if nests:
+            print_derivation(console(), tiles)
+        if tile is not None:
+            print_tile(console(), tiles, table, all_lanes)
+        write_tile(console(), tiles, table, svg, json_file)
+    elif example:
+        print_example(console(), all_lanes)
+    else:
+        print_inspection(console(), compiled)
+
+
+def _check_call(
+    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: Options, example: bool
+) -> None:
+    """A layer of a model, or the example: UsageError for anything between."""
+    chosen = options.schedule != "auto" or options.shift or options.border or options.rows
+    if example and (model or layer or batch or dtype or chosen):
+        raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
+    if not example and model is None:
+        raise click.UsageError("Missing argument 'MODEL' (or --example).")
+    if not example and layer is None:
+        raise click.UsageError("Missing option '--layer'.")

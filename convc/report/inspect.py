@@ -28,7 +28,7 @@ ROWS = 24
 def print_inspection(console: Console, compiled: Compiled) -> None:
     """All parts, in order."""
     plan = compiled.plan
-    maps = _maps(plan)
+    maps = plan_maps(plan)
     parts = (
         ("problem", (compiled.problem.describe(), *compiled.form.notes)),
         ("loop nest", loop_nest(maps)),
@@ -37,11 +37,11 @@ def print_inspection(console: Console, compiled: Compiled) -> None:
         ("schedules", _choices(plan)),
     )
     for heading, lines in parts:
-        _print(console, heading, lines)
-    _heading(console, "memory of one CTA")
+        print_part(console, heading, lines)
+    print_heading(console, "memory of one CTA")
     console.print(_memory(plan.storage))
-    _print(console, "roles and steps", show(compiled.program).splitlines())
-    _print(console, "PTX, with the step of each line", marked(compiled.artifact.ptx))
+    print_part(console, "roles and steps", show(compiled.program).splitlines())
+    print_part(console, "PTX, with the step of each line", marked(compiled.artifact.ptx))
 
 
 def marked(text: str) -> Iterator[str]:
@@ -53,7 +53,7 @@ def marked(text: str) -> Iterator[str]:
         yield f"{number:5} {steps.get(number, ''):<{width}} | {line}"
 
 
-def _maps(plan: Plan) -> ConvMaps:
+def plan_maps(plan: Plan) -> ConvMaps:
     """The index maps that the plan's coordinates were taken from."""
     return conv_maps(
         plan.problem,
@@ -181,11 +181,13 @@ def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
     table.add_row(memory, str(first), str(end), str(end - first), what)
 
 
-def _heading(console: Console, heading: str) -> None:
+def print_heading(console: Console, heading: str) -> None:
+    """The heading of a part."""
     console.print(f"\n== {heading} ==", style="bold")
 
 
-def _print(console: Console, heading: str, lines: Iterable[str]) -> None:
-    _heading(console, heading)
+def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
+    """A part: its heading and its lines, unbroken."""
+    print_heading(console, heading)
     for line in lines:
         console.print(line, soft_wrap=True)

@@ -1,0 +1,45 @@
+"""The worked example: a 3x3 filter on images of 9x9 pixels, padded along W, in tiles of 16 lanes.
+
+It is small enough to follow by hand and has everything that a large one has: a tile that ends one image and begins the
+next, a lane that holds padding, lanes that hold a pixel of the other image, and rows fetched anew.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from convc.index.algorithms import MmaTile
+from convc.index.derivation import derive
+from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.index.show import map_lines
+from convc.index.show_nests import derivation_lines
+from convc.problem import ConvProblem
+from convc.report.inspect import print_part
+from convc.report.tiles import Tiles, print_derivation, print_tile, reuse_tiles
+
+MMA = MmaTile(columns=4, channels=4)
+
+PROBLEM = ConvProblem(
+    name="example", batch=2, in_channels=8, out_channels=8, in_extent=(9, 9), kernel=(3, 3),
+    pad_lo=(0, 1), pad_hi=(0, 1),
+)  # fmt: skip
+
+
+def example_maps() -> ReuseMaps:
+    """One stream of pixels for each output row, in tiles of 16 lanes; what is no pixel of a lane is masked."""
+    return reuse_maps(PROBLEM, merged=False, border="mask", lanes=16)
+
+
+def example_tiles() -> Tiles:
+    """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
+    return reuse_tiles(example_maps(), "shift", MMA)
+
+
+def print_example(console: Console, every: bool) -> None:
+    """From the definition to the lanes of the first tile; `every`: leave no lane out."""
+    maps, tiles = example_maps(), example_tiles()
+    print_part(console, "problem", [PROBLEM.describe()])
+    print_derivation(console, tiles)
+    print_part(console, "the other order of operands", derivation_lines(derive(maps, "stationary", MMA), since=3))
+    print_part(console, "index maps", [line for index_map in maps.maps for line in map_lines(index_map)])
+    print_tile(console, tiles, tiles.lanes(0), every)

@@ -1,0 +1,99 @@
+"""What can be shown of the tiles of a kernel: how its loops were derived, what its lanes hold, and why it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from convc.errors import InputError
+from convc.files import write_bytes
+from convc.index.algorithms import MmaTile
+from convc.index.derivation import Derivation, derive, derive_reload
+from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.index.maps import Outcome
+from convc.index.reuse import ReuseMaps
+from convc.index.reuse_claims import prove
+from convc.index.show_nests import derivation_lines
+from convc.plan.records import Plan
+from convc.report.inspect import plan_maps, print_heading, print_part
+from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
+from convc.report.lanes_svg import lanes_svg
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """The tiles of one kernel.
+
+    Attributes:
+        count: how many there are.
+        table: the lanes of one of them.
+        derivation: how the loops came about.
+        claims: what was proved about the index maps.
+        cases: why lanes are masked.
+    """
+
+    count: int
+    table: Callable[[int], LaneTable]
+    derivation: Callable[[], Derivation]
+    claims: tuple[Outcome, ...]
+    cases: tuple[Outcome, ...]
+
+    def lanes(self, tile: int) -> LaneTable:
+        """The lanes of a tile; InputError where there is none of that number."""
+        if not 0 <= tile < self.count:
+            raise InputError(f"there is no tile {tile}", hint=f"tiles of this layer: 0 to {self.count - 1}")
+        return self.table(tile)
+
+
+def reuse_tiles(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Tiles:
+    """The tiles of a schedule whose filter columns share their activations."""
+    return Tiles(
+        count=maps.stream.streams * maps.tiles,
+        table=lambda tile: lane_table(maps, schedule, tile),
+        derivation=lambda: derive(maps, schedule, mma),
+        claims=maps.proofs or prove(maps),
+        cases=why_masked(maps),
+    )
+
+
+def plan_tiles(plan: Plan) -> Tiles:
+    """The tiles of a plan."""
+    maps = plan_maps(plan)
+    return Tiles(
+        count=maps.tiles.m_tiles,
+        table=lambda tile: reload_table(maps, tile),
+        derivation=lambda: derive_reload(maps),
+        claims=maps.proofs,
+        cases=(),
+    )
+
+
+def print_derivation(console: Console, tiles: Tiles) -> None:
+    """How the loops came about."""
+    print_part(console, "derivation", derivation_lines(tiles.derivation()))
+
+
+def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) -> None:
+    """The lanes of a tile, its rows of shared memory, its masks, and the claims."""
+    print_heading(console, "lanes")
+    print_lanes(console, table, every)
+    print_heading(console, "rows of shared memory")
+    print_rows(console, table)
+    print_heading(console, "masks")
+    print_masks(console, table)
+    print_heading(console, "claims")
+    print_claims(console, tiles.claims, tiles.cases)
+
+
+def write_tile(console: Console, tiles: Tiles, table: LaneTable, svg: Path | None, json_file: Path | None) -> None:
+    """The lanes of a tile in the formats asked for."""
+    for file, content in (
+        (svg, lambda: lanes_svg(table).encode()),
+        (json_file, lambda: lanes_json(table, tiles.claims, tiles.cases)),
+    ):
+        if file is not None:
+            write_bytes(file, content())
+            console.print(f"wrote {file}: tile {table.tile_m}", soft_wrap=True)
