@@ -106,11 +106,13 @@ def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
     w = problem.stride[1] * (walk.lead + Mod(number, period)) + offset
     row, (height, width) = FloorDiv(number, period), problem.in_extent
     down = r * problem.dilation[0] - problem.pad_lo[0]
-    if maps.stream.merged:
+    if not maps.stream.merged:
+        n, h = row, nest.loop("p").symbol * problem.stride[0] + down
+    elif problem.batch == 1:
+        n, h = Integer(0), row * maps.stream.step + down
+    else:
         line = row * maps.stream.step + down
         n, h = FloorDiv(line, Integer(height)), Mod(line, Integer(height))
-    else:
-        n, h = row, nest.loop("p").symbol * problem.stride[0] + down
     inside = [at_most(0, n), less(n, problem.batch), at_most(0, h), less(h, height), at_most(0, w), less(w, width)]
     inside.append(less(nest.space["c"], problem.in_channels))
     if walk.lead:

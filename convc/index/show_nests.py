@@ -83,7 +83,7 @@ def _move(move: Move, axis: Axis) -> str:
         line += f", A[{move.group}*g + {move.group - 1}, e] = next of halo g"
     if move.step > 1:
         line += f"; {move.step} times"
-    return f"{line}  # tcgen05.shift{', tcgen05.cp.4x256b' if move.refreshed else ''}"
+    return f"{line}  # tcgen05.shift or .ashift{', tcgen05.cp.4x256b' if move.refreshed else ''}"
 
 
 def _output(nest: Nest) -> str:

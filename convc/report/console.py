@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -30,6 +30,18 @@ def console(stderr: bool = False) -> Console:
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else PLAIN_WIDTH
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def print_heading(console: Console, heading: str) -> None:
+    """The heading of a part of a report."""
+    console.print(f"\n== {heading} ==", style="bold")
+
+
+def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
+    """A part of a report: its heading and its lines, unbroken."""
+    print_heading(console, heading)
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
 @contextmanager

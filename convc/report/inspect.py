@@ -7,17 +7,17 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
 
 from convc import ptx
 from convc.compiler import Compiled
-from convc.index.conv import ConvMaps, conv_maps
-from convc.index.reuse import reuse_maps
-from convc.index.show import loop_nest, map_lines, maps_lines
+from convc.index.show import map_lines, maps_lines
 from convc.plan.records import Plan, Rejection, Storage
+from convc.report.console import print_heading, print_part
+from convc.report.tiles import plan_maps, plan_tiles, shared_maps
 from convc.report.words import times
 from convc.tile.show import show
 
@@ -28,11 +28,10 @@ ROWS = 24
 def print_inspection(console: Console, compiled: Compiled) -> None:
     """All parts, in order."""
     plan = compiled.plan
-    maps = plan_maps(plan)
     parts = (
         ("problem", (compiled.problem.describe(), *compiled.form.notes)),
-        ("loop nest", loop_nest(maps)),
-        ("index maps", _maps_lines(plan, maps)),
+        ("loop nest", plan_tiles(plan).loops()),
+        ("index maps", _maps_lines(plan)),
         ("plan", _plan(plan)),
         ("schedules", _choices(plan)),
     )
@@ -51,18 +50,6 @@ def marked(text: str) -> Iterator[str]:
     width = max(map(len, steps.values()), default=0)
     for number, line in enumerate(text.splitlines(), 1):
         yield f"{number:5} {steps.get(number, ''):<{width}} | {line}"
-
-
-def plan_maps(plan: Plan) -> ConvMaps:
-    """The index maps that the plan's coordinates were taken from."""
-    return conv_maps(
-        plan.problem,
-        block_m=plan.tiling.block_m,
-        block_n=plan.tiling.block_n,
-        channels_per_step=plan.pipeline.channels,
-        c_pitch=plan.form.c_pitch,
-        k_pitch=plan.form.k_pitch,
-    )
 
 
 def _plan(plan: Plan) -> Iterator[str]:
@@ -92,17 +79,12 @@ def _plan(plan: Plan) -> Iterator[str]:
     yield from _rejections(plan.rejected)
 
 
-def _maps_lines(plan: Plan, maps: ConvMaps) -> Iterator[str]:
+def _maps_lines(plan: Plan) -> Iterator[str]:
     """The maps that the kernel's coordinates come from, and what was proved about them."""
     if plan.reuse is None:
-        yield from maps_lines(maps)
+        yield from maps_lines(plan_maps(plan))
         return
-    reuse = plan.reuse
-    shared = reuse_maps(
-        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, lanes=reuse.tile.lanes,
-        windowed=reuse.tile.windows > 1,
-    )  # fmt: skip
-    for index_map in shared.maps:
+    for index_map in shared_maps(plan).maps:
         yield from (*map_lines(index_map), "")
     yield from plan.derivation
 
@@ -179,15 +161,3 @@ def _memory(storage: Storage) -> Table:
 
 def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
     table.add_row(memory, str(first), str(end), str(end - first), what)
-
-
-def print_heading(console: Console, heading: str) -> None:
-    """The heading of a part."""
-    console.print(f"\n== {heading} ==", style="bold")
-
-
-def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
-    """A part: its heading and its lines, unbroken."""
-    print_heading(console, heading)
-    for line in lines:
-        console.print(line, soft_wrap=True)

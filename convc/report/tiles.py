@@ -11,14 +11,16 @@ from rich.console import Console
 from convc.errors import InputError
 from convc.files import write_bytes
 from convc.index.algorithms import MmaTile
+from convc.index.conv import ConvMaps, conv_maps
 from convc.index.derivation import Derivation, derive, derive_reload
 from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.index.maps import Outcome
-from convc.index.reuse import ReuseMaps
+from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.reuse_claims import prove
-from convc.index.show_nests import derivation_lines
+from convc.index.show import loop_nest
+from convc.index.show_nests import derivation_lines, nest_lines
 from convc.plan.records import Plan
-from convc.report.inspect import plan_maps, print_heading, print_part
+from convc.report.console import print_heading, print_part
 from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.report.lanes_svg import lanes_svg
 
@@ -30,13 +32,15 @@ class Tiles:
     Attributes:
         count: how many there are.
         table: the lanes of one of them.
-        derivation: how the loops came about.
+        loops: the loops around one multiply-add, as text.
+        derivation: how they came about.
         claims: what was proved about the index maps.
         cases: why lanes are masked.
     """
 
     count: int
     table: Callable[[int], LaneTable]
+    loops: Callable[[], list[str]]
     derivation: Callable[[], Derivation]
     claims: tuple[Outcome, ...]
     cases: tuple[Outcome, ...]
@@ -53,6 +57,7 @@ def reuse_tiles(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Tiles:
     return Tiles(
         count=maps.stream.streams * maps.tiles,
         table=lambda tile: lane_table(maps, schedule, tile),
+        loops=lambda: nest_lines(derive(maps, schedule, mma).algorithms[-1].nest),
         derivation=lambda: derive(maps, schedule, mma),
         claims=maps.proofs or prove(maps),
         cases=why_masked(maps),
@@ -61,14 +66,39 @@ def reuse_tiles(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Tiles:
 
 def plan_tiles(plan: Plan) -> Tiles:
     """The tiles of a plan."""
+    if plan.reuse is not None:
+        mma = MmaTile(columns=plan.tiling.block_n, channels=plan.pipeline.channels)
+        return reuse_tiles(shared_maps(plan), plan.schedule, mma)
     maps = plan_maps(plan)
     return Tiles(
         count=maps.tiles.m_tiles,
         table=lambda tile: reload_table(maps, tile),
+        loops=lambda: loop_nest(maps),
         derivation=lambda: derive_reload(maps),
         claims=maps.proofs,
         cases=(),
     )
+
+
+def plan_maps(plan: Plan) -> ConvMaps:
+    """The index maps that the plan's coordinates were taken from."""
+    return conv_maps(
+        plan.problem,
+        block_m=plan.tiling.block_m,
+        block_n=plan.tiling.block_n,
+        channels_per_step=plan.pipeline.channels,
+        c_pitch=plan.form.c_pitch,
+        k_pitch=plan.form.k_pitch,
+    )
+
+
+def shared_maps(plan: Plan) -> ReuseMaps:
+    """The index maps of a plan whose filter columns share their activations."""
+    reuse = plan.reuse
+    return reuse_maps(
+        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, lanes=reuse.tile.lanes,
+        windowed=reuse.tile.windows > 1,
+    )  # fmt: skip
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:

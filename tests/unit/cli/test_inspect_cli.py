@@ -38,27 +38,32 @@ def parts(convc, tiny):
     return parts_of(convc.good("inspect", tiny, "--layer", "conv"))
 
 
+@pytest.fixture
+def reload_parts(convc, tiny):
+    return parts_of(convc.good("inspect", tiny, "--layer", "conv", "--schedule", "reload"))
+
+
 def test_all_parts_in_order(parts):
     assert tuple(parts) == HEADINGS
     assert all(any(line.strip() for line in lines) for lines in parts.values())
 
 
-def test_the_loops_have_extents(parts):
-    loops = [line.split("#")[0].strip() for line in parts["loop nest"] if line.strip().startswith("for ")]
+def test_the_loops_have_extents(reload_parts):
+    loops = [line.split("#")[0].strip() for line in reload_parts["loop nest"] if line.strip().startswith("for ")]
     assert "for tile_m in 0..1:" in loops
     assert "for r in 0..2:" in loops
     assert "for e in 0..15:" in loops
 
 
-def test_the_maps_are_shown_and_proved(parts):
-    text = "\n".join(parts["index maps"])
+def test_the_maps_are_shown_and_proved(reload_parts):
+    text = "\n".join(reload_parts["index maps"])
     assert "m = tile_m*128 + lane" in text
     assert "(tile_m*128 + lane) // 144" in text
     assert "proved: " in text
 
 
-def test_the_plan_shows_numbers_and_other_candidates(parts):
-    text = "\n".join(parts["plan"])
+def test_the_plan_shows_numbers_and_other_candidates(reload_parts):
+    text = "\n".join(reload_parts["plan"])
     assert "schedule reload for sm_100a" in text
     assert "9 steps" in text
     assert "start_w = " in text

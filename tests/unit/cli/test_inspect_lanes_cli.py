@@ -10,6 +10,8 @@ import pytest
 from convc.index.lanes import LaneTable, lane_table
 from convc.report.example import example_maps, example_tiles
 
+RELOAD = ("--schedule", "reload")
+
 
 @pytest.fixture(scope="module")
 def table() -> LaneTable:
@@ -88,7 +90,7 @@ def test_the_parts_of_the_example(convc):
 
 
 def test_the_loops_of_a_layer(convc, tiny):
-    said = convc.good("inspect", tiny, "--layer", "conv", "--nests")
+    said = convc.good("inspect", tiny, "--layer", "conv", *RELOAD, "--nests")
     assert said.startswith("\n== derivation ==\n-- Algorithm 1: the definition --\n")
     assert "-- Algorithm 2: reload --" in said
     assert "REFUTED" not in said
@@ -96,14 +98,16 @@ def test_the_loops_of_a_layer(convc, tiny):
 
 
 def test_the_lanes_of_a_layer(convc, tiny, tmp_path):
-    said = convc.good("inspect", tiny, "--layer", "conv", "--lanes", "1", "--json", tmp_path / "lanes.json")
+    said = convc.good("inspect", tiny, "--layer", "conv", *RELOAD, "--lanes", "1", "--json", tmp_path / "lanes.json")
     for heading in ("lanes", "rows of shared memory", "masks", "claims"):
         assert f"== {heading} ==" in said
     assert "schedule reload, tile 1" in said
     assert said.endswith("lanes.json: tile 1\n")
     data = json.loads((tmp_path / "lanes.json").read_text())
     assert (data["tile_m"], len(data["buffers"]), len(data["buffers"][0]["lanes"])) == (1, 3, 128)
-    cut, whole = (convc.good("inspect", tiny, "--layer", "conv", "--lanes", *more) for more in ((), ("--all-lanes",)))
+    cut, whole = (
+        convc.good("inspect", tiny, "--layer", "conv", *RELOAD, "--lanes", *more) for more in ((), ("--all-lanes",))
+    )
     assert len(whole.splitlines()) > len(cut.splitlines()) > 50
 
 
@@ -130,6 +134,33 @@ def test_bad_calls_are_refused(convc, call, said):
 
 
 def test_a_tile_that_a_layer_has_not(convc, tiny):
-    said = convc.refused("inspect", tiny, "--layer", "conv", "--lanes", "2")
+    said = convc.refused("inspect", tiny, "--layer", "conv", *RELOAD, "--lanes", "2")
     assert "there is no tile 2" in said
     assert "tiles of this layer: 0 to 1" in said
+
+
+@pytest.mark.parametrize(
+    ("chosen", "last", "what"),
+    [
+        (("slide",), "-- row addresses: slide --", "schedule slide, tile 0, filter row 0: 128 lanes"),
+        (
+            ("shift", "--shift", "ashift"),
+            "-- Algorithm 3.b: shift --",
+            "schedule shift, tile 0, filter row 0: 128 lanes",
+        ),
+        (("shift", "--shift", "windows"), "-- Algorithm 3.b: shift --", "filter row 0: 4 windows of 32 lanes"),
+        (("stationary",), "-- Algorithm 3: stationary --", "schedule stationary, tile 0, filter row 0: 64 columns"),
+    ],
+)
+def test_a_schedule_that_shares_activations(convc, tiny, chosen, last, what):
+    call = ("inspect", tiny, "--layer", "conv", "--schedule", *chosen)
+    said = convc.good(*call, "--nests", "--lanes")
+    for words in ("-- Algorithm 1: the definition --", "-- Algorithm 2: reload --", last, what):
+        assert words in said
+    derived, lanes = said.split("== lanes ==")
+    assert "REFUTED" not in derived
+    assert "not decided" not in derived
+    assert "proved: pixel k of the walk from start is place t0 + k of the stream" in lanes
+    nest = derived.split(last)[1].strip().splitlines()
+    loops = convc.good(*call).split("== loop nest ==\n")[1].split("\n\n")[0].splitlines()
+    assert loops == nest[: len(loops)]

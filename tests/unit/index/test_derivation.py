@@ -168,7 +168,7 @@ def test_a_derivation_as_text(maps):
     assert "      acc[...] = 0" in last
     assert (
         "              if tap < 2: A[lane, e] = A[lane + 1, e] in each group g of 16 lanes, "
-        "A[16*g + 15, e] = next of halo g  # tcgen05.shift, tcgen05.cp.4x256b"
+        "A[16*g + 15, e] = next of halo g  # tcgen05.shift or .ashift, tcgen05.cp.4x256b"
     ) in last
     assert (
         "      out[(tile*16 + lane) // 9, p, (tile*16 + lane) % 9, tile_n*4 + column] = acc[lane, column] "
