@@ -129,7 +129,7 @@ def numbers(found: Found) -> dict[str, float]:
     out = {"layers": len(found), "reload_cpu_seconds": sum(own["reload"].cpu_seconds for own in found.values())}
     for schedule in list(SCHEDULES)[1:]:
         pairs = [(own["reload"], own[schedule]) for own in found.values() if isinstance(own[schedule], Measured)]
-        same = [pair for pair in pairs if keeps_extent(pair[0].compiled.problem)]
+        same = [pair for pair in pairs if keeps_extent(pair[0].compiled.problem) and rows_alike(*pair)]
         narrow = [pair for pair in same if all(one.compiled.plan.tiling.block_n == 64 for one in pair)]
         out[f"{schedule}_layers"] = len(pairs)
         worst(out, f"{schedule}_activation", same, lambda one: one.activation / one.lanes)
@@ -144,6 +144,11 @@ def worst(out: dict[str, float], name: str, pairs: list, value: Callable[[Measur
     """Add the largest ratio of a number to that of ``reload``."""
     if pairs:
         out[name] = max(value(other) / value(reload) for reload, other in pairs)
+
+
+def rows_alike(one: Measured, other: Measured) -> bool:
+    """Whether both hold pixels in rows of as many bytes; the wide copies have no rows of 32."""
+    return one.compiled.plan.tiling.row_bytes == other.compiled.plan.tiling.row_bytes
 
 
 def keeps_extent(problem: ConvProblem) -> bool:

@@ -100,11 +100,12 @@ def compile(
     """
     from convc.build import check_target, load_build
     from convc.kernels import Kernels, write_build
+    from convc.plan.records import Options
 
     target = Path(out_dir)
     check_target(target)
     network, convs = _select(model, layer, batch, dtype)
-    kernels = Kernels(options)
+    kernels = Kernels(options or Options(schedule="auto"))
     for index, conv in enumerate(convs):
         _tell(progress, f"compile {conv.name}", index / len(convs))
         kernels.compiled(conv.problem)
@@ -127,9 +128,10 @@ def compile_layer(
     """
     from convc.build import pick_layer
     from convc.kernels import Kernels
+    from convc.plan.records import Options
 
     network, convs = _select(model, layer, batch, dtype)
-    return Kernels(options).compiled(pick_layer(convs, layer, network.name).problem)
+    return Kernels(options or Options(schedule="auto")).compiled(pick_layer(convs, layer, network.name).problem)
 
 
 def run(
@@ -179,13 +181,14 @@ def verify(
     from convc.checking import check_layer, modes_of
     from convc.kernels import Kernels
     from convc.machine import RunOptions, Switches
+    from convc.plan.records import Options
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
     network, convs = _select(model, layer, batch, dtype)
-    kernels, reports = Kernels(options), []
+    kernels, reports = Kernels(options or Options(schedule="auto")), []
     for index, conv in enumerate(convs):
         _tell(progress, f"compile {conv.name}", index / len(convs))
         compiled = kernels.compiled(conv.problem)

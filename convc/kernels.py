@@ -28,9 +28,9 @@ from convc.tile.steps import Step, TileProgram
 
 @dataclass(slots=True)
 class Kernels:
-    """Compiles problems, each distinct one once; `options` say with which schedules."""
+    """Compiles problems, each distinct one once; `options` say with which schedules: all of them by default."""
 
-    options: Options | None = None
+    options: Options = Options(schedule="auto")  # noqa: RUF009 - frozen record
     _made: dict[ConvProblem, Compiled] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ def sabotage(monkeypatch):
     compile_problem = kernels.compile_problem
 
     def edit(pattern: str, replacement: str) -> None:
-        def wrong(problem):
+        def wrong(problem, options):
             compiled = compile_problem(problem)
             text = edited(compiled.artifact.ptx, pattern, replacement)
             artifact = KernelArtifact(ptx=text, launch=compiled.artifact.launch)
@@ -69,7 +69,7 @@ def test_json_to_stdout_is_json_and_nothing_else(convc, two):
 
 def test_counts_are_listed_when_asked(convc, tiny):
     assert "counts of" not in convc.good("verify", tiny)
-    said = convc.good("verify", tiny, "--counts")
+    said = convc.good("verify", tiny, "--schedule", "reload", "--counts")
     assert "counts of conv:" in said
     assert re.search(r"\n  TMA loads of activation +18, 73728 bytes, \d+ of them fill\n", said)
 
@@ -162,7 +162,7 @@ def test_a_right_result_with_a_finding_is_not_right(convc, tiny, sabotage):
 def test_a_kernel_is_compiled_once(tiny, monkeypatch):
     calls = []
     compile_problem = kernels.compile_problem
-    monkeypatch.setattr(kernels, "compile_problem", lambda p: calls.append(p) or compile_problem(p))
+    monkeypatch.setattr(kernels, "compile_problem", lambda p, options: calls.append(p) or compile_problem(p))
     cache = kernels.Kernels()
     problem = package.load(tiny).convs[0].problem
     first = cache.compiled(problem)

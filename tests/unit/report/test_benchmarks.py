@@ -77,8 +77,8 @@ def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
         "reload": {"block_n": 64}, "narrow": {"block_n": 32}, "shallow": {"block_n": 64, "stages": 1},
         "odd": {"block_n": 17},
     }  # fmt: skip
-    monkeypatch.setattr(reuse, "SCHEDULES", tuple(choices))
-    monkeypatch.setattr(reuse, "compiled", lambda problem, schedule: compile_problem(problem, **choices[schedule]))
+    monkeypatch.setattr(reuse, "SCHEDULES", choices)
+    monkeypatch.setattr(reuse, "twin", lambda problem, schedule: compile_problem(problem, **choices[schedule]))
     found = reuse.run_all(("resnet50/n7", "resnet50/n39"))
     numbers = reuse.numbers(found)
     assert {name for name in numbers if name.startswith("odd")} == {"odd_layers"}
