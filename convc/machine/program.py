@@ -43,6 +43,7 @@ from convc.machine.ops import (  # noqa: F401 - they register their forms
     reductions,
     tensor,
     warp,
+    warp_mma,
 )
 from convc.machine.ops.registry import NO_RESULT, OPS
 from convc.machine.strand import Strand

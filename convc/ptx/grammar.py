@@ -4,7 +4,8 @@ Two steps, both remembered, because a kernel says the same things again and agai
 
 1. `match_head`: the text ``add.u32`` to the rows it may be, each with its modifiers sorted into slots. Modifiers are
    tried in the order of the row; if no row fits, in any order, as ptxas allows (``ld.global.acquire.gpu.b32``), except
-   that the literals a row begins with (``mbarrier.try_wait.parity``), types and state spaces keep their places.
+   that the literals a row begins with (``mbarrier.try_wait.parity``), types, layouts and state spaces keep their
+   places.
 2. `resolve`: one of these rows by the operands, keyed by their kinds and types.
 
 A text that fits no row goes to `diagnose`, which says why.
@@ -25,6 +26,9 @@ MAX_REMEMBERED = 20_000
 
 MAX_MODIFIERS = 24
 """More than any instruction has."""
+
+LAYOUTS = ("row", "col")
+"""Of a matrix (mma)."""
 
 Chosen = tuple[tuple[Choice, str], ...]
 
@@ -188,7 +192,7 @@ def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
 
 
 def _take(choice: Choice, left: list[str]) -> str | None:
-    """Remove the first value of ``choice`` that stands in ``left``. Types keep their order, and so do state spaces."""
+    """Remove the first value of ``choice`` that stands in ``left``. Types keep their order; layouts and spaces too."""
     ordered = {_kind(value) for value in choice.values} - {""}
     for at in range(len(left)):
         for value, parts in choice.values.items():
@@ -201,9 +205,11 @@ def _take(choice: Choice, left: list[str]) -> str | None:
 
 
 def _kind(word: str) -> str:
-    """Modifiers of one kind must not change places: ``.f32.s32``, ``.shared::cta.global``."""
+    """Modifiers of one kind must not change places: ``.f32.s32``, ``.row.col``, ``.shared::cta.global``."""
     if word in TYPE_BITS:
         return "type"
+    if word in LAYOUTS:
+        return "layout"
     return "space" if word.partition("::")[0] in SPACES else ""
 
 

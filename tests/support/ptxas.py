@@ -52,9 +52,10 @@ def assemble_text(text: str, folder: Path) -> tuple[int, str]:
 def judge(statements: Sequence[str], folder: Path) -> list[str | None]:
     """For each statement None if ptxas takes it, else what it says."""
     verdicts: list[str | None] = [None] * len(statements)
-    # One function has one .cta_group, so the two kinds are judged apart.
+    # One function has one .cta_group, so the two kinds are judged apart; so is mma, which takes many registers.
     pairs = [index for index, text in enumerate(statements) if "tcgen05" in text and "cta_group::2" in text]
-    for indices in (pairs, [index for index in range(len(statements)) if index not in pairs]):
+    warps = [index for index, text in enumerate(statements) if text.startswith("mma.")]
+    for indices in (pairs, warps, [index for index in range(len(statements)) if index not in {*pairs, *warps}]):
         judge_together(statements, indices, verdicts, folder)
     return verdicts
 

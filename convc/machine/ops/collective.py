@@ -27,21 +27,27 @@ class Group:
     values: np.ndarray
 
 
+def whole_warps(strand: Strand, what: str) -> np.ndarray:
+    """bool (ctas or 1, warps): the warps that execute; a fault where some lanes of one do and others do not."""
+    count, mask = len(strand.warps), strand.mask
+    if mask is None:
+        return np.ones((1, count), bool)
+    full = np.broadcast_to(mask, (mask.shape[0], count, 32))
+    active = full.all(axis=2)
+    if (full.any(axis=2) != active).any():
+        raise MachineFault(f"{what} must be executed by all 32 lanes of a warp", hint="it is .sync.aligned")
+    return active
+
+
 def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
     """Groups of the active warps by operand value, which must be the same in all lanes of a warp."""
-    count, mask = len(strand.warps), strand.mask
-    active = np.ones((1, count), bool)
-    if mask is not None:
-        full = np.broadcast_to(mask, (mask.shape[0], count, 32))
-        active = full.all(axis=2)
-        if (full.any(axis=2) != active).any():
-            raise MachineFault(f"{what} must be executed by all 32 lanes of a warp", hint="it is .sync.aligned")
+    active = whole_warps(strand, what)
     if isinstance(value, np.ndarray):
         if ((value != value[:, :, :1]).any(axis=2) & active).any():
             raise MachineFault(f"{what} needs the same operands in all lanes of a warp")
         value = value[:, :, 0].astype(np.int64)
     table = np.where(active, value, -1)
-    table = np.broadcast_to(table, (table.shape[0], count))
+    table = np.broadcast_to(table, (table.shape[0], len(strand.warps)))
     lines, member = (table[:1], None) if len(table) == 1 or (table == table[:1]).all() else _distinct(table)
     for number, line in enumerate(lines):
         warps = np.flatnonzero(line >= 0)

@@ -22,6 +22,7 @@ NO_RESULT: set[str] = set()
 _SPARSE = "sparse A (2:4) is not modelled: the layout of its metadata has no public test"
 
 REFUSED: dict[str, str] = {
+    "mma.sp": _SPARSE,
     "tcgen05.mma.sp": _SPARSE,
     "tcgen05.mma.sp.block_scale": _SPARSE,
     "tcgen05.mma.ws.sp": _SPARSE,
