@@ -31,6 +31,14 @@ Diagnosis = tuple[int, str, str]
 """Which part is wrong (0 = the opcode, n = modifier n; or the operand's index), message, hint."""
 
 
+NOT_HERE = {
+    ("wgmma",): "wgmma is of sm_90a only; sm_100a has tcgen05.mma",
+    ("wmma",): "wmma is not read; mma.sync is",
+    ("mma", "block_scale"): "mma with .block_scale is of sm_120a only; sm_100a has tcgen05.mma with .block_scale",
+}
+"""Opcodes, and modifiers of one, that belong to other targets or are left out, with what to do."""
+
+
 def near(word: str, known: Iterable[str]) -> str:
     """A hint that names the known words most like ``word``, or ""."""
     import difflib  # only needed when something is wrong
@@ -50,8 +58,9 @@ def explain_head(head: str) -> Diagnosis:
     """What is wrong with an opcode and its modifiers."""
     opcode, *mods = head.split(".")
     rows = rows_of(opcode)
+    elsewhere = next((why for words, why in NOT_HERE.items() if words[0] == opcode and set(words[1:]) <= set(mods)), "")
     if not rows:
-        return 0, f"unknown instruction {_short(opcode)}", near(opcode, opcodes())
+        return 0, f"unknown instruction {_short(opcode)}", elsewhere or near(opcode, opcodes())
     if len(mods) > MAX_MODIFIERS:
         return 0, f"{opcode!r} with {len(mods)} modifiers is no instruction", ""
     for row in rows:
@@ -71,7 +80,7 @@ def explain_head(head: str) -> Diagnosis:
     so_far, wrong = ".".join((opcode, *mods[:far])), mods[far]
     if wrong in mods[:far]:
         return far + 1, f".{wrong} is given twice", ""
-    hint = near(f".{wrong}", [f".{word}" for word in expected]) or _elsewhere(rows, wrong)
+    hint = elsewhere or near(f".{wrong}", [f".{word}" for word in expected]) or _elsewhere(rows, wrong)
     if not expected:
         return far + 1, f"{so_far!r} takes no modifier .{wrong} here", hint
     return far + 1, f".{wrong} cannot follow {so_far!r}: expected {_choice_text(expected, wrong)}", hint

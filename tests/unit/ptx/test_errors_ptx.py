@@ -49,6 +49,18 @@ MODIFIERS = [
         ".arrive, .arrive_drop or .pending_count",
         "did you mean '.try_wait' or '.test_wait'?",
     ),
+    (
+        "  wgmma.fence.sync.aligned;",
+        "wgmma",
+        "unknown instruction 'wgmma'",
+        "wgmma is of sm_90a only; sm_100a has tcgen05.mma",
+    ),
+    (
+        "  mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0 %r1, %r2, %r3, %r4;",
+        "kind::mxf4",
+        ".kind::mxf4 cannot follow 'mma.sync.aligned.m16n8k64.row.col': expected .satfinite or .s32",
+        "mma with .block_scale is of sm_120a only; sm_100a has tcgen05.mma with .block_scale",
+    ),
     ("  mul.u32 %r1, %r2, %r3;", "mul", "modifier missing after 'mul': expected .lo, .hi or .wide before .u32", ""),
     (
         "  fma.f32 %f1, %f2, %f3, %f1;",
