@@ -15,7 +15,7 @@ from pathlib import Path
 import convc.machine.program  # noqa: F401 - registers every builder
 from convc.machine.form_cases import cases
 from convc.machine.inline import REWRITTEN
-from convc.machine.ops.registry import LIMITED, OPS, REFUSED
+from convc.machine.ops.registry import OPS, REFUSED
 from convc.ptx.grammar import forms
 
 PAGE = Path(__file__).with_name("FORMS.md")
@@ -53,8 +53,6 @@ def status(name: str) -> str:
         return f"refused: {REFUSED[name]}"
     if name in REWRITTEN:
         return f"modelled: {REWRITTEN[name]}"
-    if name in LIMITED:
-        return f"modelled: {LIMITED[name]}"
     return "modelled" if name in OPS else "refused: no builder"
 
 

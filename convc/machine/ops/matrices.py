@@ -8,13 +8,18 @@ Matrices of bytes are always transposed. A register takes two neighbouring rows,
 l / 4 + 8: rows 2 (l % 4) and the next of 8 rows where stmatrix has shape m16n8; rows 4 (l % 4) and the next for the
 first register, the two after these for the second, where ldmatrix has shape m16n16 (the maps of NVIDIA CUTLASS,
 SM100_U8x4_STSM_T and SM100_U8x8_LDSM_T).
+
+Rows of 16 elements of 4 or 6 bits (.b4x16_p64, .b6x16_p32) lie packed in the first 8 or 12 bytes of their 16; the
+rest is padding. They are spread to a byte each, zeros above, and then loaded as bytes: transposed in shape m16n16, or
+in shape m8n16 as words, where lane l has bytes 4 (l % 4) to 4 (l % 4) + 3 of row l / 4.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.errors import UnmodelledError
+from convc.machine import formats
+from convc.machine.memory import CHUNK
 from convc.machine.ops import lanes, shared_space
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
@@ -25,6 +30,8 @@ from convc.ptx import Vector
 LANES = np.arange(32)
 ROW, PAIR = LANES // 4, LANES % 4
 ROW_BYTES = 16
+PACKED = {"b4x16_p64": "e2m1", "b6x16_p32": "e3m2"}
+"""Formats of packed rows, as types of elements with that many bits."""
 
 
 def _halves(trans: bool) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -39,8 +46,8 @@ def _elements(instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, 
     trans = "trans" in instr.mods
     if "m8n8" in instr.mods:
         return np.dtype(np.uint16), [[(8 * i + row, byte) for row, byte in _halves(trans)] for i in range(count)]
-    if "b8" not in instr.mods:
-        raise UnmodelledError(f"the machine has {instr.form.name} of 16-bit and 8-bit elements only")
+    if "m8n16" in instr.mods:
+        return np.dtype(np.uint8), [[(8 * i + ROW, 4 * PAIR + k) for k in range(4)] for i in range(count)]
     if "m16n8" in instr.mods:
         first = [8 * i + 2 * PAIR for i in range(count)]
     else:
@@ -65,21 +72,27 @@ def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
 
 @op("ldmatrix")
 def ldmatrix(instr, program):
-    """ldmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n16.num.trans.b8 r, [p]."""
+    """ldmatrix.sync.aligned r, [p]: .m8n8{.trans}.b16, .m16n16.trans.b8, and packed rows as .m8n16 or .m16n16.trans."""
     slots, address, kind, registers = _setup(instr, program, 0, 1)
+    packed = PACKED.get(instr.slots["src_fmt"])
+    size = ROW_BYTES if packed is None else formats.unit_bytes(packed, "padded")
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
-        shared_space.check_written(strand, instr, starts, ROW_BYTES)
+        shared_space.check_written(strand, instr, starts, size)
         if cohort.observer is not None:
-            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, ROW_BYTES), False)
-        words, rows = cohort.shared.bytes.view(kind), lanes.rows_of(strand)
+            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, size), False)
+        chunks = cohort.shared.bytes.view(CHUNK)[lanes.rows_of(strand), starts // ROW_BYTES]
+        data = chunks[..., None].view(np.uint8)
+        if packed is not None:
+            data = formats.codes(data, packed, "padded", "low")
+        elements = np.ascontiguousarray(data).view(kind)
         values = []
-        for elements in registers:
+        for places in registers:
             value = np.uint32(0)
-            for k, (row, byte) in enumerate(elements):
-                element = words[rows, (starts[:, :, row] + byte) // kind.itemsize].astype(np.uint32)
+            for k, (row, byte) in enumerate(places):
+                element = elements[:, :, row, byte // kind.itemsize].astype(np.uint32)
                 value = value | (element << np.uint32(8 * kind.itemsize * k))
             values.append(narrow(value))
         for slot, value in zip(slots, values, strict=True):

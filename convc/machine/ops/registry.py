@@ -29,11 +29,6 @@ REFUSED: dict[str, str] = {
 }
 """Forms that are read, printed and checked but never run, each with the reason. A builder of one always raises."""
 
-LIMITED: dict[str, str] = {
-    "ldmatrix": "16-bit and 8-bit elements only",
-}
-"""Modelled forms of which some spellings are refused, each with what runs."""
-
 
 def switched(name: str, build: Callable[[str], Run]) -> Run:
     """An instruction whose meaning a switch chooses; ``build`` makes it for each of the settings."""

@@ -22,7 +22,7 @@ from convc.errors import UnmodelledError
 from convc.machine.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
 from convc.machine.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
 from convc.machine.inline import REWRITTEN
-from convc.machine.ops.registry import LIMITED, NO_RESULT, OPS, REFUSED
+from convc.machine.ops.registry import NO_RESULT, OPS, REFUSED
 from convc.machine.program import decode
 from convc.ptx import parse
 from convc.ptx.grammar import forms
@@ -54,13 +54,11 @@ def test_every_form_has_a_builder_or_a_reason():
     without = NAMES - set(OPS) - set(REFUSED) - set(REWRITTEN)
     assert not without, f"give each a builder under convc/machine/ops, or a reason in REFUSED: {sorted(without)}"
     assert not set(REWRITTEN) & (set(OPS) | set(REFUSED))
-    assert set(LIMITED) <= MODELLED
     assert all(REFUSED.values())
-    assert all(LIMITED.values())
 
 
 def test_no_table_names_a_form_that_does_not_exist():
-    for table in (OPS, REFUSED, LIMITED, REWRITTEN, NO_RESULT):
+    for table in (OPS, REFUSED, REWRITTEN, NO_RESULT):
         assert set(table) - INTERNAL <= NAMES
 
 
@@ -91,9 +89,6 @@ def test_the_machine_takes_what_the_page_says(name):
     taken = accepted()[name]
     if name in REFUSED:
         assert not any(taken), "it decodes: it is not refused"
-    elif name in LIMITED:
-        assert any(taken), "nothing decodes: it is refused"
-        assert not all(taken), "everything decodes: it is not limited, or accepted.txt lacks what is refused"
     else:
         assert all(taken), f"the page says {status(name)!r}, but a spelling in accepted.txt is refused"
 

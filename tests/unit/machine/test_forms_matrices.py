@@ -1,4 +1,4 @@
-"""ldmatrix and stmatrix of bytes against maps from (lane, bit) to (address lane, bit), as shapes and strides."""
+"""ldmatrix and stmatrix of bytes and packed elements, against maps from (lane, bit) to (address lane, bit)."""
 
 from __future__ import annotations
 
@@ -96,6 +96,40 @@ def test_stmatrix_of_bytes(number):
         for i, register in enumerate(registers):
             for k, (target, byte) in enumerate(register):
                 want[5 * target % 32, byte] = x[lane, 4 * i + k]
+    assert np.array_equal(got, want)
+
+
+PACKED = {"b4x16_p64": 4, "b6x16_p32": 6}
+WORDS = offsets((32,), (32,))
+"""Bit number of lane l's word after ldmatrix.m8n16; its registers are 1024 bits apart."""
+
+
+def spread(row: np.ndarray, bits: int) -> list[int]:
+    """16 elements from the lowest bit of a row on."""
+    number = int.from_bytes(row.tobytes(), "little")
+    return [number >> (bits * i) & ((1 << bits) - 1) for i in range(16)]
+
+
+@pytest.mark.parametrize("source", PACKED)
+@pytest.mark.parametrize(("shape", "number"), [("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)])
+def test_ldmatrix_of_packed_rows(source, shape, number):
+    """Every element has a byte of its own, with zeros above; the padding is not read."""
+    wide = shape == "m16n16"
+    registers = 2 * number if wide else number
+    x, got = run_matrix(
+        f"""st.shared.v2.u32 [%at], {{%v0, %v1}}; {"st.shared.u32 [%at+8], %v2;" if PACKED[source] == 6 else ""}
+        bar.warp.sync -1; mov.u32 %v1, 0; mov.u32 %v2, 0; mov.u32 %v3, 0;
+        ldmatrix.sync.aligned.{shape}.x{number}{".trans" if wide else ""}.shared.b8x16.{source}
+        {listed(registers)}, [%row]; st.global.v4.u32 [%o], {listed(4)};"""
+    )
+    rows = [spread(x[5 * lane % 32], PACKED[source]) for lane in range(32)]
+    table = places(LOAD_ROWS, registers) if wide else [
+        [[divmod(word // 8 + 128 * i + byte, 16) for byte in range(4)] for i in range(registers)] for word in WORDS
+    ]  # fmt: skip
+    want = np.zeros((32, 16), np.uint8)
+    for lane, each in enumerate(table):
+        for i, register in enumerate(each):
+            want[lane, 4 * i : 4 * i + 4] = [rows[source_lane][byte] for source_lane, byte in register]
     assert np.array_equal(got, want)
 
 

@@ -10,7 +10,6 @@ from support.exact import decode
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
-from convc.errors import UnmodelledError
 from convc.findings import Verdict
 
 
@@ -242,10 +241,3 @@ def test_movmatrix_transposes():
     matrix = np.random.default_rng(4).integers(0, 1 << 16, (8, 8), dtype=np.uint16)
     d, _ = run_lanes("movmatrix.sync.aligned.m8n8.trans.b16 %d, %x;", np.array(matrix_words(matrix), np.uint32))
     assert d == matrix_words(matrix.T)
-
-
-def test_other_matrix_shapes_are_refused():
-    body = """.reg .b32 %s, %v<2>; mov.u32 %s, tile;
-    ldmatrix.sync.aligned.m8n16.x2.shared.b8x16.b4x16_p64 {%v0, %v1}, [%s];"""
-    with pytest.raises(UnmodelledError, match="ldmatrix of 16-bit and 8-bit elements only"):
-        run_lanes(body, np.zeros(32, np.uint32), shared=TILE)
