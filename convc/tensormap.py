@@ -59,7 +59,8 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         dtype: element type name, as in PTX: u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32_ftz tf32 tf32_ftz f64, or one
             that packs 16 elements of less than a byte: b4x16 (the driver's 16U4_ALIGN8B, packed in shared memory
             too), b4x16_p64 (16U4_ALIGN16B: 8 bytes of data and 8 of padding in shared memory), b6x16_p32
-            (16U6_ALIGN16B: 12 and 4). Extents count single elements in all of them.
+            (16U6_ALIGN16B: 12 and 4 on loads; stores take a byte for each element, PTX's b6p2x16). Extents count
+            single elements in all of them.
         dims: extent of each dimension in elements, innermost first (rank 1 to 5; 3 to 5 for im2col).
         strides: byte stride of dimensions 1.. (rank - 1 entries, multiples of 16).
         box: tile mode: box extent per dimension, in elements of the tensor.

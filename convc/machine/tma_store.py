@@ -6,6 +6,10 @@ chunks of 16 bytes: where dimension 0 ends inside a chunk, the rest of the chunk
 Starts must not be negative, and im2col boxes must not reach over the image. All of this is recorded on an H200
 (``tests/recordings``); that scatter4 does the same is assumed.
 
+A store through a map of b6x16_p32 elements is one of type b6p2x16 (PTX manual, 5.5.1.1): it takes each element from
+the low 6 bits of its own byte, not from where a load puts it, and packs 16 of them into 12 bytes. b4x16_p64 has no
+stores, and no type with padding has reductions.
+
 CTAs that write the same place in one instruction do so in the order of their numbers, or in the opposite one (the
 switches ``colliding_stores`` and ``atomic_order``): hardware promises none.
 """
@@ -61,8 +65,11 @@ def store(
         switches: in which order CTAs come, and whether sums of ftz types flush.
     """
     tmap = tensor.tmap
-    if tmap.dtype in PADDED:
-        raise MachineFault(f"the machine has no tensor stores of {tmap.dtype} elements, which are padded on loads")
+    if tmap.dtype == "b4x16_p64":
+        raise MachineFault(
+            "there are no tensor stores of b4x16_p64 elements",
+            hint="b4x16 maps have some: their shared memory is packed",
+        )
     shape = tensor.shape((0,) * (tmap.rank - 2) if mode == "im2col" else (), mode)
     channel = tensor.channel(address, coords, mode)
     if channel is None:
@@ -73,8 +80,9 @@ def store(
     walk = tensor.walks.find(coords[1:], shape.steps, len(numbers))
     lead = channel * tmap.shared_bits >> 3
     at = place.column * 16
+    size = PADDED.get(tmap.dtype, 16)
     inside = ~tensor.lines_outside(walk, shape).take(place.row, axis=1) & (at < tensor.window(lead)[1])
-    target = walk.base.take(place.row, axis=1) * 16 + (at + lead + tmap.offset)
+    target = walk.base.take(place.row, axis=1) * 16 + ((at + lead) * size // 16 + tmap.offset)
     if walk.members is not None:
         inside, target = inside[walk.members], target[walk.members]
     start = (address >> 4) + (np.arange(place.row.size) if place.places is None else place.places)
@@ -83,13 +91,23 @@ def store(
         halves = data.view(np.uint64).reshape(*data.shape, 2)
         halves[:, place.flipped] = halves[:, place.flipped, ::-1]
     inside, target = np.broadcast_to(inside, data.shape), np.broadcast_to(target, data.shape)
-    if operation is None:
-        memory, step = tensor.memory, -1 if switches.colliding_stores == "lowest" else 1
-        memory[: memory.size // 16 * 16].view(CHUNK)[target[inside][::step] >> 4] = data[inside][::step]
-    else:
+    order = -1 if switches.colliding_stores == "lowest" else 1
+    if operation is not None:
         _reduce(tensor, data, target, inside, operation, switches)
-    hits = (inside & (target <= probe) & (probe < target + 16)).any(axis=1) if probe >= 0 else np.zeros(0, bool)
+    elif size < 16:
+        tensor.memory[target[inside][::order, None] + np.arange(size)] = packed_six(data[inside][::order])
+    else:
+        memory = tensor.memory
+        memory[: memory.size // 16 * 16].view(CHUNK)[target[inside][::order] >> 4] = data[inside][::order]
+    hits = (inside & (target <= probe) & (probe < target + size)).any(axis=1) if probe >= 0 else np.zeros(0, bool)
     return StoreResult(bytes=place.bytes, read=place.written, hits=np.flatnonzero(hits))
+
+
+def packed_six(chunks: np.ndarray) -> np.ndarray:
+    """Chunks (n,) of 16 bytes, of each the low 6 bits one after another: uint8 (n, 12)."""
+    codes = np.ascontiguousarray(chunks).view(np.uint8).reshape(-1, 4, 4).astype(np.uint32) & np.uint32(63)
+    words = (codes << np.arange(0, 24, 6, dtype=np.uint32)).sum(-1, dtype=np.uint32)
+    return np.ascontiguousarray(words[..., None]).view(np.uint8)[..., :3].reshape(-1, 12)
 
 
 def _by_channel(tensor, smem, address, coords, rows, mode, operation, probe, switches) -> StoreResult:

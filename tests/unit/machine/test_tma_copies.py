@@ -11,6 +11,7 @@ from tma_programs import execute_program
 
 from convc.errors import MachineFault
 from convc.machine.tma import TensorLoader
+from convc.machine.tma_store import store
 from convc.tensormap import TensorMap
 from convc.tools.ptxas import assemble, find_ptxas
 
@@ -196,6 +197,31 @@ def test_padded_types_are_spread_out_with_undefined_padding(dtype, data, stride,
     assert np.array_equal(smem[0, 1024 + place], rows.reshape(-1))
     with pytest.raises(MachineFault, match="multiple of 128 elements, got element 64"):
         TensorLoader(tmap, memory).load(smem, 1024, (64, 0))
+
+
+@pytest.mark.parametrize("swizzle", ["none", "128B"])
+def test_stores_pack_the_low_six_bits_of_every_byte(swizzle):
+    """Type b6p2x16: line 2 of the tensor gets row 0 of the box, lines past the end nothing."""
+    tmap = packed("b6x16_p32", (256, 3), 224, swizzle=swizzle)
+    memory, smem = noise(tmap.tensor_bytes + 40), noise(2048)[None].copy()
+    before = memory.copy()
+    result = store(TensorLoader(tmap, memory), smem, 1024, (128, 2))
+    assert (result.bytes, result.read) == (512, ((0, 512),))
+    place = np.arange(128)
+    if swizzle == "128B":
+        place = place ^ ((place >> 7 & 7) << 4)
+    number = sum((int(byte) & 63) << (6 * i) for i, byte in enumerate(smem[0, 1024 + place]))
+    before[2 * 224 + 96 : 2 * 224 + 192] = np.frombuffer(number.to_bytes(96, "little"), np.uint8)
+    assert np.array_equal(memory, before)
+
+
+def test_what_types_with_padding_cannot_do():
+    smem = np.zeros((1, 2048), np.uint8)
+    four, six = (packed(dtype, (256, 3), 224) for dtype in ("b4x16_p64", "b6x16_p32"))
+    with pytest.raises(MachineFault, match="no tensor stores of b4x16_p64"):
+        store(TensorLoader(four, noise(four.tensor_bytes)), smem, 1024, (0, 0))
+    with pytest.raises(MachineFault, match=r"no asynchronous reduction \.add of b6x16_p32"):
+        store(TensorLoader(six, noise(six.tensor_bytes)), smem, 1024, (0, 0), operation="add")
 
 
 def test_packed_4_bit_elements_are_copied_as_bytes():
