@@ -62,8 +62,8 @@ def build_approximate(name: str):
     """Builder of the functions that exist only as .approx."""
 
     def builder(instr, program):
-        kind = type_of(instr)
-        if kind == "f64":
+        kind, options = type_of(instr), set(instr.mods)
+        if kind == "f64" and "ftz" in options:
             return apply(instr, program, approximate_double(name), 64)
         return bind_approximate(instr, program, name, 1)
 

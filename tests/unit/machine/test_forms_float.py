@@ -358,3 +358,14 @@ def test_double_approximations_use_the_upper_words():
             (got,) = evaluate(form, [(encode(x, "f64"),)])
             assert got & 0xFFFFFFFF == 0
             assert decode(got, "f64") == pytest.approx(function(x), rel=2**-18)
+
+
+def test_a_double_square_root_is_upside_down_in_full():
+    """Without .ftz all bits count, subnormal ones too; a division and a root round once each."""
+    form = Form("rsqrt.approx.f64 {d}, {a};", "b64", "b64")
+    for x in (1.0, 3.0, 7.25, 5e-324, 1e300, 0.11341865083372567):
+        (got,) = evaluate(form, [(encode(x, "f64"),)])
+        assert decode(got, "f64") == pytest.approx(1 / math.sqrt(x), rel=2**-52)
+    specials = [(encode(x, "f64"),) for x in (0.0, -0.0, math.inf, -1.0)]
+    assert [decode(got, "f64") for got in evaluate(form, specials[:3])] == [math.inf, -math.inf, 0.0]
+    assert math.isnan(decode(evaluate(form, specials[3:])[0], "f64"))
