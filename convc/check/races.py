@@ -279,10 +279,13 @@ class Races(Observer):
 
     def _release(self, barrier: int, views: Views, more: Clock | None = None) -> None:
         """Add to the running phase; a phase that completes is there for waits to acquire."""
+        self._add(barrier, views, more)
+        self._settle(barrier)
+
+    def _add(self, barrier: int, views: Views, more: Clock | None = None) -> None:
         more = more or {}
         message = self.barriers.setdefault(barrier, Message())
         message.add(views.generic | more, views.fenced | more, views.weak | more)
-        self._settle(barrier)
 
     def _settle(self, barrier: int) -> None:
         state = self.cohort.barriers[barrier].phase
@@ -296,11 +299,14 @@ class Races(Observer):
         """Release."""
         if not self._watched(strand):
             return
-        for warp in {int(strand.warps[w]) for w, _ in strand.threads()}:
+        warps = {int(strand.warps[w]) for w, _ in strand.threads()}
+        for warp in warps:  # all of them have arrived before the phase is seen to complete
             views = self._views(warp)
             self._touch(instr, warp, barrier, views, None)
-            self._release(barrier, views)
-            views.tick()
+            self._add(barrier, views)
+        self._settle(barrier)
+        for warp in warps:
+            self._views(warp).tick()
 
     def wait(self, strand, instr, barrier) -> None:
         """Acquire."""

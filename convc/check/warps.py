@@ -1,15 +1,18 @@
 """Rules of a single warp: aligned instructions need converged lanes, and loads that are under way fill registers.
 
 Lanes that parted at a branch need not run together again before ``bar.warp.sync``, and an aligned instruction must be
-executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). The registers of a tcgen05.ld
-hold nothing before ``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld"); compilers that move arithmetic above the wait rely
-on the assembler to track them, so that is a matter for review.
+executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). At a barrier that is a matter
+for review: NVIDIA's compiler makes a bare bar.sync of every __syncthreads, and leaves it to the assembler to bring the
+lanes together. The registers of a tcgen05.ld hold nothing before ``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld");
+compilers that move arithmetic above the wait rely on the assembler to track them, so that is a matter for review too.
 """
 
 from __future__ import annotations
 
 from convc.findings import Finding, Verdict
 from convc.machine.events import Observer
+
+BARRIERS = ("bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait")
 
 
 class Warps(Observer):
@@ -59,7 +62,8 @@ class Warps(Observer):
             warp = min(warps & self.parted)
             self.parted -= warps
             message = "an aligned instruction follows a divergent branch without bar.warp.sync in between"
-            self._report(("aligned", instr.index), Verdict.error, "aligned-after-divergence", message, instr, warp)
+            verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
+            self._report(("aligned", instr.index), verdict, "aligned-after-divergence", message, instr, warp)
 
     def _registers(self, strand, instr) -> None:
         facts = strand.program.flow.facts[instr.index]
