@@ -1,4 +1,4 @@
-"""Products of parts, dot products and carry chains (PTX manual, 9.7.1.5 to 9.7.1.7, dp4a, dp2a, 9.7.2)."""
+"""Products and differences of parts, dot products, carry chains (PTX manual, 9.7.1.5-7, 23-24, 9.7.2, 9.7.18.2)."""
 
 from __future__ import annotations
 
@@ -85,6 +85,32 @@ def dp2a(mods):
         return (total + c.astype(np.int64)).astype(np.uint64).astype(np.uint32)
 
     return run, (32, 32, 32)
+
+
+def _absolute_differences(bits: int):
+    """Maker of vabsdiff2 and vabsdiff4: of parts of ``bits`` bits, side by side or, with .add, summed up on c."""
+
+    def builder(mods):
+        d_type, a_type, b_type = (mod for mod in mods if mod in ("u32", "s32"))
+        low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if d_type == "s32" else (0, (1 << bits) - 1)
+
+        def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+            pairs = zip(_elements(a, bits, a_type == "s32"), _elements(b, bits, b_type == "s32"), strict=True)
+            parts = [np.abs(x - y) for x, y in pairs]
+            if "add" in mods:
+                return (sum(parts) + c.astype(np.int64)).astype(np.uint32)
+            if "sat" in mods:
+                parts = [np.clip(part, low, high) for part in parts]
+            lanes = [(part & ((1 << bits) - 1)) << (bits * i) for i, part in enumerate(parts)]
+            return sum(lanes).astype(np.uint32)
+
+        return run, (32, 32, 32)
+
+    return builder
+
+
+form("vabsdiff2")(_absolute_differences(16))
+form("vabsdiff4")(_absolute_differences(8))
 
 
 # ---- carry chains -----------------------------------------------------------------------------------------

@@ -84,6 +84,23 @@ def dp2a(high, x_signed, y_signed):
     return run
 
 
+def vabsdiff(parts, d_type, a_type, b_type, more):
+    bits = 32 // parts
+
+    def run(a, b, c):
+        total = []
+        for i in range(parts):
+            x, y = a >> bits * i & (1 << bits) - 1, b >> bits * i & (1 << bits) - 1
+            total.append(abs((s(x, bits) if a_type == "s" else x) - (s(y, bits) if b_type == "s" else y)))
+        if more == ".add":
+            return (c + sum(total)) & M32
+        if more == ".sat":
+            total = [min(part, (1 << bits - (d_type == "s")) - 1) for part in total]
+        return sum((part & (1 << bits) - 1) << bits * i for i, part in enumerate(total))
+
+    return run
+
+
 def lop3(table):
     def run(a, b, c):
         d = 0
@@ -194,6 +211,10 @@ CASES = [
       for x in "us" for y in "us"],
     *[(Form(f"dp2a.{h}.{x}32.{y}32 {{d}}, {{a}}, {{b}}, {{c}};", THREE, "b32"), dp2a(h == "hi", x == "s", y == "s"))
       for h in ("lo", "hi") for x in "us" for y in "us"],
+    *[(Form(f"vabsdiff2.{d}32.{x}32.{y}32{m} {{d}}, {{a}}, {{b}}, {{c}};", THREE, "b32"), vabsdiff(2, d, x, y, m))
+      for d in "us" for x in "us" for y in "us" for m in ("", ".sat", ".add")],
+    *[(Form(f"vabsdiff4.{d}32.{x}32.{y}32{m} {{d}}, {{a}}, {{b}}, {{c}};", THREE, "b32"), vabsdiff(4, d, x, y, m))
+      for d in "us" for x in "us" for y in "us" for m in ("", ".sat", ".add")],
     *[(Form(f"lop3.b32 {{d}}, {{a}}, {{b}}, {{c}}, {table};", THREE, "b32"), lop3(table))
       for table in (0, 0x96, 0xE8, 0x1B, 0xFF)],
     (Form("lop3.or.b32 {d}|{q}, {a}, {b}, {c}, 0x80, {e};", THREE + " pred", "b32"),
