@@ -167,10 +167,10 @@ class Descriptor(Buffer):
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One kernel to compile: its arguments by name (a buffer, or an integer passed as i32) and its launch."""
+    """One kernel to compile: its arguments by name (a buffer, an integer as i32, a float as f32) and its launch."""
 
     kernel: object
-    arguments: dict[str, Buffer | int]
+    arguments: dict[str, Buffer | int | float]
     constants: dict[str, object]
     grid: tuple[int, int, int]
     options: dict[str, object] = field(default_factory=dict)
@@ -284,18 +284,19 @@ def parameters(case: Case, descriptors: list[dict], scratch: int) -> list[dict]:
             case Buffer():
                 out.append({"kind": "pointer", "buffer": name})
             case value:
-                out.append({"kind": "scalar", "dtype": "s32", "value": value})
+                out.append({"kind": "scalar", "dtype": "f32" if isinstance(value, float) else "s32", "value": value})
     null = {"kind": "scalar", "dtype": "u64", "value": 0}
     return [*out, {"kind": "pointer", "buffer": "scratch"} if scratch else null, null]
 
 
 def make(name: str, case: Case, source_type: type[ASTSource] = ASTSource) -> None:
     """Compile one kernel and write its folder."""
-    signature = {k: v.signature if isinstance(v, Buffer) else "i32" for k, v in case.arguments.items()}
+    scalars = {int: "i32", float: "fp32"}
+    signature = {k: v.signature if isinstance(v, Buffer) else scalars[type(v)] for k, v in case.arguments.items()}
     aligned = {
         (i,): [["tt.divisibility", 16]]
         for i, v in enumerate(case.arguments.values())
-        if not isinstance(v, Descriptor) and (isinstance(v, Buffer) or v % 16 == 0)
+        if not isinstance(v, Descriptor | float) and (isinstance(v, Buffer) or v % 16 == 0)
     }
     source = source_type(
         case.kernel, signature | dict.fromkeys(case.constants, "constexpr"), constexprs=case.constants, attrs=aligned

@@ -7,55 +7,15 @@ derived where it stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import pytest
+from kernel_folder import foreign, fractions
 
-from convc.artifact import LaunchSpec, load_launch
-from convc.check.kernel import check_kernel
-from convc.findings import Verdict
-
-HERE = Path(__file__).parent
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F32_UNIT = 2.0**-24
 """Relative error of one rounding to float32."""
-
-
-@dataclass(frozen=True)
-class Foreign:
-    """A kernel folder."""
-
-    text: str
-    launch: LaunchSpec
-    name: str
-
-    def run(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Final buffers of a run on these inputs: the machine has nothing to report, and the checkers no error.
-
-        The compiler leaves out fences that the manual asks for; that is a matter for review.
-        """
-        checked = check_kernel(self.text, self.launch, inputs, file=f"{self.name}/kernel.ptx")
-        assert checked.verdict <= Verdict.review, [str(f) for f in checked.findings if f.verdict > Verdict.review]
-        assert checked.result is not None
-        assert checked.result.verdict == Verdict.clean, [f.message for f in checked.result.findings]
-        return checked.result.buffers
-
-    def shape(self, buffer: str) -> tuple[int, ...]:
-        return self.launch.buffers[buffer].shape
-
-
-def foreign(name: str) -> Foreign:
-    folder = HERE / name
-    return Foreign((folder / "kernel.ptx").read_text(), load_launch(folder / "launch.json"), name)
-
-
-def fractions(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Multiples of 1/2 in -4..4: every type here has them, and a sum of 2^18 products is exact in float32."""
-    return (rng.integers(-8, 9, shape) / 2).astype(dtype)
 
 
 def test_saxpy() -> None:
