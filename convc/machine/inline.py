@@ -3,7 +3,8 @@
 A copy has registers, local variables and labels of its own, so the rest of the machine sees one flat body, and control
 flow, divergence and masks need no stack. The caller's ``.param`` variables become per-thread local memory, and the
 function's own names for its parameters mean those. ``ret`` jumps behind the copy. An indirect branch (brx.idx)
-becomes a chain of comparisons and branches, for the same reason.
+becomes a chain of comparisons and branches, for the same reason, and so does an indirect call: it may reach every
+function whose address the module takes and whose parameters are as long as those of the prototype.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from convc.errors import UnmodelledError
+from convc.machine import functions
 from convc.ptx import (
     Address,
     Arguments,
@@ -46,7 +48,11 @@ PRINT = "vprintf"
 """Prints nothing here; its result, the number of characters, is 0."""
 
 
-REWRITTEN = {"call": "the body is copied in", "brx.idx": "a chain of comparisons and branches"}
+REWRITTEN = {
+    "call": "the body is copied in",
+    "call.indirect": "a chain of comparisons, each with a body",
+    "brx.idx": "a chain of comparisons and branches",
+}
 """Forms that are gone before decoding, and what stands in their place."""
 
 
@@ -69,6 +75,7 @@ def inline_calls(module: Module, kernel: Kernel) -> Kernel:
 class _Inliner:
     def __init__(self, module: Module, kernel: Kernel) -> None:
         self.kernel = kernel
+        self.module = module
         self.functions = {function.name: function for function in module.functions}
         self.outside = {variable.name for variable in module.variables}
         self.body: list[Instr] = []
@@ -95,6 +102,8 @@ class _Inliner:
             moved = self._move(instr, names, first_slot)
             if instr.form.name == "call":
                 self._call(moved, depth)
+            elif instr.form.name == "call.indirect":
+                self._call_through_pointer(moved, depth)
             elif instr.form.name == "brx.idx":
                 jumps += self._choose(moved)
             elif instr.form.name == "ret" and depth > 0:
@@ -113,13 +122,12 @@ class _Inliner:
     def _choose(self, brx: Instr) -> list[int]:
         """brx.idx as a chain of comparisons; returns where its branches are. An index past the end is a trap."""
         index, targets = brx.operands
-        hit = Register(name=f"brx#{len(self.registers)}", type="pred", slot=len(self.registers))
-        self.registers.append(hit)
+        hit = self._predicate("brx")
         jumps = []
         skip = self._skip_unless(brx)
         brx = replace(brx, guard=None)
         for number, label in enumerate(targets.labels):
-            self._add(brx, SETP, (Reg(hit.slot, hit.name, "pred"), index, Imm(number, False, number)), ("eq", "u32"))
+            self._add(brx, SETP, (hit, index, Imm(number, False, number)), ("eq", "u32"))
             last = number == len(targets.labels) - 1
             if last:
                 why = f"the index of brx.idx is past its list of {number + 1} targets"
@@ -128,6 +136,12 @@ class _Inliner:
             self._add(brx, BRA, (label,), guard=None if last else Guard(hit.slot, hit.name))
         self._end_skip(skip)
         return jumps
+
+    def _predicate(self, name: str) -> Reg:
+        """A predicate register that the text does not have."""
+        slot = len(self.registers)
+        self.registers.append(Register(name=f"{name}#{slot}", type="pred", slot=slot))
+        return Reg(slot, f"{name}#{slot}", "pred")
 
     def _skip_unless(self, instr: Instr) -> int | None:
         """For a guarded instruction: a branch around what follows where the guard fails; its place."""
@@ -186,8 +200,31 @@ class _Inliner:
             self._expand(call, function, depth)
         self._end_skip(skip)
 
+    def _call_through_pointer(self, call: Instr, depth: int) -> None:
+        """Compare the address with that of one function after the other; the one it is of is called."""
+        pointer, miss, ends = call.args["pointer"], self._predicate("call"), []
+        skip = self._skip_unless(call)
+        call = replace(call, guard=None)
+        within = functions.fitting(self.module, call.args["prototype"])
+        missed = f"a call through {pointer.name}, which holds the address of no function that fits,"
+        if depth >= MAX_DEPTH:
+            within, missed = [], f"more than {MAX_DEPTH} calls inside one another"
+        for function in within:
+            address = functions.address(self.module, function.name)
+            self._add(call, SETP, (miss, pointer, Imm(address, False, address)), ("ne", "u64"))
+            other = len(self.body)
+            self._add(call, BRA, (Label("next", -1),), guard=Guard(miss.slot, miss.name))
+            self._expand(call, function, depth)
+            ends.append(len(self.body))
+            self._add(call, BRA, (Label("past", -1),))
+            self._end_skip(other)
+        self._add(call, TRAP, (), (missed,))
+        for end in ends:
+            self._end_skip(end)
+        self._end_skip(skip)
+
     def _expand(self, call: Instr, function: Kernel, depth: int) -> None:
-        position = next(i for i, o in enumerate(call.operands) if isinstance(o, Func))
+        position = next(i for i, o in enumerate(call.operands) if isinstance(o, Func | Reg))
         results = _arguments(call.operands[:position])
         arguments = _arguments(call.operands[position + 1 :])
         if len(results) != len(function.returns) or len(arguments) != len(function.params):

@@ -4,6 +4,7 @@ A generic address is 64 bits. Its top byte names the state space: 0 global memor
 address in the shared::cluster window below it), `LOCAL_WINDOW`, `CONST_WINDOW`, `PARAM_WINDOW` likewise. So cvta adds
 the window and cvta.to takes it off again; the low 32 bits of a generic shared address are the shared address itself.
 Addresses in parameter space from `LOCAL_PARAMETERS` on are parameters of called functions, which lie in local memory.
+Functions have addresses from `FUNCTIONS` on, 16 apart, where there is no memory.
 
 Buffer number i starts at address (i + 1) << 40, so an address says which buffer it belongs to and a stray pointer never
 lands in another one. The .global variables of a module are such buffers too, from number `MODULE_FIRST` on. Each
@@ -28,6 +29,7 @@ LOCAL_WINDOW = 0x7D << WINDOW_SHIFT
 CONST_WINDOW = 0x7E << WINDOW_SHIFT
 PARAM_WINDOW = 0x7F << WINDOW_SHIFT
 LOCAL_PARAMETERS = 1 << 28
+FUNCTIONS = 0x7B << WINDOW_SHIFT
 WINDOWS = {0: "global", 0x7C: "shared", 0x7D: "local", 0x7E: "const", 0x7F: "param"}
 """State space of each window, by the top byte of a generic address."""
 BASES = {

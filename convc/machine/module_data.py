@@ -26,7 +26,7 @@ def layout(variables: Iterable[Variable]) -> tuple[int, dict[str, int]]:
     return end, places
 
 
-def image(variable: Variable, address_of: Callable[[Symbol], int]) -> np.ndarray:
+def image(variable: Variable, address_of: Callable[[Symbol | Func], int]) -> np.ndarray:
     """Initial bytes of a .global or .const variable: its initial values, zero elsewhere."""
     bits = TYPE_BITS[variable.type]
     data = np.zeros(variable.count * variable.vector, DTYPE[bits])
@@ -49,13 +49,13 @@ def _fill(data: np.ndarray, at: int, shape: tuple[int, ...], value, bits_of: Cal
         _fill(data, place, shape[1:], item, bits_of)
 
 
-def _bits(variable: Variable, bits: int, value, address_of: Callable[[Symbol], int]) -> int:
-    if isinstance(value, Func) or (isinstance(value, Symbol) and value.space != "global"):
+def _bits(variable: Variable, bits: int, value, address_of: Callable[[Symbol | Func], int]) -> int:
+    if isinstance(value, Symbol) and value.space != "global":
         raise UnmodelledError(
             f"the initial value of {variable.name!r} is the address of {value.name!r}",
-            hint="the machine knows addresses of .global variables only here",
+            hint="the machine knows addresses of functions and .global variables only here",
         )
-    if isinstance(value, Symbol):
+    if isinstance(value, Symbol | Func):
         return address_of(value) & MASK[bits]
     if isinstance(value, float):
         return int(np.asarray(value, FLOAT[bits]).view(DTYPE[bits]))

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
+from convc.machine import functions
 from convc.machine.clusters import own_address
 from convc.machine.cohort import Cohort
 from convc.machine.flow import Flow, FlowFacts
@@ -50,6 +51,7 @@ from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, FLOAT, MASK, POISON, Value, width
 from convc.ptx import (
     Address,
+    Func,
     Imm,
     Instr,
     Kernel,
@@ -136,7 +138,7 @@ class Program:
             case Symbol(space="shared"):
                 address = self.symbol_address(operand)
                 return self._extra(("shared", address, bits), address, bits, shared=address)
-            case Symbol():
+            case Symbol() | Func():
                 return self.constant(self.symbol_address(operand), bits)
         raise UnmodelledError(f"operand {operand} cannot be a value here")
 
@@ -168,8 +170,10 @@ class Program:
                 self._shared.append((slot, shared))
         return slot
 
-    def symbol_address(self, symbol: Symbol) -> int:
-        """Address of a declared variable in its own space (see `convc.machine.memory`)."""
+    def symbol_address(self, symbol: Symbol | Func) -> int:
+        """Address of a function, or of a declared variable in its own space (see `convc.machine.memory`)."""
+        if isinstance(symbol, Func):
+            return functions.address(self.module, symbol.name)
         name, offset = symbol.name, symbol.offset
         if symbol.space == "param":
             for parameter in self.parameters:

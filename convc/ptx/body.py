@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import itemgetter
 
 from convc.errors import PtxSyntaxError
-from convc.ptx.declare import expect, read_registers, read_variables, skip_line
+from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.grammar import resolve
 from convc.ptx.lexer import Tokens
@@ -15,7 +15,7 @@ from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import Budget, Entry, Names, check_name
-from convc.ptx.syntax import Guard, Instr, Label, Targets, Variable
+from convc.ptx.syntax import Guard, Instr, Label, Prototype, Targets, Variable
 
 _VARIABLES = (".shared", ".local", ".param", ".global", ".const")
 
@@ -82,6 +82,8 @@ class Body:
             elif texts[self.at + 1] == ":" and "." not in token:
                 if texts[self.at + 2] == ".branchtargets":
                     self._branch_targets(token)
+                elif texts[self.at + 2] == ".callprototype":
+                    self._call_prototype(token)
                 else:
                     names.declare_label(token, len(self.body), self.at)
                     self.at += 2
@@ -120,6 +122,25 @@ class Body:
         self.lists.append(labels)
         self.list_names[unique] = number
         self.names.declare_targets(name, Targets(unique, ()), where)
+
+    def _call_prototype(self, name: str) -> None:
+        """``name: .callprototype (.param .b32 _) _ (.param .b64 _);`` (manual 11.4)."""
+        tokens, where = self.tokens, self.at
+
+        def listed() -> tuple[Variable, ...]:
+            if tokens.texts[self.at] != "(":
+                return ()
+            found, self.at = read_parameters(tokens, self.at, self.names.look_up, nameless=True)
+            return found
+
+        self.at += 3
+        returns = listed()
+        self.at = expect(tokens, self.at, "_", "where the name of a function would stand")
+        params = listed()
+        if tokens.texts[self.at] == ".noreturn":
+            self.at += 1
+        self.at = expect(tokens, self.at, ";", "after the prototype")
+        self.names.declare_prototype(name, Prototype(name, returns, params), where)
 
     def _directive(self, token: str) -> None:
         tokens = self.tokens

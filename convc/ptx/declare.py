@@ -60,8 +60,29 @@ def read_variables(
     return expect(tokens, at, ";", "at the end of the declaration"), found
 
 
+def read_parameters(
+    tokens: Tokens, at: int, resolve: Callable[[str], Entry | None], *, nameless: bool = False
+) -> tuple[tuple[Variable, ...], int]:
+    """``(.param .b32 a, …)`` from its parenthesis on, and the token after it; ``nameless``: names may be ``_``."""
+    texts, found, names = tokens.texts, [], set()
+    at += 1
+    while texts[at] != ")":
+        if texts[at] not in (".param", ".reg"):
+            raise tokens.error(at, f"expected a parameter (.param …), got {shown(texts[at])}")
+        variable, where, at = read_variable(tokens, at, linkage=None, resolve=resolve, nameless=nameless)
+        if variable.name in names:
+            raise tokens.error(where, f"parameter {variable.name!r} is declared twice")
+        names |= {variable.name} - {"_"}
+        found.append(variable)
+        if texts[at] == ",":
+            at += 1
+        elif texts[at] != ")":
+            raise tokens.error(at, f"expected ',' or ')' after the parameter, got {shown(texts[at])}")
+    return tuple(found), at + 1
+
+
 def read_variable(
-    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None]
+    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None], nameless: bool = False
 ) -> tuple[Variable, int, int]:
     """One variable without what follows it: the variable, its name's token, the token after it."""
     texts = tokens.texts
@@ -92,14 +113,15 @@ def read_variable(
         linkage=linkage,
         points_to=points_to,
     )
-    return _read_declarator(tokens, at, pattern, resolve)
+    return _read_declarator(tokens, at, pattern, resolve, nameless)
 
 
 def _read_declarator(
-    tokens: Tokens, at: int, pattern: Variable, resolve: Callable[[str], Entry | None]
+    tokens: Tokens, at: int, pattern: Variable, resolve: Callable[[str], Entry | None], nameless: bool = False
 ) -> tuple[Variable, int, int]:
     texts, where = tokens.texts, at
-    check_name(tokens, texts[at], at)
+    if not (nameless and texts[at] == "_"):
+        check_name(tokens, texts[at], at)
     name = texts[at]
     at += 1
     shape: list[int] = []

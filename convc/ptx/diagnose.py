@@ -17,6 +17,7 @@ from convc.ptx.syntax import (
     NotPred,
     Operand,
     Pair,
+    Prototype,
     Reg,
     Sink,
     Special,
@@ -221,6 +222,8 @@ def wanted_text(spec: Spec) -> str:
             return "a .branchtargets list"
         case "func":
             return "a function"
+        case "prototype":
+            return "a .callprototype"
         case "sink":
             return "'_'"
         case "imm":
@@ -278,6 +281,8 @@ def got_text(operand: Operand) -> str:
             return f"the .branchtargets list {name}"
         case Func(name):
             return f"the function {name}"
+        case Prototype(name):
+            return f"the .callprototype {name}"
         case Arguments():
             return "a list in parentheses"
     return "something else"

@@ -28,6 +28,7 @@ from convc.ptx.syntax import (
     NotPred,
     Operand,
     Pair,
+    Prototype,
     Reg,
     Sink,
     Special,
@@ -49,7 +50,7 @@ class Spec(NamedTuple):
 
     Attributes:
         name, second: its names in the row (second: of ``d|p``); second_optional: ``d`` alone will do.
-        kind: dest, reg, value, imm, address, tensor, list, label, targets, func, sink,
+        kind: dest, reg, value, imm, address, tensor, list, label, targets, func, prototype, sink,
             parts (a vector that fills the type).
         types: instruction types that it may have.
         flags: wider, sink, not, special, symbol, some (a vector with a register in it), one (``{a}`` will do for
@@ -180,6 +181,8 @@ def accepts(spec: Spec, operand: Operand) -> bool:
             return isinstance(operand, Targets)
         case "func":
             return isinstance(operand, Func)
+        case "prototype":
+            return isinstance(operand, Prototype)
         case "sink":
             return isinstance(operand, Sink)
         case "imm":

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.body import Body
-from convc.ptx.declare import expect, read_variable, read_variables, skip_line
+from convc.ptx.declare import expect, read_parameters, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens, shown
 from convc.ptx.numbers import read_integer
@@ -207,22 +207,8 @@ class _Parser:
         }
 
     def _parameters(self) -> tuple[Variable, ...]:
-        found: dict[str, Variable] = {}
-        self.at += 1
-        while self.texts[self.at] != ")":
-            token = self.texts[self.at]
-            if token not in (".param", ".reg"):
-                raise self._error(self.at, f"expected a parameter (.param …), got {shown(token)}")
-            variable, where, self.at = read_variable(self.tokens, self.at, linkage=None, resolve=self.names.get)
-            if variable.name in found:
-                raise self._error(where, f"parameter {variable.name!r} is declared twice")
-            found[variable.name] = variable
-            if self.texts[self.at] == ",":
-                self.at += 1
-            elif self.texts[self.at] != ")":
-                raise self._error(self.at, f"expected ',' or ')' after the parameter, got {shown(self.texts[self.at])}")
-        self.at += 1
-        return tuple(found.values())
+        found, self.at = read_parameters(self.tokens, self.at, self.names.get)
+        return found
 
     def _directives(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}

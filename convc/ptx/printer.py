@@ -23,6 +23,7 @@ from convc.ptx.syntax import (
     NotPred,
     Operand,
     Pair,
+    Prototype,
     Reg,
     Sink,
     Special,
@@ -35,12 +36,13 @@ from convc.ptx.syntax import (
 
 
 class _Names:
-    """What registers (by slot), labels (by target) and lists of branch targets are called in the text."""
+    """What registers (by slot), labels (by target), branch target lists and prototypes are called in the text."""
 
     def __init__(self) -> None:
         self.regs: dict[int, str] = {}
         self.labels: dict[int, str] = {}
         self.targets: dict[Targets, str] = {}
+        self.prototypes: dict[Prototype, str] = {}
 
 
 _AS_READ = _Names()
@@ -55,6 +57,8 @@ def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
             return names.labels.get(target, name)
         case Targets(name):
             return names.targets.get(operand, name)
+        case Prototype(name):
+            return names.prototypes.get(operand, name)
         case Imm():
             return _number(operand)
         case Symbol(name, _, offset):
@@ -134,6 +138,8 @@ def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
         lines.append(f"  .reg .{register.type} {names.regs[register.slot]};")
     lines += [f"  {_variable(each)};" for each in own]
     for operand in (operand for instr in kernel.body for operand in instr.operands):
+        if isinstance(operand, Prototype) and operand not in names.prototypes:
+            names.prototypes[operand] = _unique(operand.name, len(names.prototypes), taken)
         if isinstance(operand, Targets) and operand not in names.targets:
             names.targets[operand] = _unique(operand.name, len(names.targets), taken)
         for label in operand.labels if isinstance(operand, Targets) else (operand,):
@@ -141,6 +147,7 @@ def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
                 names.labels[label.target] = _unique(label.name, label.target, taken)
     for targets, name in names.targets.items():
         lines.append(f"{name}: .branchtargets {_listed(targets.labels, names)};")
+    lines += [f"{name}: {_prototype(each)};" for each, name in names.prototypes.items()]
     mark = (None, None)
     for instr in kernel.body:
         if instr.index in names.labels:
@@ -154,6 +161,11 @@ def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
     if mark != (None, None):
         lines.append(_mark(None, None))
     return [*lines, "}"]
+
+
+def _prototype(prototype: Prototype) -> str:
+    returns, params = (f"({', '.join(map(_variable, each))})" for each in (prototype.returns, prototype.params))
+    return f".callprototype {returns if prototype.returns else ''} _ {params}".replace("  ", " ")
 
 
 def _mark(step: str | None, role: str | None) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
 from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
-from convc.ptx.syntax import Imm, Operand, Reg, Register, Special, Symbol, Targets, Variable
+from convc.ptx.syntax import Imm, Operand, Prototype, Reg, Register, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
 """Registers that one module may declare."""
@@ -142,6 +142,12 @@ class Names:
         self._check_new(name, at)
         self.scopes[-1].own.add(name)
         self.scopes[-1].names[name] = targets, "T"
+
+    def declare_prototype(self, name: str, prototype: Prototype, at: int) -> None:
+        """``name: .callprototype …;``."""
+        self._check_new(name, at)
+        self.scopes[-1].own.add(name)
+        self.scopes[-1].names[name] = prototype, "P"
 
     def declare_label(self, name: str, target: int, at: int) -> None:
         """``name:`` before instruction ``target``."""

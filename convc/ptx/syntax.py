@@ -135,6 +135,15 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
+class Prototype:
+    """A ``.callprototype``: what functions return and take that a call reaches through a register."""
+
+    name: str = field(compare=False)
+    returns: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Func:
     """The name of a function."""
 
@@ -161,6 +170,7 @@ Operand = (
     | NotPred
     | Label
     | Targets
+    | Prototype
     | Func
     | Arguments
 )

@@ -164,3 +164,60 @@ def test_special_registers_without_a_value_are_refused():
     with pytest.raises(UnmodelledError, match="the machine has no special register %envreg3"):
         run_calls("", "mov.b32 %d, %envreg3;")
     assert run_calls("", "mov.u32 %d, %lanemask_lt;")[:3] == [0, 1, 3]
+
+
+METHODS = """
+.func (.param .b32 out) plus(.param .b32 a, .param .b32 b)
+{ .reg .b32 %x, %y; ld.param.b32 %x, [a]; ld.param.b32 %y, [b]; add.u32 %x, %x, %y; st.param.b32 [out], %x; ret; }
+.func (.param .b32 out) product(.param .b32 a, .param .b32 b)
+{ .reg .b32 %x, %y; ld.param.b32 %x, [a]; ld.param.b32 %y, [b]; mul.lo.u32 %x, %x, %y; st.param.b32 [out], %x; ret; }
+.func (.param .b32 out) half(.param .b32 a)
+{ .reg .b32 %x; ld.param.b32 %x, [a]; shr.u32 %x, %x, 1; st.param.b32 [out], %x; ret; }
+.func nothing() { ret; }
+.global .align 8 .u64 methods[4] = {plus, product, half, nothing};
+"""
+POINTER = """.reg .b64 %f; .reg .b32 %k; rem.u32 %k, %id, {count}; mul.wide.u32 %f, %k, 8; mov.b64 %t, methods;
+add.u64 %f, %f, %t; ld.global.u64 %f, [%f];
+"""
+THROUGH = """{{ .param .b32 a0; .param .b32 a1; .param .b32 r0; st.param.b32 [a0], %id; st.param.b32 [a1], 5;
+P: .callprototype (.param .b32 _) _ (.param .b32 a, .param .b32 b);
+{guard} call (r0), {pointer}, (a0, a1), P; ld.param.b32 %x, [r0]; {guard} mov.b32 %d, %x; }}"""
+
+
+def test_calls_through_pointers():
+    table = ".reg .b64 %t;" + POINTER.format(count=2)
+    want = [i * 5 if i % 2 else i + 5 for i in range(64)]
+    assert run_calls(METHODS, table + THROUGH.format(pointer="%f", guard="")) == want
+    body = "mov.u32 %d, 3; setp.lt.u32 %p, %id, 9;" + table + THROUGH.format(pointer="%f", guard="@%p")
+    assert run_calls(METHODS, body) == [want[i] if i < 9 else 3 for i in range(64)]
+    alone = METHODS.split(".func (.param .b32 out) half")[0]
+    body = ".reg .b64 %f; mov.u64 %f, product;" + THROUGH.format(pointer="%f", guard="")
+    assert run_calls(alone, body) == [5 * i for i in range(64)]
+
+
+def test_a_call_by_another_prototype_or_of_no_function_faults():
+    table = ".reg .b64 %t;" + POINTER.format(count=3)
+    trap = r"trap \(a call through %f, which holds the address of no function that fits,\)"
+    with pytest.raises(MachineFault, match=trap):
+        run_calls(METHODS, table + THROUGH.format(pointer="%f", guard=""))
+    with pytest.raises(MachineFault, match=trap):
+        run_calls("", ".reg .b64 %f; mov.b64 %f, 0;" + THROUGH.format(pointer="%f", guard=""))
+    body = table + "P: .callprototype _ (); setp.lt.u32 %p, %id, 99; mov.u32 %d, 4; @!%p call %f, P;"
+    assert run_calls(METHODS, body) == [4] * 64
+
+
+def test_recursion_through_a_pointer():
+    function = """
+.func (.param .b32 out) sum(.param .b32 n, .param .b64 f)
+{ .reg .b32 %n, %d; .reg .b64 %f; .reg .pred %p; ld.param.b32 %n, [n]; ld.param.b64 %f, [f]; mov.u32 %d, 0;
+  setp.eq.u32 %p, %n, 0; @%p bra DONE;
+  { .param .b32 a; .param .b64 b; .param .b32 r; sub.u32 %d, %n, 1; st.param.b32 [a], %d; st.param.b64 [b], %f;
+    P: .callprototype (.param .b32 _) _ (.param .b32 _, .param .b64 _); call (r), %f, (a, b), P; ld.param.b32 %d, [r]; }
+  add.u32 %d, %d, %n;
+DONE: st.param.b32 [out], %d; ret; }
+"""
+    start = """.reg .b64 %f; mov.u64 %f, sum; {{ .param .b32 a; .param .b64 b; .param .b32 r; and.b32 %x, %id, {mask};
+st.param.b32 [a], %x; st.param.b64 [b], %f; call (r), sum, (a, b); ld.param.b32 %d, [r]; }}"""
+    assert run_calls(function, start.format(mask=15)) == [(i % 16) * (i % 16 + 1) // 2 for i in range(64)]
+    with pytest.raises(MachineFault, match=r"trap \(more than 32 calls inside one another\)"):
+        run_calls(function, start.format(mask=63))

@@ -79,9 +79,16 @@ def test_constants_cannot_be_written_and_are_bounded():
         run_ids(".reg .b32 %x; ld.global.u32 %x, [table+24];", VARIABLES)
 
 
-def test_an_address_of_a_function_is_refused():
-    text = ".func f() { ret; }\n.global .u64 pointer = f;\n"
-    with pytest.raises(UnmodelledError, match="the initial value of 'pointer' is the address of 'f'"):
+def test_functions_have_addresses():
+    text = ".func f() { ret; } .func g() { ret; }\n.global .align 16 .u64 pointers[2] = {f, g};\n"
+    body = """.reg .b64 %f, %g; ld.global.v2.u64 {%f, %g}, [pointers]; sub.u64 %f, %g, %f; mov.b64 %o, g;
+    sub.u64 %g, %g, %o; st.global.v2.u64 [%p_out], {%f, %g};"""
+    assert run_ids(body, text).buffers["out"].tolist()[:4] == [16, 0, 0, 0]
+
+
+def test_an_address_of_a_constant_in_an_initial_value_is_refused():
+    text = ".const .b32 c; .const .u64 pointer = c;\n"
+    with pytest.raises(UnmodelledError, match="the initial value of 'pointer' is the address of 'c'"):
         run_ids("", text)
 
 

@@ -203,6 +203,13 @@ OPERANDS = [
     ("  mov.u32 %r1, ;", ";", "expected an operand, got ';'", ""),
     ("  mov.u32 %r1, é;", "é", "expected an operand, got 'é'", ""),
     ("  call f;", "f", "function 'f' is not declared", ""),
+    ("P: .callprototype f ();", "f", "expected '_' where the name of a function would stand, got 'f'", ""),
+    (
+        "T: .branchtargets E; E: call %rd1, T;",
+        "T",
+        "operand 2 (prototype) of 'call' must be a .callprototype; got the .branchtargets list T",
+        "",
+    ),
 ]
 
 STATEMENTS = [

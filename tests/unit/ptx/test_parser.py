@@ -174,6 +174,18 @@ def test_lists_of_branch_targets():
     assert body[1].slots == {"uni": "uni"}
 
 
+def test_prototypes_of_calls_through_pointers():
+    body = kernel(
+        "P: .callprototype (.param .b32 _) _ (.param .align 8 .b8 a[16], .param .b32 _) .noreturn;\n"
+        "{ P: .callprototype _ (); call %rd0, P; } call.uni (%r0), %rd1, (%r1, 7), P;"
+    ).body
+    inner, outer = (each.args["prototype"] for each in body[:2])
+    assert (inner.returns, inner.params) == ((), ())
+    assert [each.size_bytes for each in (*outer.returns, *outer.params)] == [4, 16, 4]
+    assert [each.form.name for each in body] == ["call.indirect", "call.indirect", "ret"]
+    assert body[1].args["pointer"].name == "%rd1"
+
+
 def test_a_vector_of_one_in_a_load_is_its_element():
     plain, vector = kernel("ld.global.b32 %r0, [%rd0]; ld.global.b32 {%r0}, [%rd0];").body[:2]
     assert vector.args == plain.args

@@ -33,6 +33,9 @@ LOOP:
 NEXT:
   { .param .b32 p; .param .b32 q; st.param.b32 [p], -5; call.uni (q), f, (p); ld.param.b32 %r2, [q]; }
   call (%r3), g, (7);
+  { P: .callprototype (.param .b32 _) _ (.param .b32 a); .param .b32 p; .param .b32 q;
+    mov.u64 %rd1, f; call (q), %rd1, (p), P; }
+  P: .callprototype _ (); @%p call %rd1, P;
   WHERE: .branchtargets NEXT, LOOP, END;
   { WHERE: .branchtargets LOOP, NEXT; brx.idx %r0, WHERE; }
   brx.idx %r3, WHERE;
