@@ -22,7 +22,6 @@ FIRST_CHOICE = "unit/machine/test_"
 """Tests of single instructions, by the start of their path."""
 
 SPELLED_IN_PIECES = {
-    "float.sub.mixed": "unit/machine/test_forms_float.py",
     "float.fma.mixed": "unit/machine/test_forms_float.py",
     "int.sub.cc": "unit/machine/test_forms_integer.py",
     "int.subc": "unit/machine/test_forms_integer.py",

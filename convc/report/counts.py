@@ -51,6 +51,8 @@ def _lines(counters: Counters) -> Iterator[tuple[str, int, str]]:
     yield "shared memory read by mma", c.mma_a_bytes + c.mma_b_bytes, operands
     yield "shared memory read by cp", c.cp_bytes, f"{c.cp_bytes} bytes"
     yield "the same per MMA", c.mma, f"{bytes_per_mma(c)} bytes"
+    yield "mma.sync", c.warp_mma, f"{c.warp_mma} (per warp)"
+    yield "multiply-adds of mma.sync", c.warp_multiply_adds, f"{c.warp_multiply_adds}"
     for shape, count in c.cp.items():
         yield f"tcgen05.cp.{shape}", count, f"{count}"
     yield "tcgen05.shift", c.shift, f"{c.shift}"

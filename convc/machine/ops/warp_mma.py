@@ -59,8 +59,8 @@ def mma(instr, program):
             if slot is not None:
                 strand.write(slot, value)
         count = int(np.broadcast_to(active, (strand.row_count, warps)).sum())
-        cohort.stats.mma += count
-        cohort.stats.mma_flops += count * 2 * m * n * k * layouts[3].shape[0]
+        cohort.counters.warp_mma += count
+        cohort.counters.warp_multiply_adds += count * m * n * k * layouts[3].shape[0]
 
     return run
 

@@ -54,7 +54,7 @@ def test_the_defaults_come_first():
 def test_the_page_names_every_setting(name):
     page = Path(machine.__file__).with_name("FIDELITY.md").read_text(encoding="utf-8")
     first, *others = CHOICES[name]
-    (row,) = (line for line in page.splitlines() if f"`{name}={first}`" in line)
+    row = next(line for line in page.splitlines() if f"`{name}={first}`" in line)
     assert all(f"`{setting}`" in row or f"`{name}={setting}`" in page for setting in others)
 
 
