@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 
 import numpy as np
 import pytest
-from test_golden_kernels import CHOICES, PROBLEMS
+from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 
 from convc.compiler import Compiled, compile_problem
+from convc.index.lane_masks import tile_mask
+from convc.index.reuse import reuse_maps
 from convc.kernels import layer_of
 from convc.machine import Counters, RunOptions
 from convc.problem import ConvProblem
 from convc.runtime.session import random_input, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
-RELOAD = [name for name in SMALL if CHOICES[name].get("schedule", "reload") == "reload"]
+RELOAD = [name for name in SMALL if "options" not in CHOICES[name]]
 
 
 @functools.cache
@@ -73,6 +76,37 @@ def test_products_are_the_plans(name):
     assert found.commit == ctas * (plan.pipeline.steps + 1)
     assert found.mbarrier_waits == ctas * (2 * plan.pipeline.steps + 4)
     assert found.tensor_loads % (4 * ctas) == 0
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_machine_counts_the_work_of_the_plan(name):
+    found, plan = counters(name), compiled(name).plan
+    work, ctas = plan.work, plan.launch.ctas
+    assert found.mma == ctas * work.mmas
+    assert found.mma_a_in_tensor == work.a_in_tensor * found.mma
+    assert found.tma_loads["activation"].bytes == ctas * work.activation_bytes
+    assert found.tma_loads["filter"].bytes == ctas * work.filter_bytes
+    assert found.operand_bytes == ctas * work.read_bytes
+    assert found.cp.get("128x256b", 0) == ctas * work.copies
+    assert found.cp.get("4x256b", 0) == ctas * work.refreshes
+    assert (found.shift, found.mma_ashift) == (ctas * work.shifts, ctas * work.moving)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_lanes_are_masked_as_derived(name):
+    found, plan = counters(name), compiled(name).plan
+    if plan.schedule == "stationary":
+        assert found.masked_lanes == 0
+        return
+    reuse, (taps_h, taps_w) = plan.reuse, plan.pipeline.taps
+    maps = reuse_maps(
+        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, windowed=reuse.tile.windows > 1
+    )
+    tiles, taps = range(maps.stream.streams * maps.tiles), itertools.product(range(taps_h), range(taps_w))
+    masked = sum(int(tile_mask(maps, tile, r, s).sum()) for (r, s), tile in itertools.product(taps, tiles))
+    each = plan.pipeline.blocks * plan.pipeline.atoms * plan.launch.grid[1]
+    assert found.masked_lanes == masked * each
+    assert (masked > 0) == (reuse.walk.border == "mask")
 
 
 @pytest.mark.parametrize("name", SMALL)

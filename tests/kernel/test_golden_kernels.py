@@ -6,6 +6,7 @@ import pytest
 
 from convc.artifact import dump_launch
 from convc.compiler import compile_problem
+from convc.plan.records import Options
 from convc.problem import ConvProblem
 
 PROBLEMS = {
@@ -31,13 +32,28 @@ PROBLEMS = {
 }  # fmt: skip
 
 
+SHARED = ConvProblem(
+    name="shared_3x3_f16", batch=2, in_channels=72, out_channels=40, in_extent=(12, 14), kernel=(3, 3),
+    pad_lo=(1, 1), pad_hi=(1, 1), bias=True,
+)  # fmt: skip
+SCHEDULES = {
+    "slide_f16": Options(schedule="slide", border="mask", rows="merged"),  # masks of columns and rows, cleared first
+    "shift_chain_f16": Options(schedule="shift", shift="chain", border="zero", rows="outer"),
+    "shift_ashift_f16": Options(schedule="shift", shift="ashift", border="mask", rows="outer"),
+    "shift_windows_f16": Options(schedule="shift", shift="windows", border="mask", rows="outer"),
+    "stationary_f16": Options(schedule="stationary", border="mask", rows="outer"),
+}
+"""The same convolution on every schedule that shares activations."""
+
 CHOICES = {
     "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
     "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
     "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
     "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
     "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
+    **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
 }
+PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
