@@ -105,9 +105,10 @@ def _cleared(columns: int) -> list[tuple[int, int, str]]:
     return pieces
 
 
-def _tensor_address(to: str, tile: TmemTile) -> str:
+def _tensor_address(to: str, tile: TmemTile) -> list[str]:
     """The lines that set a register to a tile's current stage in tensor memory."""
-    return f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem; add.u32 {to}, {to}, {tile.column_offset};"
+    lines = [f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem;"]
+    return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 
 def _layout(tile: SmemTile) -> str:

@@ -1,0 +1,59 @@
+"""Every filter wider than 1 in the onnx package's light models, on every schedule that is legal for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import pytest
+
+from benchmarks.layers import light_models
+from convc import reference
+from convc.compiler import compile_problem
+from convc.errors import PlanError
+from convc.findings import Verdict
+from convc.kernels import layer_of
+from convc.plan.records import Options
+from convc.plan.reuse import VARIANTS
+from convc.problem import ConvProblem
+from convc.runtime.session import run_layer
+from convc.verify.bound import error_bound
+from convc.verify.compare import compare
+from convc.verify.data import integer_data, normal_data
+
+pytestmark = pytest.mark.slow
+
+ALL = (("reload", ""), *VARIANTS)
+
+
+@cache
+def wide_filters() -> dict[str, ConvProblem]:
+    """Distinct problems, by the first layer that has each."""
+    found: dict[ConvProblem, str] = {}
+    for name, problem in light_models().items():
+        if problem.kernel[1] > 1:
+            found.setdefault(dataclasses.replace(problem, name="layer"), name)
+    return {name: problem for problem, name in found.items()}
+
+
+def test_there_are_as_many_as_the_models_have():
+    assert len(wide_filters()) >= 60
+
+
+@pytest.mark.parametrize("name", wide_filters())
+def test_layer_on_every_schedule(name):
+    problem, ran = wide_filters()[name], []
+    integers, normals = integer_data(problem, 5), normal_data(problem, 5)
+    exact, rounded = (reference.conv_problem(problem, *data) for data in (integers, normals))
+    bound = error_bound(problem, *normals)
+    for schedule, variant in ALL:
+        try:
+            compiled = compile_problem(problem, options=Options(schedule=schedule, shift=variant or None))
+        except PlanError:
+            continue
+        ran.append((schedule, variant))
+        run = run_layer(layer_of(problem, compiled, *integers[1:]), integers[0])
+        assert (compare(run.y, exact).ok, run.findings) == (True, ()), (schedule, variant)
+        run = run_layer(layer_of(problem, compiled, *normals[1:]), normals[0])
+        assert (compare(run.y, rounded, bound).ok, run.verdict) == (True, Verdict.clean), (schedule, variant)
+    assert {("reload", ""), ("slide", "")} < set(ran)
