@@ -106,7 +106,7 @@ def check_layer(
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
-        schedule=compiled.plan.schedule,
+        schedule=compiled.plan.title,
         kernel=kernel_file(compiled),
         counters=next((counters for _, counters in checked if counters is not None), None),
         notes=compiled.form.notes,

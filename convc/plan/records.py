@@ -368,6 +368,11 @@ class Plan:
     choices: tuple[Choice, ...]
 
     @property
+    def title(self) -> str:
+        """The schedule and its variant, for people."""
+        return f"{self.schedule} {self.reuse.variant}".strip() if self.reuse else self.schedule
+
+    @property
     def problem(self) -> ConvProblem:
         """The convolution that the kernel runs."""
         return self.form.problem

@@ -54,7 +54,7 @@ def marked(text: str) -> Iterator[str]:
 
 def _plan(plan: Plan) -> Iterator[str]:
     pipeline, launch, work = plan.pipeline, plan.launch, plan.work
-    yield f"schedule {plan.schedule} for {plan.arch.name}: {plan.tiling}"
+    yield f"schedule {plan.title} for {plan.arch.name}: {plan.tiling}"
     yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads"
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "

@@ -28,7 +28,7 @@ def build(plan: Plan) -> TileProgram:
     return TileProgram(
         name=plan.problem.name,
         title=plan.problem.describe(),
-        schedule=plan.schedule,
+        schedule=plan.title,
         arch=plan.arch.name,
         ptx_version=plan.arch.ptx_version,
         warps=frame.WARPS,
