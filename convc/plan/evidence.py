@@ -52,6 +52,12 @@ SHIFT_THEN_ZERO = Rule(
     note="NVIDIA CUTLASS makes its masks so",
 )
 
+ROWS_BEFORE = Rule(
+    text="a copy may start before the first row of the stream, and what it reads there is zero",
+    evidence="recorded",
+    note="im2col mode on sm_90a; im2col::w is documented to do as im2col along N",
+)
+
 RESTS_ON: dict[str, tuple[Rule, ...]] = {
     "reload": (),
     "slide": (ROW_START,),

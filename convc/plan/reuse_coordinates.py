@@ -11,7 +11,7 @@ from convc.index.reuse import ReuseMaps, reuse_maps, with_proofs
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
 from convc.plan.coordinates import Indexing
-from convc.plan.evidence import RESTS_ON
+from convc.plan.evidence import RESTS_ON, ROWS_BEFORE
 from convc.plan.proposals import Proposal
 from convc.plan.records import Coordinate, Reuse
 
@@ -42,10 +42,11 @@ def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
     taps = maps.walk.buffers[0].taps
     whole = [index for index, tap in enumerate(taps) if tap.s not in columns]
     first = whole[0] if proposal.schedule == "slide" and whole else 0
+    before = (ROWS_BEFORE,) if maps.stream.merged and maps.problem.pad_lo[0] else ()
     return Reuse(
         variant=proposal.variant, walk=maps.walk, stream=maps.stream, tile=maps.tile, tiles=maps.tiles,
         masked_columns=columns, masked_lines=lines, clear=taps[first].s in columns or 0 in lines, first=first,
-        rests_on=RESTS_ON[proposal.variant or proposal.schedule],
+        rests_on=RESTS_ON[proposal.variant or proposal.schedule] + before,
     )  # fmt: skip
 
 
