@@ -3,7 +3,8 @@
 Each thread has the bulk copies it issued but has not committed, and the groups it committed but has not waited for.
 Under the policy ``eager`` (see `convc.machine.pending`) every copy is performed at its issue and waiting changes no
 data; what is kept here says whether a thread asked for completion at all. A CTA that exits while a copy is not known to
-have read its shared memory may lose that memory under the copy.
+have read its shared memory may lose that memory under the copy. Groups complete in the order in which they were
+committed; the copies of one group are not ordered (PTX manual, "Async-group mechanism").
 """
 
 from __future__ import annotations
@@ -33,15 +34,20 @@ class BulkGroups:
         self._last: dict[tuple[int, int], Instr] = {}
         self._stores: dict[tuple[int, int], list[int]] = {}
         self._parted: set[tuple[int, int]] = set()
+        self._closed: dict[tuple[int, int], int] = {}
 
-    def issue(self, thread: tuple[int, int], rows: np.ndarray | None, instr: Instr) -> None:
-        """Thread (warp number, lane) of the CTAs ``rows`` (None = all) issued a copy."""
+    def issue(self, thread: tuple[int, int], rows: np.ndarray | None, instr: Instr) -> int:
+        """Thread (warp number, lane) of the CTAs ``rows`` (None = all) issued a copy; returns the number of its group.
+
+        A later group has a higher number; where CTAs have gone apart, so may copies of one group.
+        """
         counts = self._threads.get(thread)
         if counts is None:
             counts = self._threads[thread] = np.zeros((2, self._ctas), np.int64)
         counts[OPEN, slice(None) if rows is None else rows] += 1
         self._last[thread] = instr
         self._together(thread, rows)[-1] += 1
+        return self._closed.get(thread, 0)
 
     def _together(self, thread: tuple[int, int], rows: np.ndarray | None) -> list[int]:
         """Copies per group that may still be under way, the open group last; notes that CTAs went apart."""
@@ -59,6 +65,7 @@ class BulkGroups:
         where = slice(None) if rows is None else rows
         counts[COMMITTED, where] += counts[OPEN, where] > 0
         counts[OPEN, where] = 0
+        self._closed[thread] = self._closed.get(thread, 0) + 1
         sizes = self._together(thread, rows)
         if sizes[-1]:
             sizes.append(0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from convc.findings import Finding, Verdict
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import place
 from convc.machine.counters import Counters
+from convc.machine.copy_groups import CopyGroups
 from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
@@ -82,6 +84,11 @@ class Cohort:
         self.cluster_barrier: object | None = None
         self.warps = -(-math.prod(launch.block) // 32)
         self.place = place(launch.grid, launch.cluster, first, ctas)
+
+    @cached_property
+    def copy_groups(self) -> CopyGroups:
+        """cp.async copies that are not performed at once."""
+        return CopyGroups(self.pending, self.ctas * self.warps * 32)
 
     def number(self, row: int) -> int:
         """Linear number in the grid (x fastest) of the CTA in a row."""

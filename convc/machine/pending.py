@@ -1,14 +1,22 @@
 """When asynchronous work takes effect: the completion policy.
 
-The hardware may perform a tensor copy or a tcgen05.mma at any time between its issue and the moment somebody has waited
-for it. A right kernel does not depend on when. The machine can choose:
+The hardware may perform asynchronous work at any time between its issue and the moment somebody has waited for it. A
+right kernel does not depend on when. The machine can choose:
 
 * ``eager``: at issue (for the tensor core: at the next commit at the latest);
-* ``late``: only when no warp can go on without it, oldest first;
-* ``seeded``: in between, at random but repeatably. Copies may pass each other; the tensor core keeps its order.
+* ``late``: only when a wait asks for it, or when no warp can go on without it: oldest first, and what signals a barrier
+  before what signals nobody;
+* ``seeded``: in between, at random but repeatably.
 
-Bulk stores of one thread keep their order, and wait_group performs what it waits for. Reductions (their order shows in
-float sums), cp.async, st.async and tcgen05.ld and st are performed at issue under every policy.
+| work | order | what waits for it |
+| --- | --- | --- |
+| copies that signal an mbarrier, st.async, red.async | none | a wait on the mbarrier |
+| tcgen05.mma, cp, shift, up to a commit | as issued | a wait on the mbarrier of the commit |
+| bulk stores and reductions of one thread | group by group, free inside | cp.async.bulk.wait_group |
+| cp.async | none | cp.async.wait_group, or a wait on the mbarrier of cp.async.mbarrier.arrive |
+| tcgen05.ld; tcgen05.st of one warp | as issued | tcgen05.wait::ld; ::st (see `register_moves`) |
+
+Source: PTX manual, "Asynchronous Operations", "Async-group mechanism", "tcgen05 memory consistency model".
 """
 
 from __future__ import annotations
@@ -16,12 +24,33 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from convc.errors import MachineFault
+
+if TYPE_CHECKING:
+    from convc.ptx import Instr
 
 POLICIES = ("eager", "late", "seeded")
 CHANCE = 0.25
 """Probability that ``seeded`` performs something waiting before a warp has its turn."""
 
 Action = Callable[[], None]
+Pipe = deque[tuple[int, Action]]
+"""Work with its ranks, ascending; what has the same rank may be performed in any order."""
+
+
+def named(instr: Instr, action: Action) -> Action:
+    """An action that names its instruction where it fails."""
+
+    def run() -> None:
+        try:
+            action()
+        except MachineFault as fault:
+            fault.span = fault.span or instr.span
+            raise
+
+    return run
 
 
 class Pending:
@@ -31,46 +60,71 @@ class Pending:
         self.policy = policy
         self.eager = policy == "eager"
         self._random = random.Random(seed)
-        self._pipes: dict[object, deque[Action]] = {}
-        self._copies = 0
+        self._signalling: dict[object, Pipe] = {}
+        self._silent: dict[object, Pipe] = {}
+        self._issued = 0
+
+    def later(self) -> bool:
+        """Whether a warp's own work, such as a tcgen05.ld, is put off until the warp waits for it."""
+        return self.policy == "late" or (self.policy == "seeded" and self._random.random() < 0.5)
 
     def copy(self, action: Action) -> None:
-        """A copy: ordered with nothing else."""
+        """Work that signals a barrier, ordered with nothing else."""
         if self.eager:
             action()
-            return
-        self._copies += 1
-        self._pipes[self._copies] = deque((action,))
+        else:
+            self._signalling[self._number()] = deque(((0, action),))
+
+    def silent_copy(self, action: Action) -> int:
+        """Work that signals nobody, ordered with nothing else; returns the number to `drop` it by."""
+        number = self._number()
+        self._silent[number] = deque(((0, action),))
+        return number
+
+    def drop(self, number: int) -> None:
+        """Forget a silent copy: the one who waited for it has performed it."""
+        self._silent.pop(number, None)
 
     def tensor(self, action: Action) -> None:
         """Tensor-core work up to a commit, and the commit's arrival: ordered among themselves."""
-        self._pipes.setdefault("tensor", deque()).append(action)
+        self._signalling.setdefault("tensor", deque()).append((self._number(), action))
 
-    def store(self, thread: tuple[int, int], action: Action) -> None:
-        """A bulk store: ordered with the others of its thread (warp, lane)."""
-        self._pipes.setdefault(thread, deque()).append(action)
+    def store(self, thread: tuple[int, int], group: int, action: Action) -> None:
+        """A bulk store or reduction: behind those of the earlier groups of its thread (warp, lane)."""
+        self._silent.setdefault(thread, deque()).append((group, action))
 
     def finish_stores(self, thread: tuple[int, int], leave: int) -> None:
-        """Perform the thread's oldest stores until at most ``leave`` wait."""
-        while len(self._pipes.get(thread, ())) > leave:
-            self._perform(thread)
+        """Perform stores of the thread, group by group, until at most ``leave`` wait."""
+        while len(self._silent.get(thread, ())) > leave:
+            self._perform(self._silent, thread)
 
     def between_turns(self) -> None:
         """``seeded``: perform some of what waits."""
-        while self.policy == "seeded" and self._pipes and self._random.random() < CHANCE:
-            self._perform(self._random.choice(list(self._pipes)))
+        while self.policy == "seeded" and self._random.random() < CHANCE and self.perform_one():
+            pass
 
     def perform_one(self) -> bool:
         """Perform what has waited longest (``seeded``: anything); False when nothing waits."""
-        if not self._pipes:
+        pipes = self._signalling or self._silent
+        if not pipes:
             return False
-        pipes = list(self._pipes)
-        self._perform(self._random.choice(pipes) if self.policy == "seeded" else pipes[0])
+        pipe = next(iter(pipes))
+        if self.policy == "seeded":
+            pipe = self._random.choice([*self._signalling, *self._silent])
+            pipes = self._signalling if pipe in self._signalling else self._silent
+        self._perform(pipes, pipe)
         return True
 
-    def _perform(self, pipe: object) -> None:
-        queue = self._pipes[pipe]
-        action = queue.popleft()
+    def _number(self) -> int:
+        self._issued += 1
+        return self._issued
+
+    def _perform(self, pipes: dict[object, Pipe], pipe: object) -> None:
+        queue = pipes[pipe]
+        free = sum(rank == queue[0][0] for rank, _ in queue) if self.policy == "seeded" else 1
+        at = self._random.randrange(free) if free > 1 else 0
+        _, action = queue[at]
+        del queue[at]
         if not queue:
-            del self._pipes[pipe]
+            del pipes[pipe]
         action()

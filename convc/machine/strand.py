@@ -133,6 +133,12 @@ class Strand:
             return self.frames[0].mask
         return self.outer if self.keep is EVERY_SLOT else self.mask
 
+    def frozen(self) -> Strand:
+        """A copy that keeps lanes and registers as they are, for work that is performed later."""
+        copy = Strand(self.cohort, self.program, self.rows, self.warps, self.regs.copy())
+        copy.set_mask(self.mask)
+        return copy
+
     # ---- registers ---------------------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Value) -> None:

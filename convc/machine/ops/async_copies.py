@@ -1,17 +1,22 @@
 """cp.async: each thread copies 4, 8 or 16 bytes from global to shared memory (PTX manual, "cp.async").
 
-The machine copies at once, so cp.async.commit_group and the waits change nothing; cp.async.mbarrier.arrive arrives at
-once, since all earlier copies of the thread are done.
+When is up to the completion policy, see `pending`. Where the machine copies at once, the groups and their waits change
+nothing, and cp.async.mbarrier.arrive arrives at once.
 """
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.cohort import Cohort
+from convc.machine.ops.lanes import rows_of, thread_shape
 from convc.machine.ops.mbarriers import barrier_address
 from convc.machine.ops.memory import address_of, places_by_warp, shared_offset
 from convc.machine.ops.registry import op
+from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.values import Value, array
 from convc.ptx import NotPred
@@ -30,7 +35,7 @@ def async_copy(instr, program):
     def run(strand: Strand) -> None:
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
-        shape = (strand.row_count, len(strand.warps), 32)
+        shape = thread_shape(strand)
         active = np.broadcast_to(True if strand.mask is None else strand.mask, shape)
         wanted: Value = size
         if limit is not None:
@@ -42,21 +47,41 @@ def async_copy(instr, program):
             raise MachineFault(f"cp.async: src-size must be at most {size}, got {int(wanted.max())}")
         origin = np.broadcast_to(array(source(regs), 64), shape)[active]
         offset = shared_offset(strand, target(regs), size, "cp.async")
-        data = _fetch(cohort, origin, wanted, size)
-        rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-        row = np.broadcast_to(rows[:, None, None], shape)[active]
+        row = np.broadcast_to(rows_of(strand), shape)[active]
         place = np.broadcast_to(np.asarray(offset), shape)[active].astype(np.int64)
-        cohort.shared.bytes[row[:, None], place[:, None] + np.arange(size)] = data
-        for_mark = np.unique(place)[:, None] + np.arange(size)
-        cohort.shared.written.mark(for_mark.reshape(-1), strand.rows)
-        cohort.counters.global_load_bytes += int(wanted.sum())
+        if cohort.pending.eager:
+            _copy(cohort, size, origin, wanted, row, place)
+        else:
+            operands = origin, wanted, row, place
+
+            def some(chosen: np.ndarray) -> None:
+                named(instr, functools.partial(_copy, cohort, size, *(o[chosen] for o in operands)))()
+
+            cohort.copy_groups.issue(_threads(strand), some)
         if cohort.observer is not None:
             cohort.observer.shared(strand, instr, places_by_warp(strand, offset, size), True)
 
     return run
 
 
-def _fetch(cohort, origin: np.ndarray, wanted: np.ndarray, size: int) -> np.ndarray:
+def _threads(strand: Strand) -> np.ndarray:
+    """Numbers in the cohort of the active threads, int64."""
+    number = (rows_of(strand) * strand.cohort.warps + strand.warps[None, :, None]) * 32 + np.arange(32)
+    return number.reshape(-1) if strand.mask is None else number[np.broadcast_to(strand.mask, number.shape)]
+
+
+def _copy(
+    cohort: Cohort, size: int, origin: np.ndarray, wanted: np.ndarray, row: np.ndarray, place: np.ndarray
+) -> None:
+    """For each thread: ``wanted`` bytes at the global address ``origin`` to shared memory of the CTA ``row``."""
+    cohort.shared.bytes[row[:, None], place[:, None] + np.arange(size)] = _fetch(cohort, origin, wanted, size)
+    rows = np.unique(row)
+    places = np.unique(place)[:, None] + np.arange(size)
+    cohort.shared.written.mark(places.reshape(-1), None if rows.size == cohort.ctas else rows)
+    cohort.counters.global_load_bytes += int(wanted.sum())
+
+
+def _fetch(cohort: Cohort, origin: np.ndarray, wanted: np.ndarray, size: int) -> np.ndarray:
     """Bytes (threads, size): ``wanted`` of them from each address, zeros behind."""
     data = np.zeros((origin.size, size), np.uint8)
     if (origin[wanted > 0] & np.uint64(size - 1)).any():
@@ -74,10 +99,31 @@ def _fetch(cohort, origin: np.ndarray, wanted: np.ndarray, size: int) -> np.ndar
     return data
 
 
-@op("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all", result=False)
-def groups(instr, program):
-    """cp.async groups: the copies have been done."""
-    return lambda strand: None
+@op("cp.async.commit_group", result=False)
+def commit_group(instr, program):
+    """cp.async.commit_group: close the group of each thread."""
+
+    def run(strand: Strand) -> None:
+        if not strand.cohort.pending.eager:
+            strand.cohort.copy_groups.commit(_threads(strand))
+
+    return run
+
+
+@op("cp.async.wait_group", "cp.async.wait_all", result=False)
+def wait_group(instr, program):
+    """cp.async.wait_group n: wait for all groups but the latest n. wait_all: commit_group, then wait_group 0."""
+    count = instr.args.get("n")
+
+    def run(strand: Strand) -> None:
+        if strand.cohort.pending.eager:
+            return
+        threads, groups = _threads(strand), strand.cohort.copy_groups
+        if count is None:
+            groups.commit(threads)
+        groups.wait(threads, 0 if count is None else count.value)
+
+    return run
 
 
 @op("cp.async.mbarrier.arrive", result=False)
@@ -92,7 +138,18 @@ def arrive_on_copies(instr, program):
         cohort = strand.cohort
         where = address(strand)
         barrier = cohort.barrier(where, "cp.async.mbarrier.arrive")
-        if noinc:
+        if not cohort.pending.eager:
+            rows, count = strand.rows, strand.count
+            copies = cohort.copy_groups.earlier(_threads(strand))
+            if not noinc:
+                barrier.arrive(cohort.ctas, rows, -count)
+
+            def arrive() -> None:
+                copies()
+                barrier.arrive(cohort.ctas, rows, count)
+
+            cohort.pending.copy(named(instr, arrive))
+        elif noinc:
             barrier.arrive(cohort.ctas, strand.rows, strand.count)
         if cohort.observer is not None:
             cohort.observer.arrive(strand, instr, where)

@@ -2,10 +2,14 @@
 and 9.7.13.7).
 
 Every thread stores (or combines) its bytes and completes as many on the mbarrier, which must lie in the CTA that it
-writes to. The manual leaves the effect on the thread's own CTA undefined: that is reported, and done.
+writes to. When it takes effect is up to the completion policy, see `pending`. The manual leaves the effect on the
+thread's own CTA undefined: that is reported, and done.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from convc.machine.ops.lanes import rows_of, thread_shape
 from convc.machine.ops.memory import address_of, shared_address_of, space_of
 from convc.machine.ops.registry import op
 from convc.machine.ops.shared_space import remote
+from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, MASK, Value, width
 from convc.ptx import Vector
@@ -37,6 +42,19 @@ class Signal:
         self.instr, self.size = instr, size
         self.target = shared_address_of(instr.args["a"], program)
         self.barrier = shared_address_of(instr.args["mbar"], program)
+
+    def follow(self, strand: Strand, act: Callable[[Strand], None]) -> None:
+        """Perform ``act`` for the active threads and signal their barriers, now or when the policy says so."""
+        barriers, rows = self.resolve(strand)
+
+        def send(strand: Strand) -> None:
+            act(strand)
+            self.ring(strand, barriers, rows)
+
+        if strand.cohort.pending.eager:
+            send(strand)
+        else:
+            strand.cohort.pending.copy(named(self.instr, functools.partial(send, strand.frozen())))
 
     def resolve(self, strand: Strand) -> tuple[np.ndarray, np.ndarray]:
         """(address of the barrier, row) of every active thread; checked before anything is stored."""
@@ -78,13 +96,11 @@ def store(instr, program):
     def low(value: Value) -> Value:
         return value.astype(DTYPE[bits]) if isinstance(value, np.ndarray) else value & MASK[bits]
 
-    def run(strand: Strand) -> None:
+    def put(strand: Strand) -> None:
         regs = strand.regs
-        barriers, rows = signal.resolve(strand)
         spaces.store(strand, instr, space, address(regs), [low(regs[s]) for s in slots], bits)
-        signal.ring(strand, barriers, rows)
 
-    return run
+    return lambda strand: signal.follow(strand, put)
 
 
 @op("red.async", result=False)
@@ -92,10 +108,4 @@ def reduce(instr, program):
     """red.async.op.type [a], b, [mbar]."""
     atomic = Atomic(instr, program)
     signal = Signal(instr, program, atomic.size)
-
-    def run(strand: Strand) -> None:
-        barriers, rows = signal.resolve(strand)
-        atomic(strand)
-        signal.ring(strand, barriers, rows)
-
-    return run
+    return lambda strand: signal.follow(strand, atomic)

@@ -110,15 +110,12 @@ def bulk_peer(instr, program):
             origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
             path = route(cohort, turn.rows, where, signal)
             aligned(name, destination=path.address, source=origin, size=size)
-            if operation is None:
-                perform_load(strand, instr, _send, turn.rows, origin, path, size)
-            else:
-                _send(strand, instr, turn.rows, origin, path, size, operation)
+            perform_load(strand, instr, _send, turn.rows, origin, path, size, operation)
 
     return run
 
 
-def _send(strand: Strand, instr, rows: np.ndarray | None, origin: int, path: Route, size: int, operation=None) -> None:
+def _send(strand: Strand, instr, rows: np.ndarray | None, origin: int, path: Route, size: int, operation) -> None:
     """``size`` bytes at shared address ``origin`` of the CTAs ``rows`` to a CTA of each one's cluster."""
     cohort = strand.cohort
     _deliver(strand, instr, path, size, _from_shared(cohort, instr, origin, size, rows), operation)

@@ -18,7 +18,7 @@ from convc.machine.counters import copies_of
 from convc.machine.memory import PARAM_WINDOW
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
-from convc.machine.pending import Action
+from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.tensormap_bytes import SIZE, map_at
 from convc.machine.tma import TensorLoader
@@ -84,35 +84,19 @@ def perform_load(strand: Strand, instr, copy: Callable[..., None], *operands) ->
     if strand.cohort.pending.eager:
         copy(strand, instr, *operands)
     else:
-        strand.cohort.pending.copy(_later(instr, functools.partial(copy, strand, instr, *operands)))
-
-
-def _later(instr, action: Action) -> Action:
-    """An action that names its instruction where it fails."""
-
-    def run() -> None:
-        try:
-            action()
-        except MachineFault as fault:
-            fault.span = fault.span or instr.span
-            raise
-
-    return run
+        strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, *operands)))
 
 
 def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
-    """Perform a copy that completes by bulk_group, now or, unless it reduces, when the completion policy says so."""
+    """Perform a copy that completes by bulk_group, now or when the completion policy says so."""
     cohort, (warp, lane) = strand.cohort, turn.thread
     thread = int(strand.warps[warp]), lane
-    cohort.bulk_groups.issue(thread, turn.rows, instr)
-    action = _later(instr, functools.partial(copy, strand, instr, turn, *operands))
+    group = cohort.bulk_groups.issue(thread, turn.rows, instr)
     if cohort.pending.eager:
-        action()
-    elif instr.form.name.startswith("cp.reduce"):
-        action()
-        cohort.pending.store(thread, lambda: None)  # the groups count it
+        copy(strand, instr, turn, *operands)
     else:
-        cohort.pending.store(thread, action)
+        action = named(instr, functools.partial(copy, strand.frozen(), instr, turn, *operands))
+        cohort.pending.store(thread, group, action)
 
 
 def _load(
