@@ -8,7 +8,8 @@ from convc.errors import ConvcError, DeadlockError
 from convc.findings import Verdict
 from convc.machine.cohort import Cohort, Launch
 from convc.machine.events import Observer
-from convc.machine.program import Program, Run
+from convc.machine.program import Program, Run, registers_of
+from convc.machine.register_moves import finish
 from convc.machine.strand import DONE, Strand
 from convc.machine.values import Value
 
@@ -26,9 +27,9 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
         lanes = (warps[:, None] * 32 + np.arange(32)[None, :])[None] < threads
         strand.set_mask(lanes)
     cohort.strands.append(strand)
-    observer = launch.observer
-    ops = program.ops if observer is None else [_observed(program, pc, observer) for pc in range(len(program.ops))]
+    observer, ops = launch.observer, program.ops if cohort.pending.eager else _dependent(program)
     if observer is not None:
+        ops = [_observed(program, pc, ops, observer) for pc in range(len(program.ops))]
         observer.begin(cohort)
     while cohort.strands:
         turn = list(cohort.strands)
@@ -49,14 +50,39 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
     launch.spare.keep(cohort.tensor.cells)
 
 
-def _observed(program: Program, pc: int, observer: Observer) -> Run:
+def _observed(program: Program, pc: int, ops: list[Run], observer: Observer) -> Run:
     """Operation ``pc``, announced to an observer."""
     if pc == len(program.kernel.body):
-        return program.ops[pc]
+        return ops[pc]
     instr = program.kernel.body[pc]
 
     def run(strand: Strand) -> int | None:
         observer.step(strand, instr)
+        return ops[pc](strand)
+
+    return run
+
+
+def _dependent(program: Program) -> list[Run]:
+    """The operations, each after the tcgen05.ld under way that fill a register which it names."""
+    body = program.kernel.body
+    names = [
+        {r.slot for operand in instr.operands for r in registers_of(operand)}
+        | (set() if instr.guard is None else {instr.guard.slot})
+        for instr in body
+    ]
+    filled = set().union(*(names[pc] for pc, instr in enumerate(body) if instr.form.name == "tcgen05.ld"))
+    if not filled:
+        return program.ops
+    return [_filled(program, pc, frozenset(filled & named)) for pc, named in enumerate([*names, set()])]
+
+
+def _filled(program: Program, pc: int, names: frozenset[int]) -> Run:
+    """Operation ``pc``, after the loads under way that fill a register of ``names``."""
+
+    def run(strand: Strand) -> int | None:
+        if names and strand.loads:
+            strand.loads = finish(strand, strand.loads, names)
         return program.ops[pc](strand)
 
     return run

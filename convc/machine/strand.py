@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from convc.machine.register_moves import RegisterMove, finish
 from convc.machine.values import Value, array, narrow
 
 if TYPE_CHECKING:
@@ -57,11 +58,12 @@ class Strand:
         keep: while lanes are parted, the slots whose values must be merged on a write; else None.
         outer: while one predicated instruction runs, the mask around it.
         waiting: what it waits for when blocked (text for a deadlock report).
+        loads, stores: tcgen05.ld and st that its warps issued and did not wait for, see `register_moves`.
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "mask", "outer", "pc", "program", "regs", "row_count",
-        "rows", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "regs",
+        "row_count", "rows", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class Strand:
         self.waiting = ""
         self.ticket: tuple | None = None
         self.done = False
+        self.loads: list[RegisterMove] = []
+        self.stores: list[RegisterMove] = []
         self._new_mask()
 
     # ---- lanes -------------------------------------------------------------------------------------------------
@@ -165,6 +169,14 @@ class Strand:
         return self._split(0, chosen)
 
     def _split(self, axis: int, chosen: np.ndarray) -> Strand:
+        def part(value, index):
+            if not isinstance(value, np.ndarray) or value.shape[axis] == 1:
+                return value
+            return value[index] if axis == 0 else value[:, index]
+
+        def moves(index):
+            return ([m.part(lambda v: part(v, index)) for m in ms] for ms in (self.loads, self.stores))
+
         wide = [i for i, value in enumerate(self.regs) if isinstance(value, np.ndarray) and value.shape[axis] > 1]
 
         def parts(index):
@@ -172,11 +184,6 @@ class Strand:
             for i in wide:
                 regs[i] = narrow(regs[i][index] if axis == 0 else regs[i][:, index])
             return regs
-
-        def mask_part(mask, index):
-            if mask is None or mask.shape[axis] == 1:
-                return mask
-            return mask[index] if axis == 0 else mask[:, index]
 
         stay, go = np.flatnonzero(chosen), np.flatnonzero(~chosen)
         rows, warps = self.rows, self.warps
@@ -189,14 +196,14 @@ class Strand:
             self.warps = warps[stay]
         other.pc = self.pc
         other.keep = self.keep
-        other.frames = [
-            Frame(f.join, f.other, mask_part(f.other_mask, go), mask_part(f.mask, go), f.keep) for f in self.frames
-        ]
+        other.frames = [Frame(f.join, f.other, part(f.other_mask, go), part(f.mask, go), f.keep) for f in self.frames]
         for f in self.frames:
-            f.other_mask, f.mask = mask_part(f.other_mask, stay), mask_part(f.mask, stay)
-        other.set_mask(mask_part(self.mask, go))
+            f.other_mask, f.mask = part(f.other_mask, stay), part(f.mask, stay)
+        other.loads, other.stores = moves(go)
+        self.loads, self.stores = moves(stay)
+        other.set_mask(part(self.mask, go))
         self.regs = parts(stay)
-        self.set_mask(mask_part(self.mask, stay))
+        self.set_mask(part(self.mask, stay))
         self.cohort.strands.append(other)
         return other
 
@@ -263,6 +270,9 @@ class Strand:
                 self.set_mask(frame.mask)
                 return frame.join
         self.done = True
+        if self.stores:
+            self.set_mask(None)
+            self.stores = finish(self, self.stores)
         self.cohort.exited[slice(None) if self.rows is None else self.rows] += len(self.warps)
         return DONE
 
@@ -271,8 +281,10 @@ class Strand:
     def under(self, predicate: np.ndarray, run: Callable[[Strand], int | None]) -> int | None:
         """Run one instruction in the lanes where ``predicate`` holds, merging everything it writes."""
         mask = predicate if self.mask is None else predicate & self.mask
-        if not mask.any():
-            return None
+        return self.only(mask, run) if mask.any() else None
+
+    def only(self, mask: np.ndarray, run: Callable[[Strand], int | None]) -> int | None:
+        """Run one instruction in just these lanes, merging everything it writes."""
         saved_mask, saved_keep = self.mask, self.keep
         self.outer = saved_mask
         self.set_mask(mask)

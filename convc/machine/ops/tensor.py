@@ -9,6 +9,7 @@ from convc.machine.ops.control import tell_fence
 from convc.machine.ops.lanes import threads_active
 from convc.machine.ops.mbarriers import amount_of, barrier_target
 from convc.machine.ops.registry import op
+from convc.machine.register_moves import finish
 from convc.machine.strand import Strand
 
 
@@ -30,15 +31,15 @@ def commit(instr, program):
         count, work = strand.count, core.take()
         cohort.counters.commit += threads_active(strand)
 
-        def finish() -> None:
+        def complete() -> None:
             core.perform(work)
             for signalled in everyone:
                 barrier.arrive(cohort.ctas, signalled, count)
 
         if cohort.pending.eager:
-            finish()
+            complete()
         else:
-            cohort.pending.tensor(finish)
+            cohort.pending.tensor(complete)
         if cohort.observer is not None:
             cohort.observer.commit(strand, instr, where)
 
@@ -54,7 +55,22 @@ def _named(strand: Strand, word: int | np.ndarray) -> list[np.ndarray | None]:
     return [s - cohort.place.rank[s] + rank for rank, s in enumerate(senders) if s.size]
 
 
-@op("tcgen05.wait", "tcgen05.fence", result=False)
-def ordering(instr, program):
-    """tcgen05.wait::ld, wait::st and the fences: the machine performs ld and st in order, so nothing is outstanding."""
+@op("tcgen05.wait", result=False)
+def wait(instr, program):
+    """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
+    tell, loads = tell_fence(instr), "wait::ld" in instr.mods
+
+    def run(strand: Strand) -> None:
+        if loads and strand.loads:
+            strand.loads = finish(strand, strand.loads)
+        elif not loads and strand.stores:
+            strand.stores = finish(strand, strand.stores)
+        tell(strand)
+
+    return run
+
+
+@op("tcgen05.fence", result=False)
+def fence(instr, program):
+    """tcgen05.fence: orders accesses, which the machine performs in order anyway."""
     return tell_fence(instr)

@@ -1,6 +1,7 @@
 """tcgen05.ld and st: registers of whole warps from and to tensor memory (PTX manual, "Data movement shapes").
 
-A warp reaches the 32 lanes of its own sub-partition, warp % 4; all its lanes give the same address.
+A warp reaches the 32 lanes of its own sub-partition, warp % 4; all its lanes give the same address. When a move takes
+effect is up to the completion policy, see `pending` and `register_moves`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from convc.machine.ops.collective import Group, warp_groups
 from convc.machine.ops.lanes import warps_active
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
+from convc.machine.register_moves import RegisterMove
 from convc.machine.state import COLUMNS
 from convc.machine.strand import Strand
+from convc.machine.values import Value
 from convc.ptx import Sink, Vector
 
 
@@ -129,20 +132,17 @@ def load(instr, program):
     target = instr.args["r"]
     items = target.items if isinstance(target, Vector) else (target,)
     slots = [None if isinstance(o, Sink) else program.slot(o) for o in items]
+    fills = frozenset(slot for slot in slots if slot is not None)
     address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("pack"))
 
-    def run(strand: Strand) -> None:
-        cohort = strand.cohort
-        cohort.core.seal()
-        cohort.counters.tensor_loads += warps_active(strand)
-        values = None
-        for group in warp_groups(strand, address(strand.regs), "tcgen05.ld"):
-            window = Window(strand, instr, group, packed, len(slots))
+    def fill(strand: Strand, found: list[Window]) -> None:
+        cohort, values = strand.cohort, None
+        for window in found:
+            group = window.group
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
                 cohort.report("tensor-memory-unwritten", message, instr)
-            _tell(strand, instr, "ld", window, write=False)
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
                 values = block
@@ -155,6 +155,19 @@ def load(instr, program):
             if slot is not None and values is not None:
                 strand.write(slot, values[i])
 
+    def run(strand: Strand) -> None:
+        cohort, at = strand.cohort, address(strand.regs)
+        cohort.core.seal()
+        cohort.counters.tensor_loads += warps_active(strand)
+        found = _windows(strand, instr, at, packed, len(slots), write=False)
+        if cohort.pending.later():
+            strand.loads.append(RegisterMove(instr=instr, act=again, operands=[at], mask=strand.mask, fills=fills))
+        else:
+            fill(strand, found)
+
+    def again(strand: Strand, operands: list[Value]) -> None:
+        fill(strand, _windows(strand, instr, operands[0], packed, len(slots)))
+
     return run
 
 
@@ -165,25 +178,39 @@ def store(instr, program):
     slots = [program.slot(o, 32) for o in (source.items if isinstance(source, Vector) else (source,))]
     address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("unpack"))
 
+    def put(strand: Strand, found: list[Window], registers: list[Value]) -> None:
+        values = np.empty((strand.row_count, len(strand.warps), 32, len(slots)), np.uint32)
+        for i, value in enumerate(registers):
+            values[..., i] = value
+        for window in found:
+            group, keep_upper = window.group, strand.cohort.core.switches.unpack_upper == "keep"
+            window.write(values[group.part][:, group.warps], keep_upper)
+
     def run(strand: Strand) -> None:
-        cohort = strand.cohort
+        cohort, at, registers = strand.cohort, address(strand.regs), [strand.regs[slot] for slot in slots]
         cohort.core.seal()
         cohort.counters.tensor_stores += warps_active(strand)
-        shape = (strand.row_count, len(strand.warps), 32)
-        values = np.empty((*shape, len(slots)), np.uint32)
-        for i, slot in enumerate(slots):
-            values[..., i] = strand.regs[slot]
-        for group in warp_groups(strand, address(strand.regs), "tcgen05.st"):
-            window = Window(strand, instr, group, packed, len(slots))
-            _tell(strand, instr, "st", window, write=True)
-            window.write(values[group.part][:, group.warps], cohort.core.switches.unpack_upper == "keep")
+        found = _windows(strand, instr, at, packed, len(slots), write=True)
+        if cohort.pending.later():
+            operands = [at, *registers]
+            strand.stores.append(RegisterMove(instr=instr, act=again, operands=operands, mask=strand.mask))
+        else:
+            put(strand, found, registers)
+
+    def again(strand: Strand, operands: list[Value]) -> None:
+        put(strand, _windows(strand, instr, operands[0], packed, len(slots)), operands[1:])
 
     return run
 
 
-def _tell(strand: Strand, instr, kind: str, window: Window, write: bool) -> None:
+def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: bool | None = None) -> list[Window]:
+    """What the active warps access; the observer is told where it is a read or a ``write``."""
+    groups = warp_groups(strand, at, instr.form.name)
+    found = [Window(strand, instr, group, packed, count) for group in groups]
     observer = strand.cohort.observer
-    if observer is not None:
-        places = window.places()
-        cells = {int(strand.warps[w]): places[i].reshape(-1) for i, w in enumerate(window.group.warps)}
-        observer.tensor(strand, instr, kind, cells, write)
+    if observer is not None and write is not None:
+        for window in found:
+            places = window.places()
+            cells = {int(strand.warps[w]): places[i].reshape(-1) for i, w in enumerate(window.group.warps)}
+            observer.tensor(strand, instr, "st" if write else "ld", cells, write)
+    return found
