@@ -6,6 +6,7 @@ import numpy as np
 
 from convc.machine.cohort import NamedBarrier
 from convc.machine.ops.registry import op
+from convc.machine.ops.warp import expect_named
 from convc.machine.strand import BLOCK, Strand
 
 
@@ -79,8 +80,10 @@ def elect(instr, program):
     pair = instr.operands[0]
     lane_slot, predicate_slot = _slot(pair.first), _slot(pair.second)
     lanes = np.arange(32).reshape(1, 1, 32)
+    members = program.slot(instr.args["membermask"], 32)
 
     def run(strand: Strand) -> None:
+        expect_named(strand, strand.regs[members], instr)
         highest = strand.cohort.launch.switches.elect == "highest"
         if strand.mask is None:
             leader = 31 if highest else 0
@@ -153,10 +156,18 @@ def tell_fence(instr):
     return run
 
 
-@op(
-    "prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "setmaxnreg", "griddepcontrol", "bar.warp.sync",
-    result=False,
-)  # fmt: skip
+@op("bar.warp.sync", result=False)
+def warp_barrier(instr, program):
+    """bar.warp.sync membermask: lanes of a warp run side by side already."""
+    members = program.slot(instr.args["membermask"], 32)
+
+    def run(strand: Strand) -> None:
+        expect_named(strand, strand.regs[members], instr)
+
+    return run
+
+
+@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "setmaxnreg", "griddepcontrol", result=False)
 def no_effect(instr, program):
     """Prefetches and hints change nothing that the machine computes."""
     return lambda strand: None

@@ -1,7 +1,8 @@
 """Communication between the lanes of a warp (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync").
 
 The lanes that take part are those of the membermask that are active. A membermask that also names lanes that have
-parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them.
+parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them. So
+is one that leaves out a lane that executes the instruction, which is undefined.
 """
 
 from __future__ import annotations
@@ -21,10 +22,7 @@ LANES = np.arange(32)
 def members(strand: Strand, mask: Value, instr) -> np.ndarray:
     """bool (rows | 1, warps, 32): lanes that take part."""
     warps = len(strand.warps)
-    if not isinstance(mask, np.ndarray) and mask == MASK[32]:
-        named = np.ones((1, 1, 1), bool)
-    else:
-        named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
+    named = expect_named(strand, mask, instr)
     active = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
     part = named & active
     alive = strand.alive()
@@ -35,6 +33,17 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
             instr,
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
+
+
+def expect_named(strand: Strand, mask: Value, instr) -> np.ndarray:
+    """bool (rows | 1, warps | 1, 32 | 1): lanes of a membermask, which must name all that execute (PTX manual)."""
+    if not isinstance(mask, np.ndarray) and mask == MASK[32]:
+        return np.ones((1, 1, 1), bool)
+    named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
+    if (~named if strand.mask is None else strand.mask & ~named).any():
+        text = f"{instr.form.name}: the membermask leaves out lanes that execute it, which is undefined"
+        strand.cohort.report("warp-sync-mask", text, instr)
+    return named
 
 
 def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:

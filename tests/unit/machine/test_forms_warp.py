@@ -100,6 +100,28 @@ def test_a_membermask_with_parted_lanes_is_reported():
     assert "shfl.sync: the membermask names lanes that have parted" in result.findings[0].message
 
 
+NAMING = [
+    "shfl.sync.bfly.b32 %d, %x, 1, 31, {};", "elect.sync %d|%p, {};", "bar.warp.sync {};",
+    "vote.sync.any.pred %q, %q, {};",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", NAMING)
+def test_a_membermask_without_an_executing_lane_is_reported(form):
+    x = np.arange(32, dtype=np.uint32)
+
+    def found(body: str) -> list[str]:
+        text = module(HEAD + "setp.eq.u32 %q, 0, 1;\n" + body + TAIL, pointers=("x", "out"))
+        result = execute(text, {"x": x, "out": np.zeros(64, np.uint32)}, pointers=("x", "out"))
+        return [f"{f.rule}: {f.message}" for f in result.findings]
+
+    name = form.split(" ")[0].removesuffix(".bfly.b32").removesuffix(".any.pred")
+    words = f"warp-sync-mask: {name}: the membermask leaves out lanes that execute it, which is undefined"
+    assert found(form.format("0xffffffff")) == []
+    assert found(form.format("0xfffffffe")) == found(form.format("0x80000000")) == [words]
+    assert found(f"setp.ne.u32 %p, %x, 31; @%p bra OVER; {form.format('0x80000000')} OVER: ") == []
+
+
 def test_lanes_that_exited_may_be_named():
     x = np.arange(32, dtype=np.uint32)
     d, _ = run_lanes("setp.ge.u32 %p, %x, 16; @%p exit; vote.sync.ballot.b32 %d, %q, -1; not.b32 %d, %d;", x)
