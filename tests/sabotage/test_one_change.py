@@ -1,143 +1,175 @@
-"""Break one thing in a shipped kernel and demand that somebody notices: a checker, the machine, or a wrong result.
+"""Break one thing in a kernel and demand that somebody notices: a checker, the machine, or a wrong result.
 
-Every synchronising instruction is removed (a wait is made to pass at once), and every number in the text of a role
-(byte counts, arrival counts, phases, columns, descriptors, offsets, loop counts, coordinates) is changed by one step.
-Changes that survive are listed with the reason why they are harmless, and must stay few.
+Every synchronising instruction is left out, and every number in the text of a role is moved by one step (see
+`sabotage_changes`). Changes that survive are listed with the reason why they are harmless (`sabotage_excuses`), and
+must stay few: 2 percent of those of a kernel of ours. Each test prints its own table (``pytest -rP``); all kernels
+together, slow ones included, had 5915 changes, not counting 518 that make another kernel which does the same:
+
+| left out | noticed | moved | noticed |
+| --- | --- | --- | --- |
+| waits | 90 of 91 | byte counts | all 38 |
+| commits | all 39 | arrival counts | all 364 |
+| fences | 90 of 157 | phases | all 264 |
+| proxy fences | all 5 | masks | all 292 |
+| expect_tx | all 19 | descriptors | all 1299 |
+| arrivals | all 7 | tensor-memory columns | all 381 |
+| barriers | all 268 | other numbers | all 2484 |
+| allocations | 46 of 69 | | |
+| copies, MMAs, loads | all 138 | | |
+
+What survives are three tcgen05 fences and the relinquish_alloc_permit of each kernel, which order nothing there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
 from functools import cache
 
 import numpy as np
 import pytest
+from jinja2 import nodes
+from sabotage_changes import LEFT_OUT, MOVED, Sabotage
+from sabotage_excuses import excuse
+from sabotage_kernels import KERNELS, SLOW, TESTS, Subject, conv
 
-from convc.check.kernel import check_kernel
-from convc.compiler import compile_problem
+from convc.check.kernel import Checked, check_kernel
+from convc.emit import kernel as emit_kernel
+from convc.emit.render import environment, template_folder
 from convc.errors import ConvcError
-from convc.findings import Verdict
-from convc.kernels import layer_of
-from convc.problem import ConvProblem
-from convc.runtime.session import input_buffers
-from convc.verify.data import integer_data
+from convc.findings import Finding, Verdict
+from convc.machine import RunResult, run
+from convc.models import make_models
 
-PROBLEMS = {
-    "conv3x3_f16": ConvProblem(
-        in_channels=128, out_channels=64, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True
-    ),
-    "conv2x2_tf32": ConvProblem(
-        batch=3, in_channels=64, out_channels=40, in_extent=(12, 14), kernel=(2, 2), stride=(2, 1), operand="tf32",
-        out="f32", bias=True,
-    ),
-}  # fmt: skip
-
-REMOVED = re.compile(
-    r"mbarrier\.(init|arrive)\S* |tcgen05\.(fence|wait|commit|alloc|dealloc|relinquish)|bar\.sync|bar\.warp|fence\.|"
-    r"cp\.async|tcgen05\.mma|tcgen05\.ld"
-)
-WAIT = re.compile(r"mbarrier\.try_wait\.parity\S* (%\w+), .*;")
-NUMBER = re.compile(r"(?<![\w%.:])\d+(?![\w.:])")
-"""Any whole number of an instruction."""
-STEPS = [
-    (re.compile(r"expect_tx"), 16),
-    (re.compile(r"\[%(bar|smem|slot)\+\d+\]"), 8),
-    (re.compile(r"\[%to\+\d+\]|\[%from\+\d+\]"), 16),
-    (re.compile(r"mov\.b32 %shape"), 1 << 17),
-]
-"""By how much to change the numbers of an instruction that matches; others by one."""
-
-INDEX = re.compile(r"%tile_m, |div\.u32|rem\.u32")
-"""Arithmetic of start coordinates, proved elsewhere: of the few tiles here a wrong number may hit the right ones."""
-
-HARMLESS = {
-    "relinquish_alloc_permit": "it only lets another CTA of the SM allocate; nothing in this CTA depends on it",
-    "tcgen05.fence::before_thread_sync; @start": "nothing but the allocation, which is synchronous, comes before it",
-    "tcgen05.fence::after_thread_sync; @start": "roles that use tensor memory have a fence of their own behind a wait",
-    "tcgen05.fence::after_thread_sync; @mma": "the wait is for tensor copies, which are no tcgen05 operations",
-}
-"""What may survive: the text (and the role, behind @), and why."""
-
-EQUIVALENT = {
-    "0 +1 bar.sync 0;": "all warps meet at one barrier, whatever its number",
-    "setp.ne.u32 %skip, %warp,": "another warp does the work of this role just as well",
-    "+1 mad.lo.u32 %word, %stage,": "addresses count in units of 16 bytes",
-    "setp.lt.and.s32 %in, %k,": "pieces of 16 bytes begin at multiples of 4 channels",
-}
-"""Changes that make another kernel which does the same; they say nothing about the checkers, and do not count."""
+ALL = KERNELS | SLOW
+NAMES = [*KERNELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]
 
 
 @cache
-def kernel(name: str):
-    """(text, launch, buffers, output of the right kernel)."""
-    problem = PROBLEMS[name]
-    x, weight, bias = integer_data(problem, 7)
-    layer = layer_of(problem, compile_problem(problem, stages=2), weight, bias)
-    buffers = input_buffers(layer, x)
-    checked = check_kernel(layer.ptx, layer.launch, buffers)
-    assert checked.verdict is Verdict.clean, checked.findings
-    return layer.ptx, layer.launch, buffers, checked.result.buffers["output"].copy()
+def subject(name: str) -> Subject:
+    return ALL[name]()
 
 
-def changes(text: str) -> Iterator[tuple[str, str]]:
-    """(name, changed text) for everything that can be broken."""
-    lines = text.split("\n")
-    role = ""
-    for at, line in enumerate(lines):
-        mark = re.match(r"\s*//@ step=\S+ role=(\w+)", line)
-        role = mark.group(1) if mark else role
-        where = f"{at + 1}: {line.strip()} @{role}"
-
-        def with_line(new: str, at: int = at) -> str:
-            return "\n".join([*lines[:at], new, *lines[at + 1 :]])
-
-        if REMOVED.search(line) and not line.strip().startswith("//"):
-            count = next(i for i in range(1, 40) if ";" in lines[at + i - 1].split("//")[0])  # lines it takes
-            yield f"without {where}", "\n".join([*lines[:at], *[""] * count, *lines[at + count :]])
-        if wait := WAIT.search(line):
-            yield f"passing {where}", with_line(line.replace(wait.group(0), f"setp.eq.u32 {wait.group(1)}, 0, 0;"))
-        code = line.split("//")[0]
-        if role and ";" in code and not code.strip().startswith(".") and not INDEX.search(code):
-            step = next((size for pattern, size in STEPS if pattern.search(code)), 1)
-            for found in NUMBER.finditer(code):
-                number = int(found.group())
-                for new in (number + step, number - step):
-                    text = line[: found.start()] + str(new) + line[found.end() :]
-                    yield f"{number} {new - number:+d} in {where}", with_line(text)
-        if "xor.b32 %phase" in line:
-            yield f"phase never turns in {where}", with_line("")
+@cache
+def right(name: str) -> Checked:
+    """What the unchanged kernel does. Kernels of other compilers may need a review."""
+    kernel = subject(name)
+    checked = check_kernel(kernel.text, kernel.launch, kernel.inputs)
+    errors = {finding.rule for finding in checked.findings if finding.verdict > Verdict.review}
+    assert errors <= set(kernel.alarms)
+    assert checked.verdict is Verdict.clean or not kernel.ours
+    return checked
 
 
 def caught(name: str, text: str) -> bool:
-    """Whether anything is noticed: an error, a finding, or another output."""
-    _, launch, buffers, right = kernel(name)
+    """Whether anything is noticed: an error, a finding, or another result."""
+    kernel, before = subject(name), right(name)
     try:
-        checked = check_kernel(text, launch, buffers)
+        result = run(text, kernel.launch, kernel.inputs)
+        if worse(result.findings, before) or differs(result, before):
+            return True
+        return worse(check_kernel(text, kernel.launch, kernel.inputs).findings, before)
     except ConvcError:
         return True
-    if checked.verdict >= Verdict.review or checked.result is None:
-        return True
-    got = checked.result.buffers["output"]
-    return not np.array_equal(got.view(np.uint8), right.view(np.uint8))
 
 
-def listed(change: str, table: dict[str, str]) -> bool:
-    return any(all(part in change for part in known.split(" ")) for known in table)
+def worse(findings: tuple[Finding, ...], before: Checked) -> bool:
+    """Whether there is a finding that the unchanged kernel does not have. Lines keep their numbers."""
+    known = {(finding.rule, finding.line, finding.verdict) for finding in before.findings}
+    return any((f.rule, f.line, f.verdict) not in known for f in findings if f.verdict >= Verdict.review)
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+def differs(result: RunResult, before: Checked) -> bool:
+    return any(
+        not np.array_equal(array.view(np.uint8), before.result.buffers[name].view(np.uint8))
+        for name, array in result.buffers.items()
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_one_change_is_noticed(name):
-    text = kernel(name)[0]
-    survivors, total = [], 0
-    for change, broken in changes(text):
-        noticed = caught(name, broken)
-        if not noticed and listed(change, EQUIVALENT):
+    kernel = subject(name)
+    total, noticed, unknown = Counter(), Counter(), []
+    for change in Sabotage(kernel.text, kernel.ours).changes():
+        seen = caught(name, change.text)
+        reason = None if seen else excuse(change.what, kernel.text)
+        if reason is not None and reason.same:
             continue
-        total += 1
-        if not noticed:
-            survivors.append(change)
-    unknown = [s for s in survivors if not listed(s, HARMLESS)]
+        total[change.category] += 1
+        noticed[change.category] += seen
+        if not seen and reason is None:
+            unknown.append(f"{change.category}: {change.what}")
+    print(name, *(f"{category} {noticed[category]}/{total[category]}" for category in total), sep="\n  ")
     assert not unknown, "\n".join(unknown)
-    assert total >= 200
-    assert len(survivors) <= 0.02 * total, f"{len(survivors)} of {total}: " + "\n".join(survivors)
+    if kernel.ours:
+        assert total.total() >= 200
+        assert noticed.total() >= 0.98 * total.total()
+
+
+# ---- is everything among the changes? ----------------------------------------------------------------------------
+
+OPCODES = {
+    "wait": r"mbarrier\.(try|test)_wait|tcgen05\.wait|cp\.async\.\S*wait|barrier\.cluster\.wait",
+    "commit": r"tcgen05\.commit|cp\.async\.\S*commit",
+    "fence": r"fence\.(acq_rel|sc|mbarrier_init)|tcgen05\.fence",
+    "proxy fence": r"fence\.proxy",
+    "expect_tx": r"mbarrier\.\S*expect_tx",
+    "arrival": r"mbarrier\.arrive(?!\.expect)|barrier\.cluster\.arrive",
+    "barrier": r"(bar|barrier\.cta)\.sync|bar\.warp\.sync|mbarrier\.init",
+    "byte count": r"expect_tx",
+    "arrival count": r"mbarrier\.init|bar\.sync",
+    "phase": r"wait\.parity",
+    "mask": r"elect\.sync|bar\.warp\.sync|\.multicast::cluster",
+    "descriptor": r"tcgen05\.(mma|cp)",
+    "column": r"tcgen05\.(alloc|dealloc)",
+}
+"""What of each category a text has, found by its words; of the last ones each must have numbers that are moved."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_category_is_among_the_changes(name):
+    kernel = subject(name)
+    code = re.sub(r"//[^\n]*", "", kernel.text)
+    made = Counter(change.category for change in Sabotage(kernel.text, kernel.ours).changes())
+    for category, pattern in OPCODES.items():
+        there = len(re.findall(rf"(?<![\w.]){pattern}", code))
+        assert made[category] >= (there if category in LEFT_OUT else min(there, 2)), (category, there)
+    assert set(made) <= {*LEFT_OUT, *MOVED}
+    if kernel.ours:
+        missing = {"arrival", "proxy fence"}  # arrivals come from engines; no ordinary store is read by one
+        assert set(OPCODES) - set(made) <= missing
+
+
+def test_golden_kernels_and_the_demo_are_among_the_kernels():
+    golden = {f"golden {folder.name}" for folder in (TESTS / "golden").iterdir()}
+    layers = {f"demo {layer.name}" for layer in make_models().read_layers("demo")}
+    assert golden | layers <= set(SLOW)
+
+
+def test_every_branch_of_every_template_is_taken(monkeypatch):
+    """Each test of a template comes out both ways, and each loop has a trip, in the kernels of the default run."""
+    filled: dict[str, list[dict]] = {}
+    real = emit_kernel.render
+
+    def render(template, names):
+        filled.setdefault(f"{template}.ptx.j2", []).append(names)
+        return real(template, names)
+
+    monkeypatch.setattr(emit_kernel, "render", render)
+    for make in KERNELS.values():
+        make()
+    for path in sorted(template_folder().rglob("*.ptx.j2")):
+        name = path.relative_to(template_folder()).as_posix()
+        tree = environment().parse(path.read_text())
+        for branch in tree.find_all(nodes.If):
+            taken = {bool(names[branch.test.name]) for names in filled[name]}
+            assert taken == {True, False}, (name, branch.test.name)
+        for loop in tree.find_all(nodes.For):
+            assert any(names[loop.iter.name] for names in filled[name]), (name, loop.iter.name)
+        assert name in filled
+
+
+def test_a_bias_does_not_change_the_text():
+    """So that kernels with and without one need not both be sabotaged: the buffer is read in any case."""
+    with_bias, without = (conv(in_channels=8, out_channels=16, bias=bias).text for bias in (True, False))
+    assert with_bias.replace(", bias,", ",") == without

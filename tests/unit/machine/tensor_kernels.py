@@ -87,7 +87,7 @@ def tensor_text(
 add.u32 %bar, %s, {image}; add.u32 %slot, %s, {image + 16};
 setp.ne.u32 %skip, %t, 0; @%skip bra MADE;
 mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster;
-MADE: setp.ne.u32 %skip, %w, 0; @%skip bra GOT;
+MADE: bar.warp.sync 0xffffffff; setp.ne.u32 %skip, %w, 0; @%skip bra GOT;
 tcgen05.alloc.{g}.sync.aligned.shared::cta.b32 [%slot], 512;
 {"" if more else f"tcgen05.relinquish_alloc_permit.{g}.sync.aligned;"}
 GOT: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
@@ -98,10 +98,10 @@ setp.ne.u32 %skip, %t, 0; {"setp.ne.or.u32 %skip, %rank, 0, %skip;" if group == 
 {body}
 tcgen05.commit.{g}.mbarrier::arrive::one.shared::cluster.b64 [%bar];
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0; @!%p bra WAIT;
-ISSUED: {meet} tcgen05.fence::after_thread_sync;
+ISSUED: bar.warp.sync 0xffffffff; {meet} tcgen05.fence::after_thread_sync;
 {every}
 {_cells(shown, True) if shown else ""}
-tcgen05.fence::before_thread_sync; {meet}
+tcgen05.fence::before_thread_sync; {meet} tcgen05.fence::after_thread_sync;
 setp.ne.u32 %skip, %w, 0;
 @!%skip tcgen05.dealloc.{g}.sync.aligned.b32 %c, 512;
 ret;
@@ -110,7 +110,20 @@ ret;
     return HEAD + setup
 
 
-def run_tensor(
+def run_tensor(body: str, **more) -> tuple[np.ndarray, RunResult]:
+    """Run the kernel that `tensor_kernel` makes of a body.
+
+    Returns:
+        uint32 (ctas, 128, shown), without the first axis when neither array had it, and the result.
+    """
+    text, launch, buffers, flat = tensor_kernel(body, **more)
+    TEXTS.append(text)
+    result = run(text, launch, buffers, options=OPTIONS)
+    out = result.buffers["out"]
+    return (out[0] if flat else out), result
+
+
+def tensor_kernel(
     body: str,
     *,
     image: np.ndarray | None = None,
@@ -122,8 +135,8 @@ def run_tensor(
     args: np.ndarray | None = None,
     more: bool = False,
     cluster: int | None = None,
-) -> tuple[np.ndarray, RunResult]:
-    """Run a body.
+) -> tuple[str, LaunchSpec, dict[str, np.ndarray], bool]:
+    """A kernel around a body.
 
     Args:
         body: PTX of one thread; `%c` holds the tensor-memory base (0), ``%a`` ``%b`` ``%id`` and others are free.
@@ -134,7 +147,7 @@ def run_tensor(
         cluster: CTAs of a cluster, if not ``group``.
 
     Returns:
-        uint32 (ctas, 128, shown), without the first axis when neither array had it, and the result.
+        Its text, launch and buffers, and whether neither array has an axis of CTAs.
     """
     given = [x for x, axes in ((image, 2), (cells, 3)) if x is not None and x.ndim == axes]
     flat = not given and group == 1 and ctas is None
@@ -146,7 +159,6 @@ def run_tensor(
     filled = 0 if cells is None else cells.shape[-1]
     start = np.zeros((count, 128, 1), np.uint32) if cells is None else np.broadcast_to(cells, (count, 128, filled))
     text = tensor_text(body, image=size, filled=filled, shown=shown, group=group, every=every, more=more)
-    TEXTS.append(text)
     buffers = {
         "image": padded, "cells": np.ascontiguousarray(start), "out": np.zeros((count, 128, max(1, shown)), np.uint32),
         "args": np.zeros((1,), np.uint32) if args is None else np.ascontiguousarray(args, np.uint32),
@@ -157,9 +169,7 @@ def run_tensor(
         buffers={n: BufferSpec(dtype=types[n], shape=a.shape) for n, a in buffers.items()},
         params=tuple(PointerParam(buffer=n) for n in buffers),
     )  # fmt: skip
-    result = run(text, launch, buffers, options=OPTIONS)
-    out = result.buffers["out"]
-    return (out[0] if flat else out), result
+    return text, launch, buffers, flat
 
 
 def mma_text(

@@ -1,0 +1,127 @@
+"""Changes that nobody notices, each with the reason why that is right.
+
+``same``: it makes another kernel that does the same; that says nothing about the checkers, and does not count. The
+others are harmless here although the instruction has a meaning; they count, and must stay few. A reason that begins
+with MISSED is none: there the checkers should have said something.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """A kind of change that may survive.
+
+    Attributes:
+        change: pattern of the change's words, as `Change.what` has them.
+        reason: why it does no harm.
+        only: pattern that the kernel's text must have; ``{0}`` is the first group of ``change``.
+        same: the change makes another kernel that does the same.
+    """
+
+    change: str
+    reason: str
+    only: str = ""
+    same: bool = True
+
+    def covers(self, what: str, text: str) -> bool:
+        """Whether a change of a kernel is of this kind."""
+        found = re.search(self.change, what)
+        return found is not None and bool(re.search(self.only.format(*map(re.escape, found.groups())), text))
+
+
+ONE_STEP = r"setp\.lt\.u32 %more, %k_step, 1;"
+ONE_STAGE = r"setp\.eq\.u32 %wrap, %stage, 1;"
+ONE_TRIP = r"setp\.lt\.u32 %more, %{0}, 1;"
+GLUON = r"\.entry gluon_pairs"
+
+EXCUSES = (
+    # What only lets others go on, or orders what is ordered already.
+    Excuse(
+        r"without .*tcgen05\.relinquish_alloc_permit",
+        "it only lets another CTA of the SM allocate; nothing in this CTA depends on it",
+        same=False,
+    ),
+    Excuse(
+        r"without .*tcgen05\.fence::before_thread_sync; @start",
+        "nothing but the allocation, which is synchronous, comes before it",
+        same=False,
+    ),
+    Excuse(
+        r"without .*tcgen05\.fence::after_thread_sync; @start",
+        "roles that use tensor memory have a fence of their own behind a wait",
+        same=False,
+    ),
+    Excuse(
+        r"without .*tcgen05\.fence::after_thread_sync; @mma",
+        "the wait is for tensor copies, which are no tcgen05 operations",
+        same=False,
+    ),
+    # Numbers that may be others.
+    Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
+    Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
+    Excuse(
+        r"[+-]65536 in \d+: add\.u64 %[ab], %[ab], 0x[48c]",
+        "the leading dimension byte offset of a K-major operand with a swizzle is not read",
+    ),
+    Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x0|\d{9})", "the sparsity selector is not read where A is dense"),
+    Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
+    Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
+    # Loops of one trip, rings of one stage.
+    Excuse(r"^0 \+1 in \d+: mov\.b32 %(\w+), 0;", "the counter of one trip is not used", ONE_TRIP),
+    Excuse(r"^1 \+1 in \d+: add\.u32 %(\w+), %\1, 1;", "a loop of one trip ends at 2 as it does at 1", ONE_TRIP),
+    Excuse(r"^1 -1 in \d+: setp\.lt\.u32 %more, %(\w+), 1;", "a loop is left behind its first trip all the same"),
+    Excuse(r"mul\.lo\.s32 %column, %(chunk), ", "the only chunk begins at column 0, whatever its width", ONE_TRIP),
+    Excuse(
+        r"mad\.lo\.u32 %(bar|to|word), %stage, ", "the only stage is number 0, whatever it is multiplied by", ONE_STAGE
+    ),
+    Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
+    Excuse(r"^1 \+1 in \d+: mbarrier\.init", "nobody comes round the ring to wait for this stage: it would hang"),
+    Excuse(r" \+8 in .* @load\.wait$", "it waits for the next stage, which is freed later: slower, and as safe"),
+    Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
+    Excuse(r" -8 in .* @store\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
+    Excuse(
+        r"(without|2 -1 in) \d+: (tcgen05\.mma|add\.u64 %[ab]).* @mma\.multiply$",
+        "the last 32 bytes of a row are channels past C: zeros times zeros",
+        r"// dilated_tf32:",
+    ),
+    # The hand-written kernels.
+    Excuse(
+        r"without 25: tcgen05\.fence::(before|after)_thread_sync; @$",
+        "nothing but the allocation, which is synchronous, comes before it",
+        same=False,
+    ),
+    Excuse(
+        r"without 28: (bar\.sync 0|tcgen05\.fence::after_thread_sync);",
+        "nothing was stored to tensor memory before",
+        r"tcgen05\.mma\.ws",
+    ),
+    Excuse(
+        r"without \d+: tcgen05\.fence::(before|after)_thread_sync; @$",
+        "MISSED: the race checker does not follow clusters across CTAs",
+        r"\.entry k\([\s\S]*cta_group::2",
+        same=False,
+    ),
+    Excuse(
+        r"[+-](65536|16777216|17179869184|34359738368) in \d+: mov\.b64 %zm",
+        "with 64 rows there are two sub-masks, not four",
+    ),
+    Excuse(r" \+1073741824 in \d+: mov\.b32 %id", "the mask shifts by less than it may", r"tcgen05\.mma\.ws"),
+    Excuse(r" [+-]4294967296 in \d+: mov\.b64 %a", "four rows have no second group of eight", r"tcgen05\.cp\S+4x256b"),
+    # Another compiler's pair of CTAs.
+    Excuse(r"without \d+: bar\.sync 0; @$", "the mbarriers around it order the same", GLUON),
+    Excuse(
+        r"without 476: barrier\.cluster\.wait", "all that crosses CTAs has been waited for before", GLUON, same=False
+    ),
+    Excuse(r"^15 [+-]1 in \d+: bfe\.u32", "shared addresses have zeros above bit 17", GLUON),
+    Excuse(r"^(0|31) [+-]1 in \d+: shfl\.sync\.idx", "all lanes have the same number of their warp", GLUON),
+    Excuse(r"6291456 \+1 in \d+: and\.b32", "a multiple of 2^21 has no lowest bit", GLUON),
+)
+
+
+def excuse(what: str, text: str) -> Excuse | None:
+    """The reason for which a change of a kernel may survive; None where there is none."""
+    return next((each for each in EXCUSES if each.covers(what, text)), None)

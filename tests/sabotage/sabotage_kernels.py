@@ -1,0 +1,150 @@
+"""The kernels that are sabotaged. A new one is a new line of `KERNELS`.
+
+Every kind of kernel that convc ships is among them: the golden kernels, the layers of the demo, and the variants that
+the emitter can produce. Buffers are filled with small whole numbers, padding included, and what is compared is every
+byte of every buffer: a kernel is what its text and its launch say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import ml_dtypes
+import msgspec
+import numpy as np
+import sabotage_tensor
+
+from convc.artifact import LaunchSpec, TensorMapParam, load_launch
+from convc.compiler import compile_problem
+from convc.kernels import Kernels
+from convc.models import make_models
+from convc.problem import ConvProblem
+
+TESTS = Path(__file__).resolve().parents[1]
+NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "tf32": np.float32}
+RESULTS = ("output", "out", "y")
+"""Buffers that a kernel writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A kernel to sabotage.
+
+    Attributes:
+        text, launch: what is run.
+        inputs: buffers that are read; small whole numbers where they are not given.
+        ours: made by convc; then all numbers of its steps are moved, whatever they mean.
+        alarms: rules by which the checkers call the unchanged kernel wrong although it is right.
+    """
+
+    text: str
+    launch: LaunchSpec
+    inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    ours: bool = True
+    alarms: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            rng = np.random.default_rng(7)
+            read = {name: spec for name, spec in self.launch.buffers.items() if name not in RESULTS}
+            made = {name: rng.integers(-3, 4, spec.shape).astype(NUMPY[spec.dtype]) for name, spec in read.items()}
+            object.__setattr__(self, "inputs", made)
+
+
+def conv(operand: str = "f16", out: str = "f16", *, block_n: int | None = None, stages: int = 2, **shape) -> Subject:
+    """A kernel as the compiler makes it; 3 x 3 taps over 12 x 12 pixels where ``shape`` does not say otherwise."""
+    shape = {"in_extent": (12, 12), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
+    problem = ConvProblem(operand=operand, out=out, **shape)
+    artifact = compile_problem(problem, block_n=block_n, stages=stages).artifact
+    return Subject(text=artifact.ptx, launch=artifact.launch)
+
+
+def golden(name: str, images: int | None = None, tiles: int | None = None) -> Subject:
+    """A blessed text; of a large problem the first images and the first tiles of pixels."""
+    folder = TESTS / "golden" / name
+    launch = load_launch(folder / "launch.json")
+    if images is not None:
+        launch = _fewer_images(launch, images)
+    grid = launch.grid if tiles is None else (tiles, *launch.grid[1:])
+    return Subject(text=(folder / "kernel.ptx").read_text(), launch=msgspec.structs.replace(launch, grid=grid))
+
+
+def _fewer_images(launch: LaunchSpec, images: int) -> LaunchSpec:
+    buffers = {
+        name: msgspec.structs.replace(spec, shape=(images, *spec.shape[1:])) if len(spec.shape) == 4 else spec
+        for name, spec in launch.buffers.items()
+    }
+    params = tuple(
+        msgspec.structs.replace(param, map=msgspec.structs.replace(param.map, dims=(*param.map.dims[:-1], images)))
+        if isinstance(param, TensorMapParam) and param.map.mode == "im2col"
+        else param
+        for param in launch.params
+    )
+    return msgspec.structs.replace(launch, buffers=buffers, params=params)
+
+
+def demo(name: str, tiles: int | None = None) -> Subject:
+    """The kernel of a layer of the demo; of a large one the first tiles of pixels."""
+    layer = next(layer for layer in make_models().read_layers("demo") if layer.name == name)
+    problem = ConvProblem(
+        in_channels=layer.in_channels, out_channels=layer.out_channels, in_extent=(layer.extent,) * 2,
+        kernel=(layer.kernel,) * 2, stride=(layer.stride,) * 2, pad_lo=(layer.pad,) * 2, pad_hi=(layer.pad,) * 2,
+    )  # fmt: skip
+    artifact = Kernels().compiled(problem).artifact
+    grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
+    return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))
+
+
+def foreign(name: str) -> Subject:
+    """A kernel of another compiler."""
+    folder = TESTS / "foreign" / name
+    launch = load_launch(folder / "launch.json")
+    return Subject(text=(folder / "kernel.ptx").read_text(), launch=launch, ours=False)
+
+
+def tensor(make: Callable[[], sabotage_tensor.Kernel], *alarms: str) -> Subject:
+    """A hand-written kernel."""
+    text, launch, inputs = make()
+    return Subject(text=text, launch=launch, inputs=inputs, ours=False, alarms=alarms)
+
+
+UNPADDED = {"pad_lo": (0, 0), "pad_hi": (0, 0)}
+
+KERNELS: dict[str, Callable[[], Subject]] = {
+    "f16": partial(conv, in_channels=128, out_channels=64),
+    "tf32, channels past K": partial(
+        conv, "tf32", "f32", in_channels=64, out_channels=40, in_extent=(12, 14), kernel=(2, 2), stride=(2, 1), batch=3,
+        **UNPADDED,
+    ),
+    "bf16, short rows": partial(conv, "bf16", "bf16", in_channels=3, out_channels=64, stages=3),
+    "1x1, one stage, full tiles": partial(
+        conv, out="f32", in_channels=192, out_channels=64, in_extent=(16, 16), kernel=(1, 1), stages=1, **UNPADDED
+    ),
+    "two tiles of channels": partial(conv, in_channels=128, out_channels=80, block_n=48, stages=4),
+}  # fmt: skip
+"""Run by default. Between them they take every branch of every template, see test_one_change."""
+
+SLOW: dict[str, Callable[[], Subject]] = {
+    "golden pointwise_f16": partial(golden, "pointwise_f16"),
+    "golden same_3x3_f16": partial(golden, "same_3x3_f16"),
+    "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
+    "golden dilated_tf32": partial(golden, "dilated_tf32"),
+    "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
+    "demo conv1": partial(demo, "conv1", tiles=3),
+    "demo layer1.0.conv2": partial(demo, "layer1.0.conv2"),
+    "demo layer1.0.conv3": partial(demo, "layer1.0.conv3"),
+    "demo layer2.1.conv2": partial(demo, "layer2.1.conv2"),
+    "demo layer3.1.conv2": partial(demo, "layer3.1.conv2"),
+    "demo layer4.1.conv2": partial(demo, "layer4.1.conv2"),
+    "bf16 to f32, wide tiles": partial(conv, "bf16", "f32", in_channels=64, out_channels=256, block_n=256, stages=3),
+    "rows of 64 bytes": partial(conv, in_channels=32, out_channels=64, kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0)),
+    "a CTA pair": partial(tensor, sabotage_tensor.pair, "race-tensor-memory"),
+    "weight stationary": partial(tensor, sabotage_tensor.stationary),
+    "shift and copy": partial(tensor, sabotage_tensor.shifted, "race-tensor-memory"),
+    "ashift": partial(tensor, sabotage_tensor.shifting),
+    "gluon_pairs": partial(foreign, "gluon_pairs"),
+}
+"""Run by ``make slow``."""
