@@ -17,7 +17,7 @@ together, slow ones included, had 5915 changes, not counting 518 that make anoth
 | allocations | 46 of 69 | | |
 | copies, MMAs, loads | all 138 | | |
 
-What survives are three tcgen05 fences and the relinquish_alloc_permit of each kernel, which order nothing there.
+What survives in a kernel of ours are three tcgen05 fences and the relinquish_alloc_permit, which order nothing there.
 """
 
 from __future__ import annotations
