@@ -16,8 +16,8 @@ from convc.errors import MachineFault
 from convc.findings import Finding, Verdict
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import place
-from convc.machine.counters import Counters
 from convc.machine.copy_groups import CopyGroups
+from convc.machine.counters import Counters
 from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory

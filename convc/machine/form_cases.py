@@ -25,7 +25,6 @@ SPELLED_IN_PIECES = {
     "float.fma.mixed": "unit/machine/test_forms_float.py",
     "int.sub.cc": "unit/machine/test_forms_integer.py",
     "int.subc": "unit/machine/test_forms_integer.py",
-    "cp.reduce.async.bulk.peer": "recordings/thread_programs.py",
 }
 """Forms that a test runs although no single text has their name: the opcode or the type comes from elsewhere."""
 
