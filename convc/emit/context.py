@@ -139,12 +139,12 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {"var": var, "count": count, "label": f"{label}_next", "body": body}
         case RingWait(ring=ring, fresh=fresh):
             return {
-                "cursor": rings[ring].cursor in scene.cursors,
+                "staged": rings[ring].stages > 1,
                 "stage": stage(rings[ring].cursor),
                 "fence": scene.tensor,
                 "label": f"{label}_retry",
                 "offset": rings[ring].offset,
-                "parity": _parity(phase(rings[ring].cursor), fresh),
+                "parity": _parity(rings[ring].cursor, fresh, scene),
             }
         case ExpectBytes(ring=ring, bytes=size):
             return {"stage": stage(rings[ring].cursor), "offset": rings[ring].offset, "bytes": size}
@@ -175,9 +175,11 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
     return names
 
 
-def _parity(phase: str, fresh: bool) -> str:
-    """The line that sets the parity to wait for."""
-    return f"xor.b32 %parity, {phase}, 1;" if fresh else f"mov.b32 %parity, {phase};"
+def _parity(cursor: str, fresh: bool, scene: Scene) -> str:
+    """The line that sets the parity to wait for; a role that does not walk around a ring waits for its first phase."""
+    if cursor not in scene.cursors:
+        return "mov.b32 %parity, 0;"
+    return f"xor.b32 %parity, {phase(cursor)}, 1;" if fresh else f"mov.b32 %parity, {phase(cursor)};"
 
 
 def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any]:

@@ -39,7 +39,8 @@ def reuse_storage(
     """The layout of one CTA.
 
     Rings: `full_a`/`free_a` and `full_b`/`free_b` between load and mma; `done` is for the accumulator. Schedule shift
-    alone: `held` counts the activation tiles in tensor memory, `order` lets the mma role wait for its own operations.
+    alone: `order` lets the mma role wait for its own operations, and `held` counts the activation tiles in tensor
+    memory, unless these come and go with those in shared memory.
     """
     halo = max(buffer.halo for buffer in cut.walk.buffers)
     a = _tile("a", tile_rows(schedule, variant, cut, halo), tiling.row_bytes, tiling.held, 0)
@@ -51,15 +52,17 @@ def reuse_storage(
     columns = tiling.block_m if schedule == "stationary" else tiling.block_n
     tmem = [TmemTile(name="acc", lanes=arch.limits.tmem_lanes, columns=columns, column_offset=0)]
     if schedule == "shift":
+        own = apart(tiling, variant)
         turns = min(tiling.held, TENSOR_TILES)
-        wanted.append(("held", turns, "mma", "mma", "held"))
+        if own:
+            wanted.append(("held", turns, "mma", "mma", "held"))
         if waits(variant, cut):
             wanted.append(("order", 1, "mma", "mma", "order"))
         atoms = tiling.row_bytes // arch.limits.mma_atom_bytes
         tmem.append(
             TmemTile(
                 name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=turns,
-                cursor="held",
+                cursor="held" if own else "a",
             )
         )  # fmt: skip
     wanted.append(("done", 1, "mma", "store", ""))
@@ -84,6 +87,14 @@ def reuse_storage(
         mask_offset=table if masks else None,
         masks=masks,
     )
+
+
+def apart(tiling: Tiling, variant: str) -> bool:
+    """Whether activation tiles in tensor memory are used longer, or are fewer, than those in shared memory.
+
+    Otherwise who waits for one of those knows that the tile in tensor memory has been multiplied.
+    """
+    return variant == "windows" or tiling.held > TENSOR_TILES
 
 
 def waits(variant: str, cut: Geometry) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from convc.index.row_walk import Buffer
 from convc.intexpr import Const, IntExpr, Var
 from convc.plan.records import Plan
+from convc.plan.reuse_storage import apart
 from convc.tile.frame import compute
 from convc.tile.reuse_steps import (
     ClearAcc,
@@ -218,9 +219,14 @@ def _shift(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     """The tile goes to tensor memory, and its rows move on from column to column."""
     name, mark = _names(plan, index)
     atoms, windows = plan.pipeline.atoms, plan.reuse.variant == "windows"
-    yield RingWait(
-        id=f"mma.wait_held{mark}", note="until the tile in tensor memory has been multiplied", ring="held", fresh=True
-    )
+    own = apart(plan.tiling, plan.reuse.variant)
+    if own:
+        yield RingWait(
+            id=f"mma.wait_held{mark}",
+            note="until the tile in tensor memory has been multiplied",
+            ring="held",
+            fresh=True,
+        )
     yield TensorFill(id=f"mma.fill{mark}", note="128 rows to 128 lanes", source="a", tile="held", atoms=atoms)
     if windows:
         yield from release_tile(plan, mark)
@@ -231,13 +237,8 @@ def _shift(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
         yield Loop(id=f"mma.columns{mark}", note=f"filter columns of {name} but the last", var=f"i{mark}", count=last,
                    body=body)  # fmt: skip
     yield from _multiply_held(plan, index, buffer, Const(last), "_last", moves=False)
-    yield Commit(
-        id=f"mma.used{mark}", note="the tile in tensor memory is free once it has been multiplied", ring="held"
-    )
-    yield Advance(
-        id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held",
-        stages=next(tile.stages for tile in plan.storage.tmem if tile.name == "held"),
-    )  # fmt: skip
+    if own:
+        yield from _release_held(plan, mark)
     if not windows:
         yield from release_tile(plan, mark)
 
@@ -298,6 +299,15 @@ def _tap(plan: Plan, index: int, buffer: Buffer, position: IntExpr, which: str) 
             entries.append(("r", plan.pipeline.taps[1] if entries else 0))
         yield LoadMask(id=f"mma.mask{mark}", note="lanes that hold another row's pixel", entries=tuple(entries))
     yield RingWait(id=f"mma.wait_b{mark}", note="until the filter tile has landed", ring="full_b", fresh=False)
+
+
+def _release_held(plan: Plan, mark: str) -> Iterator[Step]:
+    """Give a tile in tensor memory back."""
+    yield Commit(id=f"mma.used{mark}", note="the tile is free once it has been multiplied", ring="held")
+    yield Advance(
+        id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held",
+        stages=next(tile.stages for tile in plan.storage.tmem if tile.name == "held"),
+    )  # fmt: skip
 
 
 def release_filter(plan: Plan, mark: str) -> Iterator[Step]:

@@ -56,6 +56,11 @@ EXCUSES = (
         same=False,
     ),
     Excuse(
+        r"without .*tcgen05\.fence::after_thread_sync; @ready",
+        "the role that multiplies has a fence of its own behind a wait",
+        same=False,
+    ),
+    Excuse(
         r"without .*tcgen05\.fence::after_thread_sync; @mma",
         "the wait is for tensor copies, which are no tcgen05 operations",
         same=False,
@@ -64,12 +69,40 @@ EXCUSES = (
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
     Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
     Excuse(
-        r"[+-]65536 in \d+: add\.u64 %[ab], %[ab], 0x[48c]",
+        r"[+-]65536 in \d+: add\.u64 %(a|b|from|weights|pixels), %\1, 0x[48c]",
         "the leading dimension byte offset of a K-major operand with a swizzle is not read",
     ),
     Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x0|\d{9})", "the sparsity selector is not read where A is dense"),
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
+    # Kernels that share activations.
+    Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @masks", "another lane writes the word"),
+    Excuse(r"3 \+1 in \d+: setp\.lt\.u32 %more, %s, 3; @masks", "one more entry, which the next part overwrites"),
+    Excuse(r"0 \+1 in \d+: mov\.b32 %zero, 0; @clear", "the smallest subnormal number is lost in the first sum"),
+    Excuse(r"128 [+-]1 in .* @store\.m$", "of two tiles a row the second starts late"),
+    Excuse(r"[23] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
+    Excuse(r"setp\.lt\.s32 %p0, %t[145], 3; @store\.m$", "pixels past the last image have numbers past the limit"),
+    Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
+    Excuse(r"[+-]4294967296 in .* @mma\.refresh", "four rows have no second group of eight"),
+    Excuse(
+        r"without .*mbarrier\.try_wait.* @load\.wait_a$",
+        "activations leave shared memory before they are multiplied, and the ring of filter tiles is short",
+        r"Schedule (shift windows|stationary)",
+        same=False,
+    ),
+    Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_held.* @mma\.next_held", "one tile in tensor memory does as well as two"),
+    Excuse(r"0 [+-]1 in \d+: mov\.b32 %stage_order, 0;", "a ring of one barrier has no use for a stage"),
+    Excuse(
+        r"(31|120|30) -1 in .* @store\.m$",
+        "it decides which lanes have outputs, and none does otherwise",
+        r"shift windows",
+    ),
+    Excuse(r" -4 in .*ld\.shared\.b32 %tmem", "the word before is a mask of no lanes: 0, where tensor memory begins"),
+    Excuse(r" \+1 in \d+: mov\.b32 %shape, 0x48", "the sparsity selector is not read where A is dense"),
+    Excuse(r" [+-]1073741824 in \d+: mov\.b32 %shape, 0x4", "the columns shift by less than they may"),
+    Excuse(r" [+-]1 in \d+: mov\.b32 %low, 0;", "without padding there is no pattern to enter late"),
+    Excuse(r" \+(256|65536) in \d+: mov\.b32 %high, 0x0[12]000000;", "without padding there are no runs"),
+    Excuse(r"-1 in \d+: setp\.lt\.and\.s32 %in, %m", "the last pixel is in another of the eight columns"),
     # Loops of one trip, rings of one stage.
     Excuse(r"^0 \+1 in \d+: mov\.b32 %(\w+), 0;", "the counter of one trip is not used", ONE_TRIP),
     Excuse(r"^1 \+1 in \d+: add\.u32 %(\w+), %\1, 1;", "a loop of one trip ends at 2 as it does at 1", ONE_TRIP),
@@ -80,7 +113,9 @@ EXCUSES = (
     ),
     Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
     Excuse(r"^1 \+1 in \d+: mbarrier\.init", "nobody comes round the ring to wait for this stage: it would hang"),
-    Excuse(r" \+8 in .* @load\.wait$", "it waits for the next stage, which is freed later: slower, and as safe"),
+    Excuse(
+        r" \+8 in .* @load\.wait(_[ab])?$", "it waits for the next stage, which is freed later: slower, and as safe"
+    ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
     Excuse(r" -8 in .* @store\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
     Excuse(

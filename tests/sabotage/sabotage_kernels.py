@@ -21,6 +21,7 @@ from convc.artifact import LaunchSpec, TensorMapParam, load_launch
 from convc.compiler import compile_problem
 from convc.kernels import Kernels
 from convc.models import make_models
+from convc.plan.records import Options
 from convc.problem import ConvProblem
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -59,6 +60,27 @@ def conv(operand: str = "f16", out: str = "f16", *, block_n: int | None = None, 
     shape = {"in_extent": (12, 12), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
     problem = ConvProblem(operand=operand, out=out, **shape)
     artifact = compile_problem(problem, block_n=block_n, stages=stages).artifact
+    return Subject(text=artifact.ptx, launch=artifact.launch)
+
+
+def sharing(
+    schedule: str,
+    shift: str | None = None,
+    *,
+    rows: str = "outer",
+    width: int = 61,
+    out_channels: int = 80,
+    block_n: int | None = 48,
+) -> Subject:
+    """A kernel that shares activations, with masks: several tiles of pixels and of channels, and rings of four stages
+    for the three columns of a filter, so that no number of a role is always zero.
+    """
+    problem = ConvProblem(
+        batch=3, in_channels=128, out_channels=out_channels, in_extent=(6, width), kernel=(3, 3), pad_lo=(1, 1),
+        pad_hi=(1, 1),
+    )  # fmt: skip
+    options = Options(schedule=schedule, shift=shift, border="mask", rows=rows)
+    artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
 
@@ -133,6 +155,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
+    "slide": partial(sharing, "slide"),
+    "shift chain": partial(sharing, "shift", "chain", rows="merged"),
+    "shift ashift": partial(sharing, "shift", "ashift"),
+    "shift windows": partial(sharing, "shift", "windows"),
+    "stationary": partial(sharing, "stationary", width=43, out_channels=168, block_n=None),
     "demo conv1": partial(demo, "conv1", tiles=3),
     "demo layer1.0.conv2": partial(demo, "layer1.0.conv2"),
     "demo layer1.0.conv3": partial(demo, "layer1.0.conv3"),
