@@ -147,7 +147,7 @@ KERNELS: dict[str, Callable[[], Subject]] = {
     ),
     "two tiles of channels": partial(conv, in_channels=128, out_channels=80, block_n=48, stages=4),
 }  # fmt: skip
-"""Run by default. Between them they take every branch of every template, see test_one_change."""
+"""Run by default."""
 
 SLOW: dict[str, Callable[[], Subject]] = {
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
@@ -156,6 +156,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),
+    "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),
     "shift windows": partial(sharing, "shift", "windows"),
@@ -174,4 +175,4 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "ashift": partial(tensor, sabotage_tensor.shifting),
     "gluon_pairs": partial(foreign, "gluon_pairs"),
 }
-"""Run by ``make slow``."""
+"""Run by ``make slow``. All together take every branch of every template, see test_one_change."""
