@@ -55,11 +55,14 @@ class Subject:
             object.__setattr__(self, "inputs", made)
 
 
-def conv(operand: str = "f16", out: str = "f16", *, block_n: int | None = None, stages: int = 2, **shape) -> Subject:
+def conv(
+    operand: str = "f16", out: str = "f16", *, options: Options | None = None, block_n: int | None = None,
+    stages: int = 2, **shape,
+) -> Subject:  # fmt: skip
     """A kernel as the compiler makes it; 3 x 3 taps over 12 x 12 pixels where ``shape`` does not say otherwise."""
     shape = {"in_extent": (12, 12), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
     problem = ConvProblem(operand=operand, out=out, **shape)
-    artifact = compile_problem(problem, block_n=block_n, stages=stages).artifact
+    artifact = compile_problem(problem, options=options, block_n=block_n, stages=stages).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
 
@@ -68,6 +71,7 @@ def sharing(
     shift: str | None = None,
     *,
     rows: str = "outer",
+    batch: int = 3,
     width: int = 61,
     out_channels: int = 80,
     block_n: int | None = 48,
@@ -76,7 +80,7 @@ def sharing(
     for the three columns of a filter, so that no number of a role is always zero.
     """
     problem = ConvProblem(
-        batch=3, in_channels=128, out_channels=out_channels, in_extent=(6, width), kernel=(3, 3), pad_lo=(1, 1),
+        batch=batch, in_channels=128, out_channels=out_channels, in_extent=(6, width), kernel=(3, 3), pad_lo=(1, 1),
         pad_hi=(1, 1),
     )  # fmt: skip
     options = Options(schedule=schedule, shift=shift, border="mask", rows=rows)
@@ -160,7 +164,19 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),
     "shift windows": partial(sharing, "shift", "windows"),
-    "stationary": partial(sharing, "stationary", width=43, out_channels=168, block_n=None),
+    "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),
+    "stationary, full tiles": partial(
+        conv,
+        out="f32",
+        options=Options(schedule="stationary", rows="outer"),
+        batch=2,
+        in_channels=64,
+        out_channels=128,
+        in_extent=(3, 64),
+        kernel=(3, 1),
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+    ),
     "demo conv1": partial(demo, "conv1", tiles=3),
     "demo layer1.0.conv2": partial(demo, "layer1.0.conv2"),
     "demo layer1.0.conv3": partial(demo, "layer1.0.conv3"),
