@@ -48,7 +48,7 @@ class Survey:
         best = self.best
         return Choice(
             schedule=self.schedule, variant=self.variant, tiling=best.candidate.tiling, cycles=best.cost.cycles,
-            bound_by=best.cost.bound_by,
+            mma_cycles=best.cost.mma_cycles, read_cycles=best.cost.read_cycles, bound_by=best.cost.bound_by,
         )  # fmt: skip
 
     @property

@@ -291,16 +291,24 @@ class Choice:
 
     Attributes:
         schedule, variant: which.
-        tiling, cycles, bound_by: of its best candidate; None and "" where there is none.
+        tiling, cycles, mma_cycles, read_cycles, bound_by: of its best candidate (see `Estimate`); None, 0 and "" where
+            there is none.
         reason: the conditions that fail, with their numbers; empty where it is legal.
     """
 
     schedule: str
     variant: str
     tiling: Tiling | None = None
-    cycles: float | None = None
+    cycles: float = 0.0
+    mma_cycles: float = 0.0
+    read_cycles: float = 0.0
     bound_by: str = ""
     reason: str = ""
+
+    @property
+    def title(self) -> str:
+        """The schedule and its variant, for people."""
+        return f"{self.schedule} {self.variant}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from convc.compiler import Compiled
 from convc.index.show import map_lines, maps_lines
 from convc.plan.records import Plan, Rejection, Storage
 from convc.report.console import print_heading, print_part
+from convc.report.schedules import choice_lines
 from convc.report.tiles import plan_maps, plan_tiles, shared_maps
 from convc.report.words import times
 from convc.tile.show import show
@@ -33,7 +34,7 @@ def print_inspection(console: Console, compiled: Compiled) -> None:
         ("loop nest", plan_tiles(plan).loops()),
         ("index maps", _maps_lines(plan)),
         ("plan", _plan(plan)),
-        ("schedules", _choices(plan)),
+        ("schedules", choice_lines(plan)),
     )
     for heading, lines in parts:
         print_part(console, heading, lines)
@@ -109,22 +110,6 @@ def _sharing(plan: Plan) -> Iterator[str]:
         yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
     for rule in reuse.rests_on:
         yield f"rests on: {rule}"
-
-
-def _choices(plan: Plan) -> Iterator[str]:
-    """Every schedule that was considered, best first, then those that are illegal here."""
-    legal = sorted((choice for choice in plan.choices if choice.tiling), key=lambda choice: choice.cycles)
-    for choice in legal:
-        name = f"{choice.schedule} {choice.variant}".strip()
-        mark = (
-            "*"
-            if (choice.schedule, choice.variant) == (plan.schedule, plan.reuse.variant if plan.reuse else "")
-            else " "
-        )
-        yield f"{mark} {name:<15} about {choice.cycles:.0f} cycles, waits for {choice.bound_by}: {choice.tiling}"
-    for choice in plan.choices:
-        if choice.tiling is None:
-            yield f"  {f'{choice.schedule} {choice.variant}'.strip():<15} not here: {choice.reason}"
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
