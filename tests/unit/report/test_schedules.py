@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
 
 from convc.packing import device_form
 from convc.plan.planner import plan
-from convc.plan.records import Options
+from convc.plan.records import Choice, Options
 from convc.problem import ConvProblem
-from convc.report.schedules import choice_lines
+from convc.report.schedules import choice_lines, verdict_on_shift
 
 
 def lines(**changes) -> list[str]:
@@ -28,11 +29,21 @@ def test_wide_tiles_make_shift_not_worth_it(channels):
     assert chosen.startswith("* slide ")
 
 
-def test_narrow_tiles_make_it_pay():
-    found = lines(batch=1, in_extent=(14, 14), in_channels=4096, out_channels=32)
-    assert re.match(r"shift pays: about \d+ cycles instead of slide's \d+, for \d+ cycles of reading", found[-1])
-    (chosen,) = (line for line in found if line.startswith("*"))
-    assert chosen.startswith("* shift windows ")
+SLIDE = Choice(schedule="slide", variant="", cycles=1000, mma_cycles=500, read_cycles=900, bound_by="shared memory")
+SHIFT = Choice(schedule="shift", variant="windows", cycles=1000, mma_cycles=600, read_cycles=400)
+
+
+@pytest.mark.parametrize(
+    ("slide", "shift", "verdict"),
+    [
+        ({}, {"cycles": 700}, "shift pays: about 700 cycles instead of slide's 1000, for 400 cycles of reading"),
+        ({}, {"cycles": 950}, "instead of 900 is paid for by 100 more of the tensor core, which moves rows"),
+        ({}, {"cycles": 950, "mma_cycles": 500}, "instead of 900 is less than the estimates may be off"),
+        ({"bound_by": "L2"}, {"cycles": 950}, "instead of 900 gains nothing, since slide waits for L2"),
+    ],
+)
+def test_the_verdict(slide, shift, verdict):
+    assert verdict in verdict_on_shift(dataclasses.replace(SLIDE, **slide), dataclasses.replace(SHIFT, **shift))
 
 
 def test_an_illegal_schedule_says_which_condition_fails():
