@@ -52,6 +52,7 @@ from convc.machine.values import DTYPE, FLOAT, MASK, POISON, Value, width
 from convc.ptx import (
     Address,
     Func,
+    Guard,
     Imm,
     Instr,
     Kernel,
@@ -83,6 +84,11 @@ TAKES_CARRY = frozenset(("int.addc", "int.subc", "int.madc"))
 CARRY_FORMS = TAKES_CARRY | {"int.add.cc", "int.sub.cc", "int.mad.cc"}
 
 JUMPS = ("bra", "ret", "exit")
+WAITING = frozenset((
+    "bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait", "mbarrier.try_wait",
+    "mbarrier.try_wait.parity", "tcgen05.alloc",
+))  # fmt: skip
+"""Forms that count whole warps or may block, so that a warp whose guard is false must not take part."""
 
 Run = Callable[[Strand], int | None]
 
@@ -272,7 +278,8 @@ def _decode_body(program: Program) -> list[Run]:
             error.span = error.span or instr.span
             raise
         if instr.guard is not None and instr.form.name not in JUMPS:
-            run = _guarded(run, instr.guard.slot, instr.guard.negate)
+            wrap = control.by_whole_warps if instr.form.name in WAITING else _guarded
+            run = wrap(run, instr.guard, instr.index)
         ops.append(run)
     if refused:
         first = refused[0]
@@ -288,7 +295,9 @@ def _decode_body(program: Program) -> list[Run]:
     return ops
 
 
-def _guarded(run: Run, slot: int, negate: bool) -> Run:
+def _guarded(run: Run, guard: Guard, here: int) -> Run:
+    slot, negate = guard.slot, guard.negate
+
     def guarded(strand: Strand) -> int | None:
         predicate = strand.regs[slot]
         if not isinstance(predicate, np.ndarray):

@@ -33,29 +33,49 @@ def _jump(instr, target: int):
 
 def branch(strand: Strand, taken: np.ndarray, here: int, target: int) -> int | None:
     """Take a branch whose predicate is an array: uniform, or after splitting off what goes another way."""
-    kind = _kinds(strand, taken)
-    if (kind != kind[:, :1]).any() and (kind != kind[:1]).any():
-        same = (kind == kind[:1]).all(axis=1)
-        strand.pc = here
-        strand.split_rows(same)
-        return branch(strand, taken[same] if taken.shape[0] > 1 else taken, here, target)
-    if (kind != kind[0, 0]).any():
-        strand.pc = here
-        if (kind != kind[:1]).any():
-            same = kind[:, 0] == kind[0, 0]
-            strand.split_rows(same)
-            taken = taken[same] if taken.shape[0] > 1 else taken
-        else:
-            same = kind[0] == kind[0, 0]
-            strand.split_warps(same)
-            taken = taken[:, same] if taken.shape[1] > 1 else taken
-    match kind[0, 0]:
+    kind, taken = _alike(strand, _kinds(strand, taken), taken, here)
+    match kind:
         case 0:
             return None
         case 1:
             return target
         case _:
             return strand.diverge(here, target, taken)
+
+
+def by_whole_warps(run, guard, here: int):
+    """A guarded instruction that warps execute as one and may wait in: warps without a lane for it go on at once."""
+    slot, negate = guard.slot, guard.negate
+
+    def guarded(strand: Strand) -> int | None:
+        chosen = strand.regs[slot]
+        if not isinstance(chosen, np.ndarray):
+            return run(strand) if bool(chosen) != negate else None
+        chosen = ~chosen if negate else chosen
+        kind, chosen = _alike(strand, _kinds(strand, chosen) > 0, chosen, here)
+        if strand.mask is None and chosen.all():
+            return run(strand)
+        return strand.under(chosen, run) if kind else None
+
+    return guarded
+
+
+def _alike(strand: Strand, kind: np.ndarray, value: np.ndarray, here: int) -> tuple[int, np.ndarray]:
+    """Split off the CTAs and warps of another kind (rows, warps) than the first, to execute ``here`` by themselves.
+
+    Returns the kind of those that stay, and their part of a register's ``value``.
+    """
+    if (kind != kind[:1]).any():
+        same = (kind == kind[:1]).all(axis=1)
+        strand.pc = here
+        strand.split_rows(same)
+        value = value[same] if value.shape[0] > 1 else value
+    if (kind[0] != kind[0, 0]).any():
+        same = kind[0] == kind[0, 0]
+        strand.pc = here
+        strand.split_warps(same)
+        value = value[:, same] if value.shape[1] > 1 else value
+    return int(kind[0, 0]), value
 
 
 def _kinds(strand: Strand, taken: np.ndarray) -> np.ndarray:

@@ -98,6 +98,36 @@ def test_a_reduction_that_a_warp_skips_is_a_hang():
         execute(body, threads=64)
 
 
+GUARDED = "setp.lt.u32 %p, %t, 32; {first}; {second}; mov.u32 %v, 5;"
+"""Two guarded barriers in a row: warp 0 executes the first, warp 1 the second."""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("@%p bar.sync 1, 64", "@!%p barrier.cta.sync.aligned 1, 64"),
+        ("@%p bar.arrive 1, 64", "@!%p bar.sync 1, 64"),
+        ("@%p bar.red.or.pred %q, 1, 64, %p", "@!%p barrier.cta.red.popc.u32 %v, 1, 64, %p"),
+    ],
+)
+def test_a_guard_leaves_whole_warps_out(first, second):
+    """Each warp arrives once: neither barrier completes by itself, and together they do."""
+    assert (execute(GUARDED.format(first=first, second=second), ctas=2, threads=64) == 5).all()
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 1, 64", "bar.red.or.pred %q, 1, 64, %p"])
+def test_a_warp_whose_guard_is_false_does_not_arrive(barrier):
+    with pytest.raises(DeadlockError, match=r"CTA barrier 1 \(1 of 2 warps there\)"):
+        execute(GUARDED.format(first=f"@%p {barrier}", second="mov.u32 %w, 0"), threads=64)
+
+
+def test_a_guard_may_leave_out_ctas():
+    """CTA 0 meets at barrier 1, CTA 1 does not; a lane of each warp is enough to bring the warp."""
+    body = """setp.eq.u32 %p, %c, 0; and.b32 %w, %t, 31; setp.eq.and.u32 %p, %w, 3, %p; @%p bar.sync 1, 64;
+    add.u32 %v, %c, 7;"""
+    assert np.array_equal(execute(body, ctas=2, threads=64), [[7] * 64, [8] * 64])
+
+
 # ---- getctarank ------------------------------------------------------------------------------------------------
 
 
