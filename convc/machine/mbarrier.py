@@ -32,6 +32,13 @@ class MBarrier:
         self.phase: Count = 0
         self.gone: set[int] = set()  # CTAs in which it was invalidated
 
+    def reset(self, ctas: int, rows: np.ndarray, count: Count) -> None:
+        """Initialise again in the CTAs ``rows``; the others keep their state."""
+        for name, value in (("expected", count), ("pending", count), ("tx", 0), ("phase", 0)):
+            self._wide(name, ctas)[rows] = value
+        self.gone.difference_update(rows.tolist())
+        self._collapse()
+
     def arrive(self, ctas: int, rows: np.ndarray | None, count: Count) -> None:
         """Take ``count`` arrivals in the CTAs ``rows`` (None = all)."""
         if rows is None and type(self.pending) is int and type(count) is int:
@@ -110,11 +117,15 @@ class MBarrier:
         self.pending = self.expected if type(self.expected) is int else self.expected.copy()
 
     def _settle(self, ctas: int) -> None:
-        """Complete phases where both counts are zero; collapse back to ints when all CTAs agree."""
+        """Complete phases where both counts are zero."""
         done = (self._wide("pending", ctas) == 0) & (self._wide("tx", ctas) == 0)
         phase = self._wide("phase", ctas)
         phase[done] += 1
         self.pending[done] = self.expected if type(self.expected) is int else self.expected[done]
+        self._collapse()
+
+    def _collapse(self) -> None:
+        """Back to ints where all CTAs agree."""
         for name in ("pending", "tx", "phase", "expected"):
             value = getattr(self, name)
             if type(value) is not int and (value == value[0]).all():

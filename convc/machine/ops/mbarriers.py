@@ -79,6 +79,14 @@ def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
     return strand.pick(value, strand.threads()[0]) if isinstance(value, np.ndarray) else value
 
 
+def active_rows(strand: Strand) -> np.ndarray | None:
+    """Rows of the CTAs in which any thread executes; None for all of the cohort."""
+    if isinstance(strand.count, int):
+        return strand.rows
+    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    return rows[strand.count > 0]
+
+
 @op("mbarrier.init", result=False)
 def init(instr, program):
     """mbarrier.init [addr], count."""
@@ -86,8 +94,9 @@ def init(instr, program):
 
     def run(strand: Strand) -> None:
         where, n = address(strand), amount_of(strand, count)
-        if isinstance(n, np.ndarray) or not 1 <= n <= MAX_COUNT:
-            raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {n}")
+        low, high = int(np.min(n)), int(np.max(n))
+        if low < 1 or high > MAX_COUNT:
+            raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
         if where % 8:
             raise MachineFault(f"mbarrier.init: shared address {where:#x} is not aligned to 8 bytes")
         cohort = strand.cohort
@@ -95,8 +104,17 @@ def init(instr, program):
             raise MachineFault(
                 f"mbarrier.init: shared address {where:#x} is outside the CTA's {cohort.shared.size:#x} bytes"
             )
-        cohort.barriers[where] = MBarrier(where, n)
-        cohort.shared.written.mark(slice(where, where + 8), None)
+        rows = active_rows(strand)
+        if rows is None and isinstance(n, int):
+            cohort.barriers[where] = MBarrier(where, n)
+        else:
+            barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
+            barrier.reset(
+                cohort.ctas,
+                np.arange(cohort.ctas) if rows is None else rows,
+                n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0],
+            )
+        cohort.shared.written.mark(slice(where, where + 8), rows)
         if cohort.observer is not None:
             cohort.observer.init(strand, instr, where)
 
@@ -230,9 +248,8 @@ def inval(instr, program):
         where = address(strand)
         cohort = strand.cohort
         barrier = cohort.barrier(where, "mbarrier.inval")
-        rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-        active = np.broadcast_to(strand.count, rows.shape) > 0
-        barrier.gone.update(rows[active].tolist())
+        rows = active_rows(strand)
+        barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
         if len(barrier.gone) == cohort.ctas:
             del cohort.barriers[where]
 

@@ -63,6 +63,25 @@ def test_a_peer_signals_through_mapa():
     assert np.array_equal(execute(body)[:, 0], [7, 8, 7, 8])
 
 
+def test_a_barrier_that_one_cta_makes_late_leaves_the_others_alone():
+    """Rank 0 completes a phase of its barrier before rank 1 makes its own, at the same address, of rank + 1 arrivals."""
+    body = """setp.ne.u32 %q, %t, 0; @%q bra IDLE; setp.eq.u32 %p, %rank, 0; add.u32 %n, %rank, 1; @!%p bra LATE;
+    mbarrier.init.shared::cta.b64 [%s], %n; mbarrier.arrive.shared::cta.b64 _, [%s];
+    LATE: barrier.cluster.arrive; barrier.cluster.wait; @%p bra WAIT;
+    mbarrier.init.shared::cta.b64 [%s], %n; mbarrier.arrive.shared::cta.b64 _, [%s], 2;
+    WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], 0; @!%p bra WAIT;
+    IDLE: setp.ne.u32 %p, %t, 0; @!%p bra DONE; barrier.cluster.arrive; barrier.cluster.wait; DONE: mov.u32 %v, 3;"""
+    assert (execute(body) == 3).all()
+
+
+def test_ctas_in_lockstep_make_barriers_of_their_own_counts():
+    body = """setp.ne.u32 %q, %t, 0; @%q bra IDLE; add.u32 %n, %rank, 1;
+    mbarrier.init.shared::cta.b64 [%s], %n; mbarrier.arrive.shared::cta.b64 _, [%s], %n;
+    WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], 0; @!%p bra WAIT;
+    IDLE: mov.u32 %v, 3;"""
+    assert (execute(body) == 3).all()
+
+
 def test_reading_the_shared_memory_of_a_peer():
     body = """
     shl.b32 %w, %t, 2; add.u32 %w, %w, %s; st.shared.u32 [%w], %g;
