@@ -79,6 +79,7 @@ class Cohort:
         self.strands: list = []
         self.local: np.ndarray | None = None
         self.ticks = 0
+        self.declined: set[int] = set()  # CTAs that have seen a request for another cluster declined
         self.exited = np.zeros(ctas, np.int64)
         self.cluster_size = math.prod(launch.cluster)
         self.cluster_barrier: object | None = None

@@ -18,6 +18,14 @@ def rows_of(strand: Strand) -> np.ndarray:
     return rows[:, None, None]
 
 
+def active_rows(strand: Strand) -> np.ndarray | None:
+    """Rows of the CTAs in which any thread executes; None for all of the cohort."""
+    if isinstance(strand.count, int):
+        return strand.rows
+    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    return rows[strand.count > 0]
+
+
 def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
     """Give inactive lanes the address of an active one, so that only real accesses are checked."""
     if strand.mask is None:

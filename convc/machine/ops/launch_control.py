@@ -2,8 +2,9 @@
 
 Here every cluster of the grid is launched, so none is ever left to give away: each request is declined, which is what
 the hardware answers too once all clusters have started. A kernel that relies on the answer being yes would be wrong on
-hardware. The 16 bytes of a response are opaque; ours are a text that query_cancel recognises, so that a query of
-anything else (a response that has not been waited for, say) is a fault.
+hardware. Whoever has seen a request declined must not ask again (undefined on hardware; a finding here). The 16 bytes
+of a response are opaque; ours are a text that query_cancel recognises, so that a query of anything else (a response
+that has not been waited for, say) is a fault.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.ops.lanes import active_only
+from convc.machine.ops.lanes import active_only, active_rows
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
 from convc.machine.strand import Strand
@@ -31,6 +32,10 @@ def try_cancel(instr, program):
     def run(strand: Strand) -> None:
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
+        again = cohort.declined.intersection(_rows(strand))
+        if again:
+            text = f"CTA {cohort.number(min(again))} asks for another cluster after it has seen a request declined"
+            cohort.report("launch-control-after-decline", f"{text}: undefined", instr)
         for turn in turns(strand, [target(regs), barrier(regs)]):
             path = own_route(cohort, turn.rows, *turn.values)
             if everywhere:
@@ -47,6 +52,12 @@ def try_cancel(instr, program):
                 cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places, path.rows)
 
     return run
+
+
+def _rows(strand: Strand) -> list[int]:
+    """CTAs in which any thread executes."""
+    rows = active_rows(strand)
+    return list(range(strand.cohort.ctas)) if rows is None else rows.tolist()
 
 
 def _check_response(strand: Strand, slot: int, name: str) -> None:
@@ -66,6 +77,7 @@ def is_canceled(instr, program):
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)
+        strand.cohort.declined.update(_rows(strand))
         if target is not None:
             strand.write(target, False)
 

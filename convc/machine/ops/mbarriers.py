@@ -8,7 +8,7 @@ from convc.errors import MachineFault
 from convc.machine.clusters import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.mbarrier import MAX_COUNT, MBarrier
 from convc.machine.ops.alu import apply
-from convc.machine.ops.lanes import warps_active
+from convc.machine.ops.lanes import active_rows, warps_active
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
 from convc.machine.strand import BLOCK, Strand
@@ -77,14 +77,6 @@ def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
     """A count or byte operand: an int, or one number per CTA."""
     value = strand.regs[slot]
     return strand.pick(value, strand.threads()[0]) if isinstance(value, np.ndarray) else value
-
-
-def active_rows(strand: Strand) -> np.ndarray | None:
-    """Rows of the CTAs in which any thread executes; None for all of the cohort."""
-    if isinstance(strand.count, int):
-        return strand.rows
-    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-    return rows[strand.count > 0]
 
 
 @op("mbarrier.init", result=False)

@@ -64,7 +64,7 @@ def test_a_peer_signals_through_mapa():
 
 
 def test_a_barrier_that_one_cta_makes_late_leaves_the_others_alone():
-    """Rank 0 completes a phase of its barrier before rank 1 makes its own, at the same address, of rank + 1 arrivals."""
+    """Rank 0 completes a phase of its barrier before rank 1 makes its own of rank + 1 arrivals there."""
     body = """setp.ne.u32 %q, %t, 0; @%q bra IDLE; setp.eq.u32 %p, %rank, 0; add.u32 %n, %rank, 1; @!%p bra LATE;
     mbarrier.init.shared::cta.b64 [%s], %n; mbarrier.arrive.shared::cta.b64 _, [%s];
     LATE: barrier.cluster.arrive; barrier.cluster.wait; @%p bra WAIT;

@@ -227,6 +227,25 @@ def test_a_request_for_another_cluster_is_declined(space, everyone):
     assert (execute(body, ctas=4, cluster=2) == 9).all()
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_nobody_asks_again_after_a_declined_request(seen):
+    """Two requests under way are fine; one after the answer was read is not."""
+    again = f"mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%w], 16; {REQUEST}"
+    again = again.format(space=".shared::cta", all="", at="%s", bell="%w")
+    answer = "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %q, %r;"
+    query = f"{answer if seen else ''} setp.eq.u32 %p, %t, 0; @!%p bra ENOUGH; {again} ENOUGH:"
+    launch = LaunchSpec(
+        entry="k", grid=(2, 1, 1), block=(32, 1, 1), params=(PointerParam(buffer="out"),),
+        buffers={"out": BufferSpec(dtype="u32", shape=(64,))},
+    )  # fmt: skip
+    text = module(HEAD + launch_control(query) + STORE, shared=SHARED)
+    found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}).findings
+    assert [(f.rule, f.verdict) for f in found] == [("launch-control-after-decline", Verdict.error)] * seen
+    if seen:
+        assert found[0].message == "CTA 0 asks for another cluster after it has seen a request declined: undefined"
+        assert "try_cancel" in text.splitlines()[found[0].line - 1]
+
+
 @pytest.mark.parametrize(
     "query",
     ["clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%d, %e, %f, _}, %r;",
