@@ -129,14 +129,23 @@ class ToolError(ConvcError):
     code = "T100"
 
 
-class MachineFault(ConvcError):
+class MachineError(ConvcError):
+    """A kernel came to no good end: ``step``, ``cta``, ``warp`` and ``lanes`` say where, as far as it is known."""
+
+    step: str | None = None
+    cta: int | None = None
+    warp: int | None = None
+    lanes: tuple[int, ...] = ()
+
+
+class MachineFault(MachineError):
     """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand."""
 
     code = "M100"
     exit_code = 1
 
 
-class DeadlockError(ConvcError):
+class DeadlockError(MachineError):
     """The kernel hangs: no warp can go on and no asynchronous work is pending."""
 
     code = "M200"

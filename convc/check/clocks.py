@@ -1,20 +1,22 @@
 """Vector clocks: who knows of what.
 
-Every warp and every asynchronous operation is a *component* with a time of its own. A clock says, per component, up
-to which time its owner has been told; an access (component, time) happened before what the owner does next exactly
-when the clock has reached that time (Lamport 1978; Mattern 1989; Flanagan and Freund, "FastTrack", 2009).
+Every warp is a *component* with a time of its own, and so is every stream of asynchronous work that completes in order:
+the tensor operations that one thread issues, the copies that signal one barrier, the bulk groups of one thread. A clock
+says, per component, up to which time its owner has been told; an access (component, time) happened before what the
+owner does next exactly when the clock has reached that time (Lamport 1978; Mattern 1989; Flanagan and Freund,
+"FastTrack", 2009).
 
-A warp has three views, because the hardware has three kinds of visibility:
+A warp has several views, because the hardware has several kinds of visibility:
 
 * ``generic``: what its ordinary instructions are ordered after;
-* ``fenced``: which ordinary *writes* the asynchronous operations that it issues can see. ``fence.proxy.async`` copies
-  the generic view here (PTX manual, "Proxies"); the executor and the one who issues may differ, so it travels with
-  messages;
+* ``fenced``: which ordinary *writes* to shared or to global memory the asynchronous operations that it issues can see.
+  ``fence.proxy.async`` copies the generic view here (PTX manual, "Proxies"); the executor and the one who issues may
+  differ, so it travels with messages;
 * ``tensor``: what the tcgen05 instructions that it issues are ordered after. ``tcgen05.fence::after_thread_sync``
   copies the generic view here, ``before_thread_sync`` the other way round (PTX manual, "tcgen05 memory consistency
   model").
 
-A fourth, ``weak``, is what would be known if no proxy fence or tcgen05 fence were ever needed. Where only that orders
+One more, ``weak``, is what would be known if no proxy fence or tcgen05 fence were ever needed. Where only that orders
 two accesses the manual is not kept to, but compilers in wide use leave such fences out: a matter for review.
 """
 
@@ -33,32 +35,49 @@ def join(into: Clock, other: Mapping[int, int]) -> None:
             into[component] = time
 
 
+def _fenced() -> dict[str, Clock]:
+    return {"shared": {}, "global": {}}
+
+
 @dataclass(slots=True)
 class Message:
     """What a release carries: the sender's generic, fenced and weak views."""
 
     generic: Clock = field(default_factory=dict)
-    fenced: Clock = field(default_factory=dict)
+    fenced: dict[str, Clock] = field(default_factory=_fenced)
     weak: Clock = field(default_factory=dict)
 
-    def add(self, generic: Mapping[int, int], fenced: Mapping[int, int], weak: Mapping[int, int]) -> None:
+    def add(self, other: Message) -> None:
         """Another release on the same object."""
-        join(self.generic, generic)
-        join(self.fenced, fenced)
-        join(self.weak, weak)
+        join(self.generic, other.generic)
+        join(self.weak, other.weak)
+        for space, clock in other.fenced.items():
+            join(self.fenced[space], clock)
+
+    def tell(self, known: Mapping[int, int]) -> None:
+        """Add what everybody who hears of it may rely on: that work has completed, and is visible to all."""
+        join(self.generic, known)
+        join(self.weak, known)
+        for clock in self.fenced.values():
+            join(clock, known)
 
 
 @dataclass(slots=True)
-class Views:
-    """The clocks of a warp, and its own component and time."""
+class Views(Message):
+    """The clocks of a warp, and its own component and time.
 
-    component: int
+    Attributes:
+        tensor: see the module. unpublished: tcgen05.ld and st that have completed, for this warp alone so far.
+        released: what a relaxed write after the latest release fence passes on, by whether other CTAs may hear of it.
+        pending: what relaxed reads have seen and an acquire fence would make known, by whether other CTAs sent it.
+    """
+
+    component: int = 0
     time: int = 0
-    generic: Clock = field(default_factory=dict)
-    fenced: Clock = field(default_factory=dict)
     tensor: Clock = field(default_factory=dict)
     unpublished: Clock = field(default_factory=dict)
-    weak: Clock = field(default_factory=dict)
+    released: dict[bool, Message] = field(default_factory=dict)
+    pending: dict[bool, Message] = field(default_factory=dict)
 
     def tick(self) -> int:
         """Advance the own component; later accesses of the warp are ordered after earlier ones."""
@@ -66,8 +85,54 @@ class Views:
         self.generic[self.component] = self.weak[self.component] = self.time
         return self.time
 
-    def receive(self, message: Message) -> None:
-        """Acquire."""
-        join(self.generic, message.generic)
-        join(self.fenced, message.fenced)
-        join(self.weak, message.weak)
+    def learn(self, known: Mapping[int, int]) -> None:
+        """Hear that asynchronous work of one's own has completed."""
+        join(self.generic, known)
+        join(self.weak, known)
+
+    def publish(self) -> None:
+        """tcgen05.fence::before_thread_sync: others may be told of tcgen05.ld and st that have completed."""
+        join(self.generic, self.unpublished)
+        self.unpublished.clear()
+
+    def release(self, scopes: tuple[bool, ...], what: Message) -> None:
+        """What relaxed writes pass on from now on; see `released`."""
+        for wide in scopes:
+            self.released.setdefault(wide, Message()).add(what)
+
+    def fence(self, order: str, scope: str) -> None:
+        """A thread fence: ``acquire``, ``release`` or both (any other order)."""
+        scopes = (False,) if scope == "cta" else (False, True)
+        if order != "release":
+            for wide in scopes:
+                self.add(self.pending.pop(wide, Message()))
+        if order != "acquire":
+            self.release(scopes, self)
+
+
+@dataclass(slots=True)
+class Pipe:
+    """A stream of asynchronous work that completes in order.
+
+    Attributes:
+        component, time: of its latest work.
+        groups: times at which groups of copies were closed.
+    """
+
+    component: int
+    time: int = 0
+    groups: list[int] = field(default_factory=list)
+
+    def next(self) -> int:
+        """The time of another piece of work."""
+        self.time += 1
+        return self.time
+
+    def close(self) -> None:
+        """Close the running group."""
+        self.groups.append(self.time)
+        self.time += 1
+
+    def known(self, left: int) -> Clock:
+        """What is known once at most ``left`` of the groups closed so far are under way."""
+        return {self.component: self.groups[-1 - left]} if len(self.groups) > left else {}

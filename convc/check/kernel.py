@@ -71,7 +71,7 @@ def check_kernel(
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
     """
-    options = options or RunOptions()
+    options = dataclasses.replace(options or RunOptions(), policy="eager")
     checkers = (Races(), Warps(), Writes())
     broken: list[Finding] = []
     more = {"file": file, "progress": progress}
@@ -84,7 +84,7 @@ def check_kernel(
                 broken += _differences(result, late, policy, file)
         if all_switches:
             broken += _open_questions(result, text, launch, buffers, options=options, **more)
-    seen = [*broken, *(finding for checker in checkers for finding in checker.found.values())]
+    seen = [*broken, *(finding for checker in checkers for finding in checker.findings())]
     seen += result.findings if result else ()
     return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)
 
@@ -97,15 +97,18 @@ def _attempt(
         return run(text, launch, buffers, file=file, options=options, **more)
     except (MachineFault, DeadlockError) as fault:
         span = fault.span
-        where = f" [{fault.where}]" if fault.where else ""
         when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
         broken.append(
             Finding(
                 verdict=Verdict.error,
                 rule="hang" if isinstance(fault, DeadlockError) else "fault",
-                message=fault.message + where + when,
+                message=fault.message + when,
                 file=span.file if span else file,
                 line=span.line if span else 0,
+                step=fault.step,
+                cta=fault.cta,
+                warp=fault.warp,
+                lanes=fault.lanes,
             )
         )
         return None

@@ -1,369 +1,208 @@
-"""The race checker: vector clocks over the warps and asynchronous operations of one CTA.
+"""The race checker: what the CTAs of one cluster do to shared, tensor and global memory.
 
 Two accesses of one place, at least one a write, race unless one happened before the other. Only what the PTX manual
-promises orders them: program order of a warp, mbarriers and CTA barriers, the proxy fences, commits, the tcgen05
-waits and fences, and the pairs of tcgen05 instructions that the tensor core keeps in order. The machine performs
-everything in some order; that order is no excuse here.
+promises orders them: program order of a warp, what `convc.check.order` follows, and the pairs of tcgen05 instructions
+that the tensor core keeps in order. The machine performs everything in some order; that order is no excuse here.
 
-CTAs of a cohort do the same things, so one of them (the first row) stands for all.
+Clusters of a launch do the same things, so the first one of every cohort stands for all. What different clusters do to
+global memory is the matter of `convc.check.writes`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.check.clocks import Clock, Message, Views, join
-from convc.check.shadow import Access, Shadow
-from convc.findings import Finding, Verdict
-from convc.machine.events import Observer
+from convc.check.accesses import Accesses
+from convc.check.clocks import Pipe, Views
+from convc.check.pipeline import Pipeline
+from convc.check.shadow import Access, Spot
+from convc.check.strength import RELAXED, Strength, strength_of
+from convc.machine.events import Transfer
+from convc.machine.ops.telling import actors, touches
 from convc.machine.state import COLUMNS, LANES
 
-PIPELINED = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
-"""Pairs that one thread's tcgen05 instructions keep in order (PTX manual, "tcgen05 pipelined instructions").
-
-So are shift and cp.4x256b, and mma after mma where accumulator and shape are the same; see `Races._pipelined`.
-"""
-
-WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init"}
+WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""
 
 
-class Races(Observer):
-    """Findings of one launch; the first racing pair of instructions is reported, not each of its places."""
+class Races(Accesses):
+    """Findings of one launch."""
 
-    def __init__(self) -> None:
-        self.found: dict[tuple, Finding] = {}
+    # ---- ordinary instructions -----------------------------------------------------------------------------------
 
-    def begin(self, cohort) -> None:
-        """Start afresh for every cohort."""
-        self.cohort = cohort
-        self.ashift_ordered = cohort.launch.switches.ashift_then_cp == "ordered"
-        self.log: list[Access] = []
-        self.spaces = {"shared": Shadow(cohort.shared.bytes.shape[1]), "tensor": Shadow(LANES * COLUMNS)}
-        self.warps: dict[int, Views] = {}
-        self.issued: dict[int, Clock] = {}
-        self.pipes: dict[int, dict[tuple[str, object], Clock]] = {}
-        self.loads: dict[tuple[int, str], Clock] = {}
-        self.barriers: dict[int, Message] = {}
-        self.done: dict[int, Message] = {}
-        self.phases: dict[int, int] = {}
-        self.meetings: dict[tuple[int, int], Message] = {}
-        self.bulk: dict[int, list[Clock]] = {}
-        self.component = 0
-
-    def end(self, cohort) -> None:
-        """Asynchronous work that nobody has waited for may still be under way when the CTA is gone."""
-        told: Clock = {}
-        for views in self.warps.values():
-            join(told, views.generic)
-        for access in self.log:
-            if access.kind.split(".")[0] in ("copy", "mma", "cp", "shift") and access.component not in told:
-                key = ("unobserved", access.line)
-                self.found.setdefault(key, Finding(
-                    verdict=Verdict.error, rule="exit-before-completion",
-                    message=f"the CTA exits although nobody has waited for the {access}",
-                    file=access.file, line=access.line, step=access.step, cta=cohort.number(0), warp=access.thread,
-                ))  # fmt: skip
-
-    # ---- who -----------------------------------------------------------------------------------------------------
-
-    def _watched(self, strand) -> bool:
-        return strand.rows is None or 0 in strand.rows
-
-    def _views(self, warp: int) -> Views:
-        if warp not in self.warps:
-            self.warps[warp] = Views(component=self._new())
-        return self.warps[warp]
-
-    def _new(self) -> int:
-        self.component += 1
-        return self.component
-
-    def _issuer(self, strand) -> int:
-        return int(strand.warps[strand.threads()[0][0]])
-
-    def step(self, strand, instr) -> None:
-        """Bulk groups come as instructions of their own."""
-        if instr.form.name in ("cp.async.bulk.commit_group", "cp.async.bulk.wait_group") and self._watched(strand):
-            self._groups(strand, instr)
-
-    def _groups(self, strand, instr) -> None:
-        """Bulk groups: a wait makes the thread know of all but its latest groups."""
-        for warp in strand.warps.tolist():
-            groups = self.bulk.setdefault(warp, [{}])
-            if instr.form.name.endswith("commit_group"):
-                groups.append({})
-                continue
-            left = next((o.bits for o in instr.operands if hasattr(o, "bits")), 0)
-            while len(groups) > left + 1:
-                done = groups.pop(0)
-                views = self._views(warp)
-                for clock in (views.generic, views.weak):
-                    join(clock, done)
-
-    # ---- accesses --------------------------------------------------------------------------------------------------
-
-    def _access(self, space: str, places: np.ndarray, access: Access, views: Views, tensor: bool = False) -> None:
-        """Compare with the last accesses of the places, then become the last access.
-
-        Places outside the storage are left out: the machine faults on them.
-        """
-        shadow, number = self.spaces[space], len(self.log)
-        places = places[places < shadow.writer.size]
-        if not places.size:
-            return
-        self.log.append(access)
-        before = list(shadow.writers_of(places))
-        if access.write:
-            before += list(shadow.readers_of(places))
-        clock, fenced = (views.tensor, None) if tensor else (views.generic, None if access.generic else views.fenced)
-        for index in before:
-            other = self.log[index]
-            if not self._ordered(other, access, clock, fenced):
-                self._report(space, other, access, views)
-        shadow.record(places, number, None if access.write else f"{access.kind.split('.')[0]} {access.thread}")
-
-    @staticmethod
-    def _ordered(first: Access, second: Access, clock: Clock, fenced: Clock | None) -> bool:
-        """Whether ``first`` happened before ``second``, whose issuer has these views."""
-        view = fenced if fenced is not None and first.generic and first.write else clock
-        return view.get(first.component, -1) >= first.time or first.component in second.after
-
-    def _pipelined(self, first: tuple[str, object], second: tuple[str, object]) -> bool:
-        """Whether a thread's tcgen05 instructions stay in order: (kind, accumulator and shape of an mma) of both."""
-        kinds = tuple(kind.split(".")[0] for kind, _ in (first, second))
-        if kinds == ("mma", "mma"):
-            return first[1] == second[1]
-        if second[0] == "cp.4x256b":
-            return first[0] == "shift" or (first[0] == "mma.ashift" and self.ashift_ordered)
-        return kinds in PIPELINED
-
-    def _after(self, warp: int, component: int, what: tuple[str, object]) -> Clock:
-        """The operation itself and those of its thread that it comes after, by one pair in order or by several."""
-        pipes, known = self.pipes.setdefault(warp, {}), {component: 0}
-        for before, operations in pipes.items():
-            if self._pipelined(before, what):
-                join(known, operations)
-        join(pipes.setdefault(what, {}), known)
-        return known
-
-    def _report(self, space: str, first: Access, second: Access, views: Views) -> None:
-        """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
-        key = (space, first.line, second.line, first.write, second.write)
-        weakly = views.weak.get(first.component, -1) >= first.time
-        same = first.line == second.line and first.kind == second.kind == "st"
-        unfenced = space == "shared" and first.kind == "st" and not second.generic  # data that an engine may not see
-        forgiven = same or (weakly and not unfenced)
-        if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
-            return
-        why = ""
-        if same:
-            why = "; they may store the same"
-        elif weakly:
-            why = "; only a proxy fence or a tcgen05 fence is missing"
-        self.found[key] = Finding(
-            verdict=Verdict.review if forgiven else Verdict.error, rule=f"race-{space}-memory",
-            message=f"{second} is not ordered after {first}{why}", file=second.file, line=second.line,
-            step=second.step, cta=self.cohort.number(0), warp=second.thread,
-        )  # fmt: skip
-
-    def _entry(self, views: Views, instr, kind: str, warp: int, write: bool, **more) -> Access:
-        fields = {
-            "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "after": (),
-        } | more  # fmt: skip
-        span = instr.span
-        return Access(kind=kind, write=write, thread=warp, file=span.file, line=span.line, step=instr.step, **fields)
-
-    def shared(self, strand, instr, places, write) -> None:
-        """Ordinary loads and stores."""
-        if not self._watched(strand):
-            return
-        for warp, where in places.items():
-            views = self._views(warp)
+    def shared(self, strand, instr, kind, touches) -> None:
+        """Ordinary loads, stores and atomics, and cp.async."""
+        strength = strength_of(instr)
+        name = WRITERS.get(instr.form.name, kind)
+        counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in touches}}
+        for touch in touches:
+            row, warp = touch.row, touch.warp
+            views = self.views(row, warp)
             views.tick()
-            kind = WRITERS.get(instr.form.name, "st") if write else "ld"
-            self._access("shared", where, self._entry(views, instr, kind, warp, write), views)
+            more = {"home": touch.home, "strength": strength, "nth": counted[row, warp], "write": kind != "ld"}
+            more |= self._stream(name, row, warp, views)
+            entry = self.entry(instr, name, row, warp, views, **more)
+            self.access("shared", touch.home, touch.places, touch.lanes, entry, views)
+            starts = [("shared", touch.home, place) for place in touch.places[:, 0].tolist()]
+            self._observe(starts, kind, row, strength, views)
 
-    def copy(self, strand, instr, barrier, reads, writes, rows=None) -> None:
-        """A tensor or bulk copy: an operation of its own, ordered after what its issuer knows."""
-        if not self._watched(strand) or (rows is not None and 0 not in rows):
-            return
-        warp = self._issuer(strand)
-        views, component = self._views(warp), self._new()
-        views.tick()
-        for places, write in ((reads, False), (writes, True)):
-            entry = self._entry(
-                views,
-                instr,
-                "copy",
-                warp,
-                write,
-                component=component,
-                time=0,
-                actor=f"a copy of warp {warp}",
-                generic=False,
-            )
-            self._access("shared", places, entry, views)
-        if barrier is not None:
-            self._touch(instr, warp, barrier, views, views.fenced)
-            self._release(barrier, views, {component: 0})
-        else:
-            self.bulk.setdefault(warp, [{}])[-1][component] = 0
+    def _stream(self, name: str, row: int, warp: int, views: Views) -> dict[str, int]:
+        """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
+        if name not in ("cp.async", "init"):
+            return {}
+        pipe = self.pipe(name, row, warp)
+        if name == "init":
+            views.learn({pipe.component: pipe.next()})
+        return {"component": pipe.component, "time": pipe.time}
 
-    def tensor_op(self, strand, instr, kind, shared, reads, writes, target) -> None:
-        """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
-        if not self._watched(strand):
+    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, views: Views) -> None:
+        """Release and acquire at the locations of a strong access; a weak store makes an end of what was there."""
+        if strength is None and not (kind == "st" and self.locations.held):
             return
-        warp = self._issuer(strand)
-        views, component = self._views(warp), self._new()
-        views.tick()
-        common = {
-            "component": component,
-            "time": 0,
-            "actor": f"{kind} of warp {warp}",
-            "generic": False,
-            "after": self._after(warp, component, (kind, target)),
-        }
-        entry = self._entry(views, instr, kind, warp, False, **common)
-        self._access("shared", shared, entry, views)
-        self._access("tensor", reads, entry, views, tensor=True)
-        self._access("tensor", writes, self._entry(views, instr, kind, warp, True, **common), views, tensor=True)
-        self.issued.setdefault(warp, {})[component] = 0
+        for place in dict.fromkeys(places):
+            if kind != "st" and strength is not None:
+                self.locations.read(place, row, views, strength)
+            if kind != "ld":
+                self.locations.write(place, row, views, strength, update=kind == "atom")
 
-    def tensor(self, strand, instr, kind, cells, write) -> None:
-        """tcgen05.ld and st: known to others only behind their wait."""
-        if not self._watched(strand):
-            return
-        for warp, where in cells.items():
-            views = self._views(warp)
+    def global_access(self, strand, instr, kind, buffer, offset, size, mask) -> None:
+        """Ordinary loads, stores and atomics, and the sources of cp.async."""
+        strength = strength_of(instr)
+        starts = np.broadcast_to(np.asarray(offset), (strand.row_count, len(strand.warps), 32))
+        for at, row, w, warp, lanes in actors(strand, mask):
+            views = self.views(row, warp)
             views.tick()
-            component = self._new()
-            entry = self._entry(
-                views, instr, kind, warp, write, component=component, time=0, actor=f"warp {warp}", generic=False
-            )
-            self._access("tensor", where, entry, views, tensor=True)
-            self.loads.setdefault((warp, kind), {})[component] = 0
+            own = starts[at, w, lanes].astype(np.int64)
+            more = {"strength": strength, "nth": self.nth(instr, row, warp), "write": kind in ("st", "atom")}
+            more |= self._stream(kind, row, warp, views)
+            self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, views, **more), views)
+            self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, views)
 
-    def allocate(self, strand, instr, column, columns, free) -> None:
-        """dealloc must come after everything that used the columns."""
-        if not self._watched(strand):
-            return
-        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1)
-        if free:
-            warp = int(strand.warps[0])
-            views = self._views(warp)
-            views.tick()
-            self._access("tensor", cells, self._entry(views, instr, "dealloc", warp, True), views, tensor=True)
-        self.spaces["tensor"].forget(cells)
-
-    # ---- synchronisation ---------------------------------------------------------------------------------------------
-
-    def _touch(self, instr, warp: int, barrier: int, views: Views, fenced: Clock | None) -> None:
-        """A barrier operation must come after the barrier's initialisation."""
-        places = np.arange(barrier, barrier + 8)
-        entry = self._entry(views, instr, "mbarrier", warp, False, generic=fenced is None)
-        shadow = self.spaces["shared"]
-        for index in shadow.writers_of(places):
-            if not self._ordered(self.log[index], entry, views.generic, fenced):
-                self._report("shared", self.log[index], entry, views)
+    def _global(
+        self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, views: Views
+    ) -> None:
+        """Lanes (n,), each at its own, or one lane at all offsets of a buffer access ``size`` bytes from there on."""
+        if starts.size:
+            found = self.shadow("global", buffer).tables.find(starts, size)
+            places, offsets = (part.reshape(len(lanes), -1) for part in found)
+            self.perform(Spot("global", buffer, lanes, places, offsets), access, views)
 
     def init(self, strand, instr, barrier) -> None:
         """mbarrier.init writes the object."""
-        if not self._watched(strand):
-            return
-        warp = self._issuer(strand)
-        self.shared(strand, instr, {warp: np.arange(barrier, barrier + 8)}, True)
-        self.barriers.pop(barrier, None)
-        self.done.pop(barrier, None)
-        self.phases[barrier] = 0
+        super().init(strand, instr, barrier)
+        self.shared(strand, instr, "st", touches(strand, barrier, 8))
 
-    def _release(self, barrier: int, views: Views, more: Clock | None = None) -> None:
-        """Add to the running phase; a phase that completes is there for waits to acquire."""
-        self._add(barrier, views, more)
-        self._settle(barrier)
+    def async_store(self, strand, instr, parts) -> None:
+        """st.async, red.async: ordinary stores that others know of when the barrier's phase completes."""
+        strength, name = strength_of(instr), instr.form.name
+        for touch, address in parts:
+            views, home = self.views(touch.row, touch.warp), (touch.home, address)
+            views.tick()
+            copies = self.barrier(home).copies
+            entry = self.entry(
+                instr, name, touch.row, touch.warp, views, component=copies.component, time=copies.time, write=True,
+                home=touch.home, strength=strength, nth=self.nth(instr, touch.row, touch.warp),
+            )  # fmt: skip
+            self.access("shared", touch.home, touch.places, touch.lanes, entry, views)
+            self._signal(instr, touch.row, (touch.warp, int(touch.lanes[0])), home, views)
+        self.settle({(touch.home, address) for touch, address in parts})
 
-    def _add(self, barrier: int, views: Views, more: Clock | None = None) -> None:
-        more = more or {}
-        message = self.barriers.setdefault(barrier, Message())
-        message.add(views.generic | more, views.fenced | more, views.weak | more)
+    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], views: Views) -> None:
+        """The barrier hears of a copy when that is done, and of what its issuer knew."""
+        barrier = self.barrier(home)
+        self.touch(instr, row, thread, home, barrier.copies)
+        barrier.open.add(views)
+        barrier.open.tell({barrier.copies.component: barrier.copies.time})
 
-    def _settle(self, barrier: int) -> None:
-        state = self.cohort.barriers[barrier].phase
-        phase = state if isinstance(state, int) else int(state[0])
-        if phase != self.phases.get(barrier, 0) and barrier in self.barriers:
-            self.phases[barrier] = phase
-            message = self.barriers.pop(barrier)
-            self.done.setdefault(barrier, Message()).add(message.generic, message.fenced, message.weak)
+    # ---- asynchronous copies ---------------------------------------------------------------------------------------
 
-    def arrive(self, strand, instr, barrier) -> None:
-        """Release."""
-        if not self._watched(strand):
-            return
-        warps = {int(strand.warps[w]) for w, _ in strand.threads()}
-        for warp in warps:  # all of them have arrived before the phase is seen to complete
-            views = self._views(warp)
-            self._touch(instr, warp, barrier, views, None)
-            self._add(barrier, views)
-        self._settle(barrier)
-        for warp in warps:
-            self._views(warp).tick()
+    def copy(self, strand, instr, transfer: Transfer) -> None:
+        """A tensor or bulk copy: ordered after what its issuer knows."""
+        issuers = np.flatnonzero(transfer.rows < self.cohort.watched).tolist()
+        for at in issuers:
+            self._copy(instr, transfer, at)
+        if transfer.barrier is not None:
+            self.settle({(bell, transfer.barrier) for at in issuers for bell in transfer.signals[at].tolist()})
 
-    def wait(self, strand, instr, barrier) -> None:
-        """Acquire."""
-        if not self._watched(strand):
-            return
-        self._settle(barrier)
-        for warp in strand.warps.tolist():
-            views = self._views(warp)
-            self._touch(instr, warp, barrier, views, None)
-            if barrier in self.done:
-                views.receive(self.done[barrier])
-
-    def commit(self, strand, instr, barrier) -> None:
-        """The barrier hears of all earlier tensor operations of this thread, and of what the thread knows.
-
-        The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
-        """
-        if not self._watched(strand):
-            return
-        warp = self._issuer(strand)
-        views = self._views(warp)
-        self._touch(instr, warp, barrier, views, views.fenced)
-        self._release(barrier, views, self.issued.get(warp, {}))
+    def _copy(self, instr, transfer: Transfer, at: int) -> None:
+        """What one of the issuing CTAs does."""
+        row, (warp, lane) = int(transfer.rows[at]), transfer.thread
+        views, nth, lanes = self.views(row, warp), self.nth(instr, row, warp, lane), np.array([lane])
         views.tick()
+        homes = list(zip(transfer.homes[at].tolist(), transfer.signals[at].tolist(), strict=True))
+        if transfer.barrier is None:
+            reads, writes = self.pipe("bulk read", row, warp, lane), self.pipe("bulk write", row, warp, lane)
+        else:
+            reads = writes = self.barrier((homes[0][1], transfer.barrier)).copies
+        strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
 
-    def cta_barrier(self, strand, instr, index, leave) -> None:
-        """bar.sync: everybody who arrives tells everybody who leaves."""
-        if not self._watched(strand):
-            return
-        generation = int(self.cohort.named[index].generation[0])
-        for warp in strand.warps.tolist():
-            views = self._views(warp)
-            if leave:
-                views.receive(self.meetings.setdefault((index, generation), Message()))
-            else:
-                self.meetings.setdefault((index, generation + 1), Message()).add(
-                    views.generic, views.fenced, views.weak
-                )
-                views.tick()
+        def entry(pipe: Pipe, home: int, write: bool) -> Access:
+            return self.entry(
+                instr, "copy", row, warp, views, component=pipe.component, time=pipe.time, nth=nth, write=write,
+                actor=f"a copy of warp {warp}", generic=False, lane=lane, home=home,
+                strength=strength if write else None,
+            )  # fmt: skip
 
-    def fence(self, strand, instr) -> None:
-        """Proxy fences, tcgen05 fences and waits."""
-        if not self._watched(strand):
-            return
-        name = ".".join((instr.form.opcode, *instr.mods))
-        for warp in strand.warps.tolist():
-            views = self._views(warp)
-            if name.startswith("tcgen05.wait"):
-                kind = name.split("::")[1][:2]
-                loads = self.loads.pop((warp, kind), {})
-                join(views.unpublished, loads)
-                join(views.weak, loads)
-                join(views.tensor, views.unpublished)
-            elif "after_thread_sync" in name:
-                join(views.tensor, views.generic)
-            elif "before_thread_sync" in name:
-                join(views.generic, views.unpublished)
-                views.unpublished.clear()
-            elif name.startswith(("fence.proxy.async", "fence.mbarrier_init")):
-                join(views.fenced, views.generic)
+        self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), views)
+        memory = transfer.memory
+        for _, starts, size in memory.lines(np.array([at])) if memory is not None else ():
+            inside, store = starts[starts >= 0], memory.kind != "ld"
+            self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), views)
+        for home, bell in homes:
+            signal = (bell, transfer.barrier)
+            pipe = self.barrier(signal).copies
+            self.access("shared", home, transfer.writes[None], lanes, entry(pipe, home, True), views)
+            self._signal(instr, row, (warp, lane), signal, views)
+
+    # ---- tensor memory ---------------------------------------------------------------------------------------------
+
+    def tensor_op(self, strand, instr, operation) -> None:
+        """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
+        warp, lane = operation.thread
+        for row in [row for row in operation.rows if row < self.cohort.watched]:
+            views, work = self.views(row, warp), self.pipe("tensor", row, warp, lane)
+            views.tick()
+            stream, time = (operation.kind, operation.target), work.next()
+            fields = {
+                "component": work.component, "time": time, "actor": f"{operation.kind} of warp {warp}",
+                "generic": False, "lane": lane, "nth": self.nth(instr, row, warp, lane), "stream": stream,
+                "after": self.pipeline(work).issue(stream, time),
+            }  # fmt: skip
+            for home in (row & ~1, row | 1) if operation.pair else (row,):
+                lanes = np.array([lane])
+                read = self.entry(instr, operation.kind, row, warp, views, home=home, **fields)
+                self.access("shared", home, operation.shared[None], lanes, read, views)
+                self.access("tensor", home, operation.reads[None], lanes, read, views)
+                write = self.entry(instr, operation.kind, row, warp, views, home=home, write=True, **fields)
+                self.access("tensor", home, operation.writes[None], lanes, write, views)
+
+    def pipeline(self, work: Pipe) -> Pipeline:
+        """The order that the tensor core keeps among what one thread issues."""
+        if work.component not in self.pipelines:
+            ordered = self.cohort.launch.switches.ashift_then_cp == "ordered"
+            self.pipelines[work.component] = Pipeline(ordered)
+        return self.pipelines[work.component]
+
+    def tensor(self, strand, instr, kind, touches) -> None:
+        """tcgen05.ld and st: known to others only behind their wait."""
+        for touch in touches:
+            views, work = self.views(touch.row, touch.warp), self.pipe(f"tcgen05.{kind}", touch.row, touch.warp)
+            views.tick()
+            entry = self.entry(
+                instr, kind, touch.row, touch.warp, views, component=work.component, time=work.next(), generic=False,
+                write=kind == "st", nth=self.nth(instr, touch.row, touch.warp),
+            )  # fmt: skip
+            self.access("tensor", touch.home, touch.places, touch.lanes, entry, views)
+
+    def allocate(self, strand, instr, row, warp, column, columns, free) -> None:
+        """dealloc must come after everything that used the columns; a pair that allocates has met."""
+        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(1, -1)
+        if free:
+            views = self.views(row, warp)
+            views.tick()
+            entry = self.entry(instr, "dealloc", row, warp, views, write=True, nth=self.nth(instr, row, warp))
+            self.access("tensor", row, cells, np.array([0]), entry, views)
+        elif instr.slots["cta_group"] == "cta_group::2":
+            self.met.add((row, row ^ 1))
+        self.allocated[row, column] = columns
+        self.shadow("tensor", row).forget(cells)

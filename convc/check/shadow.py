@@ -1,15 +1,24 @@
 """Shadow memory: who accessed each place last.
 
-Places are bytes of shared memory or cells of tensor memory. Per place there is the last write, and per kind of reader
-the last read since; both are numbers of entries in a log of accesses.
+Places are bytes of the shared memory of one CTA, cells of its tensor memory, or pieces of a buffer in global memory.
+Per place there is the last write, and per component the last read since; both are numbers of entries in a log of
+accesses, together with the lane. Atomics are kept per component as well, since they do not order each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
+from convc.check.pipeline import Stream
+from convc.check.strength import Strength
+
+LANES = 32
+PAGE = 4096
+COARSEST = 16
+"""Bytes of a buffer that are looked up together, and most of them that are one place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +28,14 @@ class Access:
     Attributes:
         component, time: position in vector time.
         actor: who, for people ("warp 4", "tensor copy of warp 4").
-        kind: ld, st, mma, cp, shift, copy, init, alloc …
+        kind: ld, st, atom, mma, cp, shift, copy, init, alloc …
         write, generic: a write; made by an ordinary instruction (through the generic proxy).
-        thread: warp that executed or issued it.
-        after: components of the tensor operations that the pipeline keeps this one behind, its own among them.
-        file, line, step: the instruction.
+        row, warp: CTA (row of the cohort) and warp that executed or issued it; lane: the thread that issued it, None
+            where all lanes took part.
+        home: CTA whose memory it is; in global memory, the CTA that made it.
+        stream, after: of a tensor operation, see `convc.check.pipeline`; else None and empty.
+        strength: where it is strong.
+        instr: the instruction; nth: how often this warp had made this access with it before.
     """
 
     component: int
@@ -32,48 +44,152 @@ class Access:
     kind: str
     write: bool
     generic: bool
-    thread: int
-    after: Collection[int]
-    file: str
-    line: int
-    step: str | None
+    row: int
+    warp: int
+    lane: int | None
+    home: int
+    stream: Stream | None
+    after: Mapping[Stream, int]
+    strength: Strength | None
+    instr: object
+    nth: int
 
     def __str__(self) -> str:
-        step = f", step {self.step}" if self.step else ""
-        return f"{'write' if self.write else 'read'} by {self.actor} ({self.kind}, line {self.line}{step})"
+        step = f", step {self.instr.step}" if self.instr.step else ""
+        what = f"{self.kind}, line {self.instr.span.line}{step}"
+        verb = "signal" if self.kind == "mbarrier" and not self.generic else "write" if self.write else "read"
+        return f"{verb} by {self.actor} ({what})"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """What lanes of a warp access.
+
+    Attributes:
+        space: ``shared``, ``tensor`` or ``global``.
+        home: row of the CTA whose memory it is, or name of the buffer.
+        lanes: (n,) the lanes.
+        places: (n, m) the places of each, as the shadow numbers them; offsets: shared addresses, cells, or offsets in
+            the buffer.
+    """
+
+    space: str
+    home: int | str
+    lanes: np.ndarray
+    places: np.ndarray
+    offsets: np.ndarray
+
+
+class Tables:
+    """Numbers by place, -1 where there is none; a table for every key that was ever noted."""
+
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
+        self.unit = 1
+        self.arrays: dict[object, np.ndarray] = {}
+
+    def get(self, key: object) -> np.ndarray:
+        """The table of a key."""
+        found = self.arrays.get(key)
+        if found is None:
+            found = self.arrays[key] = np.full(self.size, -1, np.int32)
+        return found
+
+
+class Sparse(Tables):
+    """Tables over the bytes of a buffer: pages come into being where somebody looks, and are as coarse as can be.
+
+    A place is ``unit`` bytes, at first 16. An access of less, or at another alignment, makes all places smaller.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = COARSEST
+        self.pages = np.full(0, -1, np.int32)
+        self.used = 0
+
+    def find(self, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places of ``size`` bytes from each offset on: (n, m) places, and the offset of each."""
+        low = int(np.bitwise_or.reduce(starts, axis=None)) | size | COARSEST
+        unit = low & -low
+        if unit < self.unit:
+            self._refine(self.unit // unit)
+        offsets = starts[:, None] + np.arange(0, size, self.unit)
+        page = offsets // PAGE
+        last = int(page.max())
+        if last >= len(self.pages):
+            self.pages = np.concatenate([self.pages, np.full(2 * last + 1 - len(self.pages), -1, np.int32)])
+        slot = self.pages[page]
+        if (slot < 0).any():
+            self._open(np.unique(page[slot < 0]))
+            slot = self.pages[page]
+        return (slot.astype(np.int64) * PAGE + offsets % PAGE) // self.unit, offsets
+
+    def known(self) -> Iterator[tuple[int, slice]]:
+        """(offset in the buffer, its places) of every page."""
+        per_page = PAGE // self.unit
+        for page in np.flatnonzero(self.pages >= 0).tolist():
+            first = int(self.pages[page]) * per_page
+            yield page * PAGE, slice(first, first + per_page)
+
+    def _open(self, pages: np.ndarray) -> None:
+        self.pages[pages] = np.arange(self.used, self.used + len(pages))
+        self.used += len(pages)
+        needed = self.used * PAGE // self.unit
+        if needed > self.size:
+            more = max(needed, 2 * self.size) - self.size
+            self.size += more
+            for key, table in self.arrays.items():
+                self.arrays[key] = np.concatenate([table, np.full(more, -1, np.int32)])
+
+    def _refine(self, ratio: int) -> None:
+        self.unit //= ratio
+        self.size *= ratio
+        for key, table in self.arrays.items():
+            self.arrays[key] = np.repeat(table, ratio)
 
 
 class Shadow:
-    """Last accesses of ``size`` places."""
+    """Last accesses of places; entries are numbers of the log times 32 plus the lane."""
 
-    def __init__(self, size: int) -> None:
-        self.writer = np.full(size, -1, np.int32)
-        self.readers: dict[str, np.ndarray] = {}
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        tables.get("write")
 
-    def writers_of(self, places: np.ndarray) -> np.ndarray:
-        """Log numbers of the last writes of some places."""
-        found = np.unique(self.writer[places])
-        return found[found >= 0]
+    def before(self, places: np.ndarray, write: bool) -> list[int]:
+        """Log numbers of the accesses that one of ``places`` has to be ordered after."""
+        found: set[int] = set()
+        for key, table in self.tables.arrays.items():
+            if write or key == "write" or key[1]:
+                entries = table[places]
+                first = entries.flat[0]
+                same = (entries == first).all()  # nearly always
+                found.update([int(first) >> 5] if same else np.unique(entries >> 5).tolist())
+        return sorted(found - {-1})
 
-    def readers_of(self, places: np.ndarray) -> np.ndarray:
-        """Log numbers of the reads since the last writes."""
-        parts = [np.unique(table[places]) for table in self.readers.values()]
-        found = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int32)
-        return found[found >= 0]
+    def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
+        here, lanes = np.zeros(places.shape, bool), []
+        for table in self.tables.arrays.values():
+            entry = table[places]
+            own = entry >> 5 == number
+            here |= own
+            lanes.append(entry[own] & LANES - 1)
+        return here, np.unique(np.concatenate(lanes))
 
-    def record(self, places: np.ndarray, number: int, reader: str | None) -> None:
-        """Note a read by a kind of reader, or a write (``reader`` None), which also forgets older reads."""
-        if reader is None:
-            self.writer[places] = number
-            for table in self.readers.values():
-                table[places] = -1
-            return
-        if reader not in self.readers:
-            self.readers[reader] = np.full(self.writer.size, -1, np.int32)
-        self.readers[reader][places] = number
+    def record(self, places: np.ndarray, number: int, lanes: np.ndarray | int, access: Access) -> None:
+        """Note an access; a write that is no atomic takes the place of everything before it.
+
+        ``lanes`` broadcasts to ``places``.
+        """
+        entry = number * LANES + lanes
+        if access.write and access.strength is None:
+            self.forget(places)
+            self.tables.get("write")[places] = entry
+        else:
+            self.tables.get((access.component, access.write, access.stream))[places] = entry
 
     def forget(self, places: np.ndarray) -> None:
-        """Storage that was given back."""
-        self.writer[places] = -1
-        for table in self.readers.values():
+        """Storage that was given back, or written anew."""
+        for table in self.tables.arrays.values():
             table[places] = -1

@@ -9,76 +9,98 @@ compilers that move arithmetic above the wait rely on the assembler to track the
 
 from __future__ import annotations
 
-from convc.findings import Finding, Verdict
+from convc.findings import Finding, Region, Verdict
 from convc.machine.events import Observer
+from convc.machine.ops.telling import watched_rows
+from convc.machine.state import COLUMNS
+
+Warp = tuple[int, int]
+"""Row of the CTA in its cohort, and number of the warp."""
 
 BARRIERS = ("bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait")
 
 
 class Warps(Observer):
-    """Watches the first CTA of every cohort."""
+    """Watches the first cluster of every cohort."""
 
     def __init__(self) -> None:
         self.found: dict[tuple, Finding] = {}
+
+    def findings(self) -> list[Finding]:
+        """Everything that was found."""
+        return list(self.found.values())
 
     def begin(self, cohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
         self.depth: dict[int, int] = {}
-        self.parted: set[int] = set()
-        self.filling: dict[int, dict[int, object]] = {}
+        self.parted: set[Warp] = set()
+        self.filling: dict[Warp, dict[int, tuple[object, Region]]] = {}
 
     def step(self, strand, instr) -> None:
         """Look at an instruction before it runs."""
-        if strand.rows is None or 0 in strand.rows:
-            self._converged(strand, instr)
-            if self.filling:
-                self._registers(strand, instr)
+        self._converged(strand, instr)
+        if self.filling:
+            self._registers(strand, instr)
 
-    def tensor(self, strand, instr, kind, cells, write) -> None:
+    def tensor(self, strand, instr, kind, touches) -> None:
         """A tcgen05.ld begins to fill registers."""
-        if write or not (strand.rows is None or 0 in strand.rows):
-            return
-        slots = strand.program.flow.facts[instr.index].writes
-        for warp in cells:
-            self.filling.setdefault(warp, {}).update(dict.fromkeys(slots, instr))
+        if kind == "ld":
+            slots = strand.program.flow.facts[instr.index].writes
+            for touch in touches:
+                lanes = touch.places // COLUMNS
+                region = Region(space="tensor", lanes=(int(lanes.min()), int(lanes.max())))
+                self.filling.setdefault((touch.row, touch.warp), {}).update(dict.fromkeys(slots, (instr, region)))
 
     def fence(self, strand, instr) -> None:
         """tcgen05.wait::ld: they are filled."""
         if "wait::ld" in instr.mods:
-            for warp in strand.warps.tolist():
+            for warp in _warps(strand):
                 self.filling.pop(warp, None)
 
     def _converged(self, strand, instr) -> None:
-        warps = set(strand.warps.tolist())
         depth = sum(frame.join != instr.index or frame.other is not None for frame in strand.frames)
         if depth < self.depth.get(id(strand), 0):
-            self.parted |= warps
+            self.parted |= _warps(strand)
         self.depth[id(strand)] = depth
+        if not self.parted:
+            return
+        warps = _warps(strand) & self.parted
         if instr.form.name == "bar.warp.sync":
             self.parted -= warps
-        aligned = "aligned" in instr.mods or (instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync")
-        if aligned and warps & self.parted and not depth:
-            warp = min(warps & self.parted)
+        elif warps and not depth and _aligned(instr):
             self.parted -= warps
             message = "an aligned instruction follows a divergent branch without bar.warp.sync in between"
             verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
-            self._report(("aligned", instr.index), verdict, "aligned-after-divergence", message, instr, warp)
+            self._report(("aligned", instr.index), verdict, "aligned-after-divergence", message, instr, min(warps))
 
     def _registers(self, strand, instr) -> None:
         facts = strand.program.flow.facts[instr.index]
-        for warp in strand.warps.tolist():
+        for warp in _warps(strand):
             filling = self.filling.get(warp, {})
             early = filling.keys() & (facts.reads | facts.writes)
-            for load in {filling[slot].index: filling[slot] for slot in early}.values():
-                name = strand.program.kernel.registers[min(s for s in early if filling[s] is load)].name
+            for load, region in {filling[slot][0].index: filling[slot] for slot in early}.values():
+                name = strand.program.kernel.registers[min(s for s in early if filling[s][0] is load)].name
                 message = f"{name} is used before tcgen05.wait::ld completes the tcgen05.ld of line {load.span.line}"
-                self._report(("early", load.index), Verdict.review, "register-before-wait", message, instr, warp)
-                self.filling[warp] = {s: other for s, other in self.filling[warp].items() if other is not load}
+                self._report(
+                    ("early", load.index), Verdict.review, "register-before-wait", message, instr, warp, region
+                )
+                self.filling[warp] = {s: other for s, other in self.filling[warp].items() if other[0] is not load}
 
-    def _report(self, key: tuple, verdict: Verdict, rule: str, message: str, instr, warp: int) -> None:
+    def _report(
+        self, key: tuple, verdict: Verdict, rule: str, message: str, instr, warp: Warp, region: Region | None = None
+    ) -> None:
         finding = Finding(
             verdict=verdict, rule=rule, message=message, file=instr.span.file, line=instr.span.line, step=instr.step,
-            cta=self.cohort.number(0), warp=warp,
+            cta=self.cohort.number(warp[0]), warp=warp[1], lanes=tuple(range(32)), region=region,
         )  # fmt: skip
         self.found.setdefault(key, finding)
+
+
+def _warps(strand) -> set[Warp]:
+    """The warps of a strand in the CTAs that are watched."""
+    return {(row, warp) for _, row in watched_rows(strand) for warp in strand.warps.tolist()}
+
+
+def _aligned(instr) -> bool:
+    return "aligned" in instr.mods or (instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync")

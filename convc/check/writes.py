@@ -1,63 +1,168 @@
-"""Do CTAs write the same bytes of global memory?
+"""Do CTAs that nothing orders use the same bytes of global memory, one of them writing?
 
-CTAs run in no particular order, so two that store to one place race (PTX manual, "Memory Consistency Model"). The
-check remembers, per `GRANULE` bytes of every buffer, which CTA wrote there; atomics and reductions are not stores. In
-a kernel with atomics a lock may order the stores, so a person has to look.
+Clusters run in no particular order, so two that store to one place race, and so do one that stores and one that loads
+(PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
+readers of different clusters. Atomics and reductions are no stores; strong accesses do not race with each other. In a
+kernel with strong accesses a lock or a flag may order the others, so a person has to look. Inside one cluster,
+`convc.check.races` follows what is ordered.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.findings import Finding, Verdict
-from convc.machine.events import Observer
-
-GRANULE = 2
-"""Bytes told apart; single-byte stores of neighbours count as one place and are only reported for review."""
+from convc.check.shadow import Sparse
+from convc.check.sites import finding
+from convc.check.strength import strength_of
+from convc.findings import Finding, Region, Site, Verdict
+from convc.machine.events import Observer, Reach
 
 
 class Writes(Observer):
-    """One finding per pair of a store instruction and a buffer."""
+    """One finding per pair of instructions and buffer."""
 
     def __init__(self) -> None:
         self.found: dict[tuple, Finding] = {}
-        self.owner: dict[str, np.ndarray] = {}
+        self.buffers: dict[str, Sparse] = {}
+        self.loads: list[tuple[object, np.ndarray, Reach]] = []
 
     def begin(self, cohort) -> None:
-        """Owners are kept from cohort to cohort."""
+        """Who wrote where is kept from cohort to cohort."""
         self.cohort = cohort
-        self.atomics = any(i.form.name.startswith(("atom", "red")) for i in cohort.launch.program.kernel.body)
+        self.body = cohort.launch.program.kernel.body
+        self.strong = np.array([strength_of(instr) is not None for instr in self.body])
+        space = [str(instr.slots.get("space")) for instr in self.body]
+        outside = [not name.startswith("shared") for name in space]
+        self.orders = bool((self.strong & np.array(outside)).any())
 
-    def global_store(self, strand, instr, buffer, offset, size, mask) -> None:
-        """Compare the bytes stored with their owners so far, and own them."""
-        cohort = self.cohort
-        if buffer not in self.owner:
-            length = cohort.launch.memory.by_name[buffer].size
-            self.owner[buffer] = np.full(-(-length // GRANULE), -1, np.int32)
-        owner = self.owner[buffer]
-        shape = (strand.row_count, len(strand.warps), 32)
-        rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-        cta = np.broadcast_to(cohort.place.number[rows][:, None, None], shape)
-        places = np.broadcast_to(offset, shape)
-        if mask is not None:
-            active = np.broadcast_to(mask, shape)
-            cta, places = cta[active], places[active]
-        cta, places = cta.reshape(-1), places.reshape(-1)
-        for step in range(0, size, GRANULE):
-            at = (places + step) // GRANULE
-            clash = (owner[at] >= 0) & (owner[at] != cta)
-            owner[at] = cta
-            clash |= owner[at] != cta
-            if clash.any():
-                self._report(instr, buffer, int(places[clash][0]), size, int(cta[clash][0]))
-                return
+    def global_access(self, strand, instr, kind, buffer, offset, size, mask) -> None:
+        """Note loads and stores of all CTAs."""
+        if kind == "atom":
+            return
+        offset = np.asarray(offset)
+        rows = np.arange(self.cohort.ctas) if strand.rows is None else strand.rows
+        warps, lanes = np.asarray(strand.warps)[:, None], np.arange(32)
+        if kind != "st" and mask is None and (not offset.ndim or offset.shape[0] == 1):
+            rows = rows[[0, -1]]  # all load the same: two stand for them
+        shape = (len(rows), len(warps), 32)
+        active = np.broadcast_to(np.True_ if mask is None else mask, shape)
+        starts = np.broadcast_to(offset, shape)[active].astype(np.int64)
+        cta, warp, lane = (
+            np.broadcast_to(a, shape)[active] for a in (self.cohort.place.number[rows][:, None, None], warps, lanes)
+        )
+        if kind == "st":
+            self._store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
+        else:
+            self._load(instr, buffer, starts, size, cta)
 
-    def _report(self, instr, buffer: str, offset: int, size: int, cta: int) -> None:
-        key = (instr.index, buffer)
+    def copy(self, strand, instr, transfer) -> None:
+        """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
+        memory, cta = transfer.memory, self.cohort.place.number[transfer.rows]
+        if memory is None or memory.kind == "atom":
+            return
+        if memory.kind == "ld":
+            self.loads.append((instr, cta, memory))
+            return
+        for starts, size, who in _flat(memory, cta):
+            self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
+
+    def findings(self) -> list[Finding]:
+        """Everything that was found, with what only the whole launch can tell."""
+        for instr, cta, memory in self.loads:
+            if memory.buffer in self.buffers and "writer" in self.buffers[memory.buffer].arrays:
+                for starts, size, who in _flat(memory, cta):
+                    self._load(instr, memory.buffer, starts, size, who)
+        self.loads.clear()
+        for buffer, tables in self.buffers.items():
+            if "writer" in tables.arrays:
+                for reader in ("reader", "another"):
+                    self._compare(buffer, tables, reader)
+        return list(self.found.values())
+
+    # ---- tables --------------------------------------------------------------------------------------------------
+
+    def _cluster(self, cta: np.ndarray) -> np.ndarray:
+        """Linear numbers of the clusters of CTAs."""
+        (gx, gy, _), (cx, cy, cz) = self.cohort.launch.grid, self.cohort.launch.cluster
+        x, y, z = cta % gx // cx, cta // gx % gy // cy, cta // (gx * gy) // cz
+        return x + gx // cx * (y + gy // cy * z)
+
+    def _find(self, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray):
+        """(tables, places, their offsets, their CTAs), flat."""
+        tables = self.buffers.setdefault(buffer, Sparse())
+        places, offsets = tables.find(starts, size)
+        return tables, places.reshape(-1), offsets.reshape(-1), np.repeat(cta, places.shape[1])
+
+    def _store(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray, thread) -> None:
+        """Compare with the writers so far, and become the writer."""
+        tables, places, offsets, who = self._find(buffer, starts, size, cta)
+        writer, line = tables.get("writer"), tables.get("writer line")
+        before, by = writer[places], line[places]
+        writer[places], line[places] = who, instr.index
+        collided = writer[places] != who
+        before, by = np.where(collided, writer[places], before), np.where(collided, instr.index, by)
+        clash = (before >= 0) & (self._cluster(before) != self._cluster(who))
+        clash &= ~(self.strong[instr.index] & self.strong[by])
+        if clash.any():
+            at = int(clash.argmax())
+            warp, lane = thread(at * len(starts) // len(who))
+            self._report(
+                instr, int(who[at]), self.body[int(by[at])], int(before[at]), buffer, int(offsets[at]), (warp, lane)
+            )
+
+    def _load(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
+        """Become a reader, the first or one of another cluster."""
+        tables, places, _, who = self._find(buffer, starts, size, cta)
+        reader, line = tables.get("reader"), tables.get("reader line")
+        fresh = reader[places] < 0
+        reader[places[fresh]], line[places[fresh]] = who[fresh], instr.index
+        other = self._cluster(reader[places]) != self._cluster(who)
+        tables.get("another")[places[other]] = who[other]
+        tables.get("another line")[places[other]] = instr.index
+
+    def _compare(self, buffer: str, tables: Sparse, name: str) -> None:
+        """Report readers of what another cluster writes."""
+        for start, part in tables.known():
+            reader, writer = tables.get(name)[part], tables.get("writer")[part]
+            loads, stores = tables.get(f"{name} line")[part], tables.get("writer line")[part]
+            clash = (reader >= 0) & (writer >= 0) & (self._cluster(reader) != self._cluster(writer))
+            clash &= ~(self.strong[loads] & self.strong[stores])
+            for load in np.unique(loads[clash]).tolist():
+                at = int((clash & (loads == load)).argmax())
+                instr, other = self.body[load], self.body[int(stores[at])]
+                offset = start + at * tables.unit
+                self._report(instr, int(reader[at]), other, int(writer[at]), buffer, offset, None)
+
+    def _report(
+        self, instr, cta: int, other, by: int, buffer: str, offset: int, thread: tuple[int, int] | None
+    ) -> None:
+        """``instr`` of CTA ``cta`` meets ``other`` of CTA ``by`` in a buffer; it is a store if its thread is known."""
+        key = instr.index, other.index, buffer
         if key in self.found:
             return
-        self.found[key] = Finding(
-            verdict=Verdict.review if size < GRANULE or self.atomics else Verdict.error, rule="race-global-memory",
-            message=f"more than one CTA stores to buffer {buffer!r} at byte {offset}",
-            file=instr.span.file, line=instr.span.line, step=instr.step, cta=cta,
-        )  # fmt: skip
+        where = f"buffer {buffer!r} at byte {offset}"
+        if thread is not None:
+            message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {other.span.line})"
+        else:
+            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {other.span.line}): nothing orders the two"
+        region = Region(space="global", buffer=buffer, runs=((offset, offset),))
+
+        def site(instr, cta: int, thread: tuple[int, int] | None) -> Site:
+            warp, lanes = (None, ()) if thread is None else (thread[0], thread[1:])
+            span = instr.span
+            return Site(
+                file=span.file, line=span.line, step=instr.step, cta=cta, warp=warp, lanes=lanes, region=region
+            )  # fmt: skip
+
+        verdict = Verdict.review if self.orders else Verdict.error
+        self.found[key] = finding(
+            verdict, "race-global-memory", message, site(instr, cta, thread), site(other, by, None)
+        )
+
+
+def _flat(memory: Reach, cta: np.ndarray):
+    """(starts of lines, bytes per line, the CTA of each) of copies by all of some CTAs."""
+    for which, starts, size in memory.lines(np.arange(len(cta))):
+        inside = starts >= 0
+        if inside.any():
+            yield starts[inside].astype(np.int64), size, np.broadcast_to(cta[which][:, None], starts.shape)[inside]

@@ -151,7 +151,7 @@ def writer_of(
     instr, cta, warp, lane = memory.watched[-1]
     return Finding(
         verdict=Verdict.clean, rule="writer", message=f"byte {offset} of buffer {buffer!r} was written here",
-        file=file, line=instr.span.line, step=instr.step, cta=cta, warp=warp, lane=lane,
+        file=file, line=instr.span.line, step=instr.step, cta=cta, warp=warp, lanes=(lane,),
     )  # fmt: skip
 
 

@@ -92,5 +92,5 @@ class BulkGroups:
                 left = np.flatnonzero(counts[kind])
                 if left.size:
                     verdict = Verdict.error if kind == OPEN else Verdict.review
-                    where = f"CTA {cohort.number(int(left[0]))}, warp {warp}, lane {lane}"
-                    cohort.report(rule, f"{where} {text}", self._last[warp, lane], verdict)
+                    who = {"row": int(left[0]), "warp": warp, "lanes": (lane,)}
+                    cohort.report(rule, f"a thread {text}", self._last[warp, lane], verdict, **who)

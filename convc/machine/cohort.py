@@ -91,6 +91,11 @@ class Cohort:
         """cp.async copies that are not performed at once."""
         return CopyGroups(self.pending, self.ctas * self.warps * 32)
 
+    @property
+    def watched(self) -> int:
+        """How many CTAs observers are told of lane by lane: those of the first cluster, rows 0 and up."""
+        return self.cluster_size
+
     def number(self, row: int) -> int:
         """Linear number in the grid (x fastest) of the CTA in a row."""
         return int(self.place.number[row])
@@ -155,8 +160,11 @@ class Cohort:
         }
         return masks[base].astype(np.uint32).reshape(1, 1, 32)
 
-    def report(self, rule: str, message: str, instr, verdict: Verdict = Verdict.error) -> None:
-        """Record a finding once per rule and instruction."""
+    def report(
+        self, rule: str, message: str, instr, verdict: Verdict = Verdict.error, *, row: int | None = None,
+        warp: int | None = None, lanes: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """Record a finding once per rule and instruction; ``row``, ``warp`` and ``lanes`` are a witness."""
         key = (rule, instr.index if instr is not None else None)
         if key in self.launch.findings:
             return
@@ -167,4 +175,7 @@ class Cohort:
             file=instr.span.file if instr is not None else self.launch.file,
             line=instr.span.line if instr is not None else 0,
             step=instr.step if instr is not None else None,
+            cta=None if row is None else self.number(row),
+            warp=warp,
+            lanes=lanes,
         )

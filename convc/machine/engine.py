@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.errors import ConvcError, DeadlockError
+from convc.errors import ConvcError, DeadlockError, MachineError
 from convc.findings import Verdict
 from convc.machine.cohort import Cohort, Launch
 from convc.machine.events import Observer
+from convc.machine.ops.lanes import witness
 from convc.machine.program import Program, Run, registers_of
 from convc.machine.register_moves import finish
 from convc.machine.strand import DONE, Strand
@@ -118,6 +119,8 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
         if error.span is None and pc < len(strand.program.kernel.body):
             error.span = strand.program.kernel.body[pc].span
         error.where = error.where or _who(strand)
+        if isinstance(error, MachineError):
+            _site(error, strand, pc)
         raise
     strand.pc = pc
     if not moved and executed:
@@ -125,6 +128,14 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     strand.cohort.core.seal()
     strand.cohort.counters.instructions += executed * len(strand.warps) * strand.row_count
     return moved
+
+
+def _site(error: MachineError, strand: Strand, pc: int) -> None:
+    """Note the step, and a warp of the strand."""
+    who = witness(strand)
+    error.cta, error.warp, error.lanes = strand.cohort.number(who["row"]), who["warp"], who["lanes"]
+    body = strand.program.kernel.body
+    error.step = body[pc].step if pc < len(body) else None
 
 
 def _same(before: list[Value], after: list[Value]) -> bool:
@@ -154,12 +165,14 @@ def _deadlock(cohort: Cohort) -> DeadlockError:
     row = 0 if cohort.strands[0].rows is None else int(cohort.strands[0].rows[0])
     for address, barrier in sorted(cohort.barriers.items()):
         lines.append(f"mbarrier {address:#x} in CTA {cohort.number(row)}: {barrier.describe(row)}")
-    instr = body[cohort.strands[0].pc]
-    return DeadlockError(
+    first = cohort.strands[0]
+    error = DeadlockError(
         "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),
-        span=instr.span,
+        span=body[first.pc].span,
         hint="compare what each waits for with the arrivals and bytes that the other roles give",
     )
+    _site(error, first, first.pc)
+    return error
 
 
 def _leftovers(cohort: Cohort) -> None:
@@ -171,4 +184,5 @@ def _leftovers(cohort: Cohort) -> None:
             f"{columns} columns of tensor memory at column {base} were not freed before exit",
             None,
             Verdict.error,
+            row=int((cohort.tensor.owner == base).any(axis=1).argmax()),
         )

@@ -217,7 +217,8 @@ class Operands:
                 tensor.written.mark(tensor.places(own, column, self.shape.columns), rows)
 
     def _report(self, rule: str, message: str) -> None:
-        self.cohort.report(rule, message, self.first.instr)
+        rows = self.first.rows
+        self.cohort.report(rule, message, self.first.instr, row=0 if rows is None else rows[0])
 
     def _fault(self, message: str, hint: str = "") -> MachineFault:
         return MachineFault(message, span=self.first.instr.span, hint=hint)

@@ -49,7 +49,7 @@ class TensorCore:
         rows = None if mma.rows is None else np.asarray(mma.rows)
         problem = self.collectors.apply(buffer, usage, (shape.kind, *matrix), rows)
         if problem is not None:
-            self.cohort.report("collector-protocol", problem, mma.instr)
+            self.cohort.report("collector-protocol", problem, mma.instr, row=0 if rows is None else mma.rows[0])
 
     def enqueue(self, move: Copy | Shift) -> None:
         """Queue a copy or a shift."""

@@ -137,7 +137,7 @@ class Copy:
         missing = shared.written.missing(("cp", self.descriptor, self.shape, used), places, rows)
         if missing:
             message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
-            cohort.report("shared-memory-unwritten", message, self.instr)
+            cohort.report("shared-memory-unwritten", message, self.instr, row=0 if rows is None else self.rows[0])
         select = slice(None) if rows is None else rows
         width *= self.count
         units = np.ascontiguousarray(shared.chunks[select][:, index]).view(np.uint8)
@@ -213,6 +213,7 @@ class Shift:
                 "here all do",
                 self.instr,
                 Verdict.review,
+                row=0 if rows is None else self.rows[0],
             )
         move_lanes(cohort, column, width, shift_parts(self.taddr, switches.shift_extent), rows)
 

@@ -26,7 +26,7 @@ def plain(finding: Finding) -> dict:
     """A finding as JSON."""
     return {
         "verdict": finding.verdict.name, "rule": finding.rule, "message": finding.message, "file": finding.file,
-        "line": finding.line, "step": finding.step, "cta": finding.cta, "warp": finding.warp, "lane": finding.lane,
+        "line": finding.line, "step": finding.step, "cta": finding.cta, "warp": finding.warp, "lanes": finding.lanes,
         "place": finding.place,
     }  # fmt: skip
 

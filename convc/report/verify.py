@@ -121,8 +121,7 @@ def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
         else:
             who = check.writer
             console.print(
-                f"  written by CTA {who.cta}, warp {who.warp}, lane {who.lane}, at {who.file}:{who.line}"
-                + (f" (step {who.step})" if who.step else ""),
+                f"  written by {who.who}, at {who.file}:{who.line}" + (f" (step {who.step})" if who.step else ""),
                 soft_wrap=True,
             )
     print_findings(console, check.findings)

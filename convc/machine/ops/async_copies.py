@@ -14,8 +14,9 @@ from convc.errors import MachineFault
 from convc.machine.cohort import Cohort
 from convc.machine.ops.lanes import rows_of, thread_shape
 from convc.machine.ops.mbarriers import barrier_address
-from convc.machine.ops.memory import address_of, places_by_warp, shared_offset
+from convc.machine.ops.memory import address_of, shared_offset
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_shared
 from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.values import Value, array
@@ -59,7 +60,8 @@ def async_copy(instr, program):
 
             cohort.copy_groups.issue(_threads(strand), some)
         if cohort.observer is not None:
-            cohort.observer.shared(strand, instr, places_by_warp(strand, offset, size), True)
+            tell_shared(strand, instr, "cp.async", offset, size)
+            _tell_sources(strand, instr, origin, wanted, active)
 
     return run
 
@@ -68,6 +70,16 @@ def _threads(strand: Strand) -> np.ndarray:
     """Numbers in the cohort of the active threads, int64."""
     number = (rows_of(strand) * strand.cohort.warps + strand.warps[None, :, None]) * 32 + np.arange(32)
     return number.reshape(-1) if strand.mask is None else number[np.broadcast_to(strand.mask, number.shape)]
+
+
+def _tell_sources(strand: Strand, instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
+    """Tell the observer what the ``active`` threads read: ``wanted`` bytes from ``origin`` on, each (threads,)."""
+    for count in np.unique(wanted[wanted > 0]).tolist():
+        buffer, start = strand.cohort.launch.memory.locate(origin[wanted == count], 1)
+        offset, taking = np.zeros(active.shape, np.int64), np.zeros(active.shape, bool)
+        taking[active] = wanted == count
+        offset[taking] = start
+        strand.cohort.observer.global_access(strand, instr, "cp.async", buffer.name, offset, count, taking)
 
 
 def _copy(
@@ -106,6 +118,8 @@ def commit_group(instr, program):
     def run(strand: Strand) -> None:
         if not strand.cohort.pending.eager:
             strand.cohort.copy_groups.commit(_threads(strand))
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.commit_group(strand, instr)
 
     return run
 
@@ -114,14 +128,17 @@ def commit_group(instr, program):
 def wait_group(instr, program):
     """cp.async.wait_group n: wait for all groups but the latest n. wait_all: commit_group, then wait_group 0."""
     count = instr.args.get("n")
+    left = 0 if count is None else count.value
 
     def run(strand: Strand) -> None:
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.wait_group(strand, instr, left)
         if strand.cohort.pending.eager:
             return
         threads, groups = _threads(strand), strand.cohort.copy_groups
         if count is None:
             groups.commit(threads)
-        groups.wait(threads, 0 if count is None else count.value)
+        groups.wait(threads, left)
 
     return run
 
@@ -152,6 +169,6 @@ def arrive_on_copies(instr, program):
         elif noinc:
             barrier.arrive(cohort.ctas, strand.rows, strand.count)
         if cohort.observer is not None:
-            cohort.observer.arrive(strand, instr, where)
+            cohort.observer.arrive(strand, instr, where, None)
 
     return run

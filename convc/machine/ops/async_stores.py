@@ -15,13 +15,15 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.findings import Verdict
+from convc.machine.events import Touch
 from convc.machine.ops import spaces
 from convc.machine.ops.alu import type_of
 from convc.machine.ops.atomics import Atomic
-from convc.machine.ops.lanes import rows_of, thread_shape
+from convc.machine.ops.lanes import rows_of, thread_shape, witness
 from convc.machine.ops.memory import address_of, shared_address_of, space_of
 from convc.machine.ops.registry import op
 from convc.machine.ops.shared_space import remote
+from convc.machine.ops.telling import actors
 from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, MASK, Value, width
@@ -66,8 +68,9 @@ class Signal:
             raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
         if (rows == rows_of(strand))[active].any():
             strand.cohort.report(
-                "async-store-own-cta", f"{name} to the thread's own CTA is undefined", self.instr, Verdict.review
-            )
+                "async-store-own-cta", f"{name} to the thread's own CTA is undefined", self.instr, Verdict.review,
+                **witness(strand),
+            )  # fmt: skip
         for address in np.unique(barriers[active]).tolist():
             strand.cohort.barrier(address, name)
         return barriers[active], bells[active]
@@ -83,6 +86,21 @@ class Signal:
             else:
                 there = np.flatnonzero(threads)
                 barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
+        if cohort.observer is not None:
+            self._tell(strand)
+
+    def _tell(self, strand: Strand) -> None:
+        """Tell the observer what each warp sends to each barrier of each CTA."""
+        local, homes = _places(strand, self.target(strand.regs))
+        bells, _ = _places(strand, self.barrier(strand.regs))
+        parts = []
+        for at, row, w, warp, lanes in actors(strand):
+            signalled = list(zip(homes[at, w, lanes].tolist(), bells[at, w, lanes].tolist(), strict=True))
+            for home, bell in dict.fromkeys(signalled):
+                own = lanes[[pair == (home, bell) for pair in signalled]]
+                places = local[at, w, own][:, None] + np.arange(self.size)
+                parts.append((Touch(row, warp, home, own, places), bell))
+        strand.cohort.observer.async_store(strand, self.instr, parts)
 
 
 @op("st.async", result=False)

@@ -17,6 +17,7 @@ from convc.machine.ops import arith, floating, lanes, shared_space, spaces
 from convc.machine.ops.alu import type_of
 from convc.machine.ops.memory import address_of, space_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_shared
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, Value, array, packed, width
 from convc.ptx import Sink, Vector
@@ -133,6 +134,8 @@ class Atomic:
                 spaces.watch(strand, self.instr, full, total)
 
             def visit(buffer: Buffer, offset: np.ndarray, _) -> None:
+                if cohort.observer is not None:
+                    cohort.observer.global_access(strand, self.instr, "atom", buffer.name, offset, total, strand.mask)
                 self._perform(strand, buffer.data, offset, olds, self.global_update)
                 spaces.changed(strand, buffer)
 
@@ -148,6 +151,8 @@ class Atomic:
         base = (lanes.rows_of(strand) if rows is None else rows) * cohort.shared.bytes.shape[1]
         self._perform(strand, cohort.shared.bytes.reshape(-1), full + base, olds, self.update)
         shared_space.mark_written(strand, full, total, rows)
+        if self.instr.form.name != "red.async":  # which says more, see `async_stores`
+            tell_shared(strand, self.instr, "atom", full, total, rows)
 
     def _perform(
         self, strand: Strand, data: np.ndarray, offset: np.ndarray, olds: list[np.ndarray], update: Update

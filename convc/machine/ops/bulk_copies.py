@@ -11,19 +11,22 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.cohort import Cohort
 from convc.machine.counters import copies_of
+from convc.machine.events import Lines, Reach, Touch
+from convc.machine.memory import Buffer
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_copy
 from convc.machine.ops.tensor_copies import (
     check_written,
     contents_changed,
     note_writer,
     perform_load,
     perform_store,
-    tell_read,
 )
 from convc.machine.strand import Strand
 from convc.machine.tma_operands import (
     Route,
+    Turn,
     aligned,
     complete,
     global_span,
@@ -57,25 +60,41 @@ def bulk_load(instr, program):
                 path = route(cohort, turn.rows, where, signal, ranks[0] if ranks else None)
             aligned(name, **{"shared address": path.address, "size": size})
             buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, origin), size)
-            perform_load(strand, instr, _load, path, size, buffer, offset)
+            perform_load(strand, instr, turn, _load, path, size, buffer, offset)
 
     return run
 
 
-def _load(strand: Strand, instr, path: Route, size: int, buffer, offset) -> None:
+def _load(strand: Strand, instr, turn: Turn, path: Route, size: int, buffer, offset) -> None:
     """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
     cohort = strand.cohort
     if isinstance(offset, np.ndarray):
         data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
     else:
         data = buffer.data[offset : offset + size]
-    _deliver(strand, instr, path, size, data)
+    places = _deliver(strand, instr, path, size, data)
+    tell_copy(strand, instr, turn, path, writes=places, memory=_reach(buffer, "ld", offset, size))
     count = cohort.ctas if path.rows is None else len(path.rows)
     copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
 
 
-def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> None:
-    """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers."""
+def _reach(buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes_: np.ndarray | None = None) -> Reach:
+    """``size`` bytes (or ``bytes_`` of them) at an offset of a buffer, one for all or one per issuing CTA."""
+
+    def lines(which: np.ndarray) -> list[Lines]:
+        if not size:
+            return []
+        starts = np.broadcast_to(offset[which] if isinstance(offset, np.ndarray) else offset, which.shape)[:, None]
+        return [(which, starts, size)] if bytes_ is None else [(which, starts + bytes_, 1)]
+
+    return Reach(buffer=buffer.name, kind=kind, lines=lines)
+
+
+def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> np.ndarray:
+    """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
+
+    Returns the places written.
+    """
     cohort = strand.cohort
     where = shared_span(cohort, instr.form.name, path.address, size)
     rows = slice(None) if path.rows is None else path.rows
@@ -89,9 +108,7 @@ def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, op
             target = cohort.shared.bytes[row, where].view(kind)
             target[:] = combine(target, own.view(kind))
     complete(cohort, path, size, instr.form.name)
-    if cohort.observer is not None:
-        places = np.arange(where.start, where.stop)
-        cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places, path.rows)
+    return np.arange(where.start, where.stop)
 
 
 @op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
@@ -110,16 +127,17 @@ def bulk_peer(instr, program):
             origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
             path = route(cohort, turn.rows, where, signal)
             aligned(name, destination=path.address, source=origin, size=size)
-            perform_load(strand, instr, _send, turn.rows, origin, path, size, operation)
+            perform_load(strand, instr, turn, _send, origin, path, size, operation)
 
     return run
 
 
-def _send(strand: Strand, instr, rows: np.ndarray | None, origin: int, path: Route, size: int, operation) -> None:
-    """``size`` bytes at shared address ``origin`` of the CTAs ``rows`` to a CTA of each one's cluster."""
-    cohort = strand.cohort
-    _deliver(strand, instr, path, size, _from_shared(cohort, instr, origin, size, rows), operation)
-    cohort.counters.peer_copies.add(cohort.ctas if rows is None else len(rows), size)
+def _send(strand: Strand, instr, turn: Turn, origin: int, path: Route, size: int, operation) -> None:
+    """``size`` bytes at shared address ``origin`` of the turn's CTAs to a CTA of each one's cluster."""
+    data = _from_shared(strand.cohort, instr, origin, size, turn.rows)
+    places = _deliver(strand, instr, path, size, data, operation)
+    tell_copy(strand, instr, turn, path, reads=np.arange(origin, origin + size), writes=places)
+    strand.cohort.counters.peer_copies.add(turn.count, size)
 
 
 def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
@@ -155,7 +173,9 @@ def bulk_store(instr, program):
     return run
 
 
-def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, bytes_: np.ndarray, operation) -> None:
+def _store(
+    strand: Strand, instr, turn: Turn, origin: int, size: int, buffer: Buffer, offset, bytes_: np.ndarray, operation
+) -> None:
     """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the turn's CTAs."""
     cohort, memory = strand.cohort, strand.cohort.launch.memory
     data = _from_shared(cohort, instr, origin, size, turn.rows)
@@ -173,7 +193,9 @@ def _store(strand: Strand, instr, turn, origin: int, size: int, buffer, offset, 
         if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
             note_writer(strand, instr, turn, i)
     contents_changed(cohort, buffer.name)
-    tell_read(strand, instr, turn, np.arange(origin, origin + size))
+    kind = "st" if operation is None else "atom"
+    written = _reach(buffer, kind, offset, size, bytes_ if len(bytes_) < size else None)
+    tell_copy(strand, instr, turn, None, reads=np.arange(origin, origin + size), memory=written)
     copies_of(cohort.counters.bulk_stores, buffer.name).add(turn.count, len(bytes_))
 
 
@@ -192,8 +214,15 @@ def fill_zero(instr, program):
             where = shared_span(cohort, "st.bulk", address, size)
             cohort.shared.bytes[slice(None) if turn.rows is None else turn.rows, where] = 0
             cohort.shared.written.mark(where, turn.rows)
-            if cohort.observer is not None:
-                places = {int(strand.warps[turn.thread[0]]): np.arange(where.start, where.stop)}
-                cohort.observer.shared(strand, instr, places, True)
+            _tell_zeros(strand, instr, turn, np.arange(where.start, where.stop))
 
     return run
+
+
+def _tell_zeros(strand: Strand, instr, turn: Turn, places: np.ndarray) -> None:
+    """Tell the observer of a thread's st.bulk in the watched CTAs."""
+    cohort, (warp, lane) = strand.cohort, turn.thread
+    if cohort.observer is not None:
+        rows = range(cohort.watched) if turn.rows is None else turn.rows[turn.rows < cohort.watched].tolist()
+        lanes, warp = np.array([lane]), int(strand.warps[warp])
+        cohort.observer.shared(strand, instr, "st", [Touch(row, warp, row, lanes, places[None]) for row in rows])

@@ -118,9 +118,9 @@ def wait(instr, program):
         if (barrier.phase[rows][:, None] <= barrier.ticket[where]).any():
             strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[0]])} warps of this CTA there)"
             return BLOCK
-        barrier.ticket[where] = -1
         if strand.cohort.observer is not None:
             strand.cohort.observer.cluster_barrier(strand, instr, leave=True)
+        barrier.ticket[where] = -1
         return None
 
     return run

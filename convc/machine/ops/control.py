@@ -150,9 +150,9 @@ def cta_barrier(instr, program):
         barrier.generation[full] += 1
         barrier.arrived[full] = 0
         if arrive_only or (barrier.generation[rows] > strand.ticket[1]).all():
-            strand.ticket = None
             if cohort.observer is not None and not arrive_only:
                 cohort.observer.cta_barrier(strand, instr, index, leave=True)
+            strand.ticket = None
             return None
         strand.waiting = f"CTA barrier {index} ({int(barrier.arrived[0])} of {int(expected[0])} warps there)"
         return BLOCK

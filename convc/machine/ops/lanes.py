@@ -18,6 +18,15 @@ def rows_of(strand: Strand) -> np.ndarray:
     return rows[:, None, None]
 
 
+def witness(strand: Strand) -> dict:
+    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes."""
+    mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+    full = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))
+    at, warp, _ = np.argwhere(full)[0].tolist()
+    row = at if strand.rows is None else int(strand.rows[at])
+    return {"row": row, "warp": int(strand.warps[warp]), "lanes": tuple(np.flatnonzero(full[at, warp]).tolist())}
+
+
 def active_rows(strand: Strand) -> np.ndarray | None:
     """Rows of the CTAs in which any thread executes; None for all of the cohort."""
     if isinstance(strand.count, int):

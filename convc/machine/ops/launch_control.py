@@ -12,9 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.ops.lanes import active_only, active_rows
+from convc.machine.ops.lanes import active_only, active_rows, witness
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_copy
 from convc.machine.strand import Strand
 from convc.machine.tma_operands import aligned, complete, own_route, route, shared_span, turns
 from convc.machine.values import array
@@ -34,8 +35,8 @@ def try_cancel(instr, program):
         cohort.core.seal()
         again = cohort.declined.intersection(_rows(strand))
         if again:
-            text = f"CTA {cohort.number(min(again))} asks for another cluster after it has seen a request declined"
-            cohort.report("launch-control-after-decline", f"{text}: undefined", instr)
+            text = "the CTA asks for another cluster after it has seen a request declined: undefined"
+            cohort.report("launch-control-after-decline", text, instr, **witness(strand) | {"row": min(again)})
         for turn in turns(strand, [target(regs), barrier(regs)]):
             path = own_route(cohort, turn.rows, *turn.values)
             if everywhere:
@@ -47,9 +48,7 @@ def try_cancel(instr, program):
             )
             cohort.shared.written.mark(where, path.rows)
             complete(cohort, path, len(RESPONSE), name)
-            if cohort.observer is not None:
-                places = np.arange(where.start, where.stop)
-                cohort.observer.copy(strand, instr, path.barrier, np.empty(0, np.int64), places, path.rows)
+            tell_copy(strand, instr, turn, path, writes=np.arange(where.start, where.stop))
 
     return run
 

@@ -23,6 +23,7 @@ from convc.machine.memory import CHUNK
 from convc.machine.ops import lanes, shared_space
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_shared
 from convc.machine.strand import Strand
 from convc.machine.values import array, narrow
 from convc.ptx import Vector
@@ -81,8 +82,7 @@ def ldmatrix(instr, program):
         cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
         shared_space.check_written(strand, instr, starts, size)
-        if cohort.observer is not None:
-            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, size), False)
+        tell_shared(strand, instr, "ld", starts, size)
         chunks = cohort.shared.bytes.view(CHUNK)[lanes.rows_of(strand), starts // ROW_BYTES]
         data = chunks[..., None].view(np.uint8)
         if packed is not None:
@@ -126,8 +126,7 @@ def stmatrix(instr, program):
         if strand.mask is not None:
             used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
         cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
-        if cohort.observer is not None:
-            cohort.observer.shared(strand, instr, shared_space.places_by_warp(strand, starts, ROW_BYTES), True)
+        tell_shared(strand, instr, "st", starts, ROW_BYTES)
 
     return run
 

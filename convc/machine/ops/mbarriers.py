@@ -11,6 +11,7 @@ from convc.machine.ops.alu import apply
 from convc.machine.ops.lanes import active_rows, warps_active
 from convc.machine.ops.memory import shared_address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_shared
 from convc.machine.strand import BLOCK, Strand
 from convc.ptx import Address, Sink
 
@@ -139,7 +140,7 @@ def _arrive(instr, program, drop: bool = False):
                 hint="leave out .noComplete, whose effect is undefined where the phase completes",
             )
         if cohort.observer is not None:
-            cohort.observer.arrive(strand, instr, where)
+            cohort.observer.arrive(strand, instr, where, rows)
 
     return run
 
@@ -179,7 +180,7 @@ def _transaction(sign: int):
             barrier = cohort.barrier(where, instr.form.name)
             barrier.add_tx(cohort.ctas, strand.rows, sign * amount_of(strand, bytes_slot) * strand.count)
             if cohort.observer is not None:
-                cohort.observer.arrive(strand, instr, where)
+                cohort.observer.arrive(strand, instr, where, None)
 
         return run
 
@@ -212,8 +213,8 @@ def _wait(instr, program):
         cohort = strand.cohort
         if done is not False:
             cohort.counters.mbarrier_waits += warps_active(strand, None if done is True else done)
-        if cohort.observer is not None and np.all(done):
-            cohort.observer.wait(strand, instr, where)
+        if cohort.observer is not None and np.any(done):
+            cohort.observer.wait(strand, instr, where, np.broadcast_to(done, (strand.row_count,)))
         return None
 
     return run
@@ -242,6 +243,7 @@ def inval(instr, program):
         barrier = cohort.barrier(where, "mbarrier.inval")
         rows = active_rows(strand)
         barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
+        tell_shared(strand, instr, "st", where, 8)
         if len(barrier.gone) == cohort.ctas:
             del cohort.barriers[where]
 

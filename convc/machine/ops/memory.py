@@ -9,12 +9,12 @@ from convc.machine.ops import spaces
 from convc.machine.ops.alu import type_of
 from convc.machine.ops.arith import extend
 from convc.machine.ops.registry import op
-from convc.machine.ops.shared_space import places_by_warp, shared_offset
+from convc.machine.ops.shared_space import shared_offset
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, MASK, Value, width
 from convc.ptx import Address, Reg, Sink, Vector
 
-__all__ = ["address_of", "places_by_warp", "shared_address_of", "shared_offset"]
+__all__ = ["address_of", "shared_address_of", "shared_offset"]
 
 SPACES = ("param", "shared", "global", "local", "const")
 

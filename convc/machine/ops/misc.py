@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convc.errors import MachineFault
 from convc.findings import Verdict
+from convc.machine.ops.lanes import witness
 from convc.machine.ops.registry import op
 from convc.machine.strand import Strand
 
@@ -30,6 +31,7 @@ def printf(instr, program):
     """A call of vprintf: noted, not printed."""
 
     def run(strand: Strand) -> None:
-        strand.cohort.report("printf", "the kernel prints; the machine drops the text", instr, Verdict.clean)
+        text = "the kernel prints; the machine drops the text"
+        strand.cohort.report("printf", text, instr, Verdict.clean, **witness(strand))
 
     return run

@@ -7,7 +7,8 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.clusters import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.memory import write_words
-from convc.machine.ops.lanes import active_only, rows_of, thread_shape
+from convc.machine.ops.lanes import active_only, rows_of, thread_shape, witness
+from convc.machine.ops.telling import tell_shared
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, Value, narrow
 
@@ -49,18 +50,6 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
     return safe & OFFSET, None if (named == own).all() else named
 
 
-def places_by_warp(strand: Strand, offset: Value, size: int) -> dict[int, np.ndarray]:
-    """Shared bytes that the active lanes of the first CTA access, by warp number."""
-    shape = (1, len(strand.warps), 32)
-    first = np.broadcast_to(np.asarray(offset)[:1] if isinstance(offset, np.ndarray) else offset, shape)
-    mask = np.ones(shape, bool) if strand.mask is None else np.broadcast_to(strand.mask[:1], shape)
-    return {
-        int(warp): (np.unique(first[0, i][mask[0, i]])[:, None] + np.arange(size)).reshape(-1)
-        for i, warp in enumerate(strand.warps)
-        if mask[0, i].any()
-    }
-
-
 def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
     written, what = strand.cohort.shared.written, instr.form.name
@@ -74,8 +63,9 @@ def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndar
         missing = int((~written.map[lines[..., None], places]).sum())
     if missing:
         strand.cohort.report(
-            "shared-memory-unwritten", f"{what}.shared reads {missing} bytes of shared memory never written", instr
-        )
+            "shared-memory-unwritten", f"{what}.shared reads {missing} bytes of shared memory never written", instr,
+            **witness(strand),
+        )  # fmt: skip
 
 
 def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray | None = None) -> None:
@@ -97,8 +87,7 @@ def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, ro
     size = bits // 8 * count
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
-    if cohort.observer is not None and rows is None:
-        cohort.observer.shared(strand, instr, places_by_warp(strand, offset, size), False)
+    tell_shared(strand, instr, "ld", offset, size, rows)
     words = cohort.shared.bytes.view(DTYPE[bits])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
@@ -117,8 +106,8 @@ def store_shared(strand: Strand, instr, address: Value, values: list[Value], bit
     winner = cohort.launch.switches.colliding_stores
     write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
     mark_written(strand, full, size, rows)
-    if cohort.observer is not None and rows is None:
-        cohort.observer.shared(strand, instr, places_by_warp(strand, full, size), True)
+    if instr.form.name != "st.async":  # which says more, see `async_stores`
+        tell_shared(strand, instr, "st", full, size, rows)
 
 
 def load_cluster(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:

@@ -174,6 +174,8 @@ def _load_global(strand: Strand, instr, address: Value, bits: int, count: int) -
     values: list[Value] = []
 
     def visit(buffer: Buffer, offset: int | np.ndarray, lanes: np.ndarray | None) -> None:
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.global_access(strand, instr, "ld", buffer.name, offset, size, strand.mask)
         words = read_words(buffer.data, offset, bits, count)
         if values:
             words = [np.where(lanes, array(w, bits), array(v, bits)) for w, v in zip(words, values, strict=True)]
@@ -193,7 +195,7 @@ def _store_global(strand: Strand, instr, address: Value, values: list[Value], bi
 
     def visit(buffer: Buffer, offset: int | np.ndarray, lanes: np.ndarray | None) -> None:
         if strand.cohort.observer is not None:
-            strand.cohort.observer.global_store(strand, instr, buffer.name, offset, size, strand.mask)
+            strand.cohort.observer.global_access(strand, instr, "st", buffer.name, offset, size, strand.mask)
         write_words(buffer.data, offset, values, bits, strand.mask, strand.cohort.launch.switches.colliding_stores)
         changed(strand, buffer)
 

@@ -27,13 +27,14 @@ def commit(instr, program):
         cohort, core = strand.cohort, strand.cohort.core
         where, rows = target(strand)
         barrier = cohort.barrier(where, "tcgen05.commit")
-        everyone = [rows] if mask is None else _named(strand, amount_of(strand, mask))
-        count, work = strand.count, core.take()
+        named = [] if mask is None else _named(strand, amount_of(strand, mask))
+        everyone = [(to, count) for _, to, count in named] if mask is not None else [(rows, strand.count)]
+        work = core.take()
         cohort.counters.commit += threads_active(strand)
 
         def complete() -> None:
             core.perform(work)
-            for signalled in everyone:
+            for signalled, count in everyone:
                 barrier.arrive(cohort.ctas, signalled, count)
 
         if cohort.pending.eager:
@@ -41,18 +42,37 @@ def commit(instr, program):
         else:
             cohort.pending.tensor(complete)
         if cohort.observer is not None:
-            cohort.observer.commit(strand, instr, where)
+            _tell(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
 
     return run
 
 
-def _named(strand: Strand, word: int | np.ndarray) -> list[np.ndarray | None]:
-    """Rows that a multicast mask names, rank by rank, for the CTAs that commit."""
+def _named(strand: Strand, word: int | np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(CTAs that commit, CTAs that their multicast mask names, arrivals), rank by rank."""
     cohort = strand.cohort
     everyone = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-    word = np.broadcast_to(word, everyone.shape)
-    senders = [everyone[(word >> rank) & 1 == 1] for rank in range(cohort.cluster_size)]
-    return [s - cohort.place.rank[s] + rank for rank, s in enumerate(senders) if s.size]
+    word, count = np.broadcast_to(word, everyone.shape), np.broadcast_to(strand.count, everyone.shape)
+    senders = [((word >> rank) & 1 == 1) & (count > 0) for rank in range(cohort.cluster_size)]
+    return [
+        (everyone[s], everyone[s] - cohort.place.rank[everyone[s]] + rank, count[s])
+        for rank, s in enumerate(senders)
+        if s.any()
+    ]
+
+
+def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """(CTAs that commit, CTAs whose barrier each of them names)."""
+    everyone = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    active = np.broadcast_to(strand.count, everyone.shape) > 0
+    return everyone[active], (everyone if homes is None else homes)[active]
+
+
+def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    (warp, lane), count = strand.threads()[0], strand.cohort.watched
+    signals = [
+        pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
+    ]
+    strand.cohort.observer.commit(strand, instr, barrier, (int(strand.warps[warp]), lane), signals)
 
 
 @op("tcgen05.wait", result=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.events import Touch
 from convc.machine.ops.collective import check_pair, is_pair, warp_groups
 from convc.machine.ops.memory import address_of, shared_offset
 from convc.machine.ops.registry import op
@@ -41,9 +42,7 @@ def alloc(instr, program):
                 done.append((bases, count, group.rows))
                 _publish(cohort, group.rows, places[:, warp, 0], bases)
                 if cohort.observer is not None:
-                    cohort.observer.allocate(strand, instr, int(bases[0]), count, free=False)
-                    place = int(places[0, warp, 0])
-                    cohort.observer.shared(strand, instr, {int(strand.warps[warp]): np.arange(place, place + 4)}, True)
+                    _tell(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
         return None
 
     return run
@@ -133,10 +132,10 @@ def dealloc(instr, program):
         cohort.core.seal()
         packed = _joined(strand.regs[address], strand.regs[columns])
         for group in warp_groups(strand, packed, "tcgen05.dealloc"):
-            for value in group.values.tolist():
+            for warp, value in zip(strand.warps[group.warps].tolist(), group.values.tolist(), strict=True):
                 base, count = value & 0xFFFFFFFF, value >> 32
-                if cohort.observer is not None:
-                    cohort.observer.allocate(strand, instr, base, count, free=True)
+                for row in _watched(cohort, group.rows):
+                    cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
                 if not cohort.tensor.free(base, count, group.rows):
                     held = cohort.tensor.allocated_in(group.rows)
                     listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
@@ -146,6 +145,24 @@ def dealloc(instr, program):
                     )
 
     return run
+
+
+def _watched(cohort, rows: np.ndarray | None) -> list[int]:
+    """Those of some CTAs that the observer is told of; none without one."""
+    if cohort.observer is None:
+        return []
+    return [row for row in range(cohort.watched) if rows is None or row in rows]
+
+
+def _tell(strand: Strand, instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places) -> None:
+    """Tell the observer of an allocation by a warp, and of the stores of its address."""
+    cohort, number = strand.cohort, int(strand.warps[warp])
+    everyone = list(range(cohort.ctas)) if rows is None else rows.tolist()
+    for row in _watched(cohort, rows):
+        at = everyone.index(row)
+        cohort.observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
+        touch = Touch(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
+        cohort.observer.shared(strand, instr, "st", [touch])
 
 
 def _joined(low: Value, high: Value) -> Value:

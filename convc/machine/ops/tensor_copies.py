@@ -18,10 +18,12 @@ from convc.machine.counters import copies_of
 from convc.machine.memory import PARAM_WINDOW
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import tell_copy
 from convc.machine.pending import named
 from convc.machine.strand import Strand
 from convc.machine.tensormap_bytes import SIZE, map_at
 from convc.machine.tma import TensorLoader
+from convc.machine.tma_lines import tensor_reach
 from convc.machine.tma_operands import Route, Turn, complete, own_address, own_route, route, turns
 from convc.machine.tma_store import store
 from convc.tensormap import check
@@ -63,7 +65,8 @@ def tensor_load(instr, program):
                 name, loader = _tensor(cohort, address)
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
                 path = Route(where, signal, strand.rows, 1, strand.rows)
-                perform_load(strand, instr, _load, loader, name, path, at, tuple(shift), mode)
+                turn = Turn(thread, (), None, strand.rows, strand.row_count)
+                perform_load(strand, instr, turn, _load, loader, name, path, at, tuple(shift), mode)
                 return
         for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
             where, signal, address, *shift = turn.values
@@ -74,17 +77,17 @@ def tensor_load(instr, program):
                 path = route(cohort, turn.rows, where, signal, ranks, pair)
             name, loader = _tensor(cohort, address)
             at = tuple(path.spread(turn.pick(strand, regs[slot])) for slot in coords)
-            perform_load(strand, instr, _load, loader, name, path, at, tuple(shift), mode)
+            perform_load(strand, instr, turn, _load, loader, name, path, at, tuple(shift), mode)
 
     return run
 
 
-def perform_load(strand: Strand, instr, copy: Callable[..., None], *operands) -> None:
+def perform_load(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes on an mbarrier, now or when the completion policy says so."""
     if strand.cohort.pending.eager:
-        copy(strand, instr, *operands)
+        copy(strand, instr, turn, *operands)
     else:
-        strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, *operands)))
+        strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, turn, *operands)))
 
 
 def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
@@ -100,8 +103,9 @@ def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], 
 
 
 def _load(
-    strand: Strand, instr, loader: TensorLoader, name: str, path: Route, coords: tuple, offsets: tuple, mode: str
-) -> None:
+    strand: Strand, instr, turn: Turn, loader: TensorLoader, name: str, path: Route, coords: tuple, offsets: tuple,
+    mode: str,
+) -> None:  # fmt: skip
     """One copy into every destination, its complete_tx, and the books."""
     cohort, where = strand.cohort, path.address
     result = loader.load(cohort.shared.bytes, where, coords, offsets, path.rows, mode)
@@ -109,9 +113,8 @@ def _load(
         cohort.shared.written.mark(slice(where + low, where + high), path.rows)
     complete(cohort, path, result.bytes, "cp.async.bulk.tensor")
     if cohort.observer is not None:
-        cohort.observer.copy(
-            strand, instr, path.barrier, np.empty(0, np.int64), _places(where, result.written), path.rows
-        )
+        memory = tensor_reach(loader, name, "ld", coords, offsets, mode, path.repeat)
+        tell_copy(strand, instr, turn, path, writes=_places(where, result.written), memory=memory)
     count = cohort.ctas if path.rows is None else len(path.rows)
     copies_of(cohort.counters.tma_loads, name).add(count, result.bytes, result.filled)
 
@@ -146,7 +149,9 @@ def _store(
     result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe, cohort.launch.switches)
     contents_changed(cohort, name)
     check_written(cohort, instr, where, result.read, turn.rows)
-    tell_read(strand, instr, turn, _places(where, result.read))
+    if cohort.observer is not None:
+        memory = tensor_reach(tensor, name, "st" if operation is None else "atom", at, None, mode)
+        tell_copy(strand, instr, turn, None, reads=_places(where, result.read), memory=memory)
     for hit in result.hits:
         note_writer(strand, instr, turn, int(hit))
     copies_of(cohort.counters.tma_stores, name).add(turn.count, result.bytes)
@@ -161,7 +166,14 @@ def prefetch(instr, program):
 @op("cp.async.bulk.commit_group", result=False)
 def commit_group(instr, program):
     """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
-    return _for_issuers(lambda cohort, thread, rows: cohort.bulk_groups.commit(thread, rows))
+    act = _for_issuers(lambda cohort, thread, rows: cohort.bulk_groups.commit(thread, rows))
+
+    def run(strand: Strand) -> None:
+        act(strand)
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.commit_group(strand, instr)
+
+    return run
 
 
 @op("cp.async.bulk.wait_group", result=False)
@@ -172,7 +184,14 @@ def wait_group(instr, program):
     def wait(cohort: Cohort, thread: tuple[int, int], rows: np.ndarray | None) -> None:
         cohort.pending.finish_stores(thread, cohort.bulk_groups.wait(thread, rows, groups))
 
-    return _for_issuers(wait)
+    act = _for_issuers(wait)
+
+    def run(strand: Strand) -> None:
+        act(strand)
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.wait_group(strand, instr, groups)
+
+    return run
 
 
 def _for_issuers(act):
@@ -192,12 +211,6 @@ def _for_issuers(act):
     return run
 
 
-def tell_read(strand: Strand, instr, turn: Turn, reads: np.ndarray) -> None:
-    """Tell the observer which shared memory a copy has read."""
-    if strand.cohort.observer is not None:
-        strand.cohort.observer.copy(strand, instr, None, reads, np.empty(0, np.int64), turn.rows)
-
-
 def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
     """A finding where a copy reads shared memory that was never written."""
     missing = sum(
@@ -206,7 +219,7 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
     )
     if missing:
         text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
-        cohort.report("shared-memory-unwritten", text, instr)
+        cohort.report("shared-memory-unwritten", text, instr, row=0 if rows is None else int(rows[0]))
 
 
 def note_writer(strand: Strand, instr, turn: Turn, position: int) -> None:

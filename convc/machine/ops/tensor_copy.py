@@ -27,7 +27,8 @@ def copy(instr, program):
                 strand.cohort.core.enqueue(item)
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)
-                tell(strand, "cp.4x256b" if item.shape == "4x256b" else "cp", item)
+                kind = "cp.4x256b" if item.shape == "4x256b" else "cp"
+                tell(strand, kind, item, thread, issuers, pair)
 
     return run
 
@@ -44,6 +45,6 @@ def shift(instr, program):
                 item = Shift(taddr, rows, instr)
                 strand.cohort.core.enqueue(item)
                 strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
-                tell(strand, "shift", item)
+                tell(strand, "shift", item, thread, issuers, pair)
 
     return run

@@ -11,10 +11,12 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.events import Touch
 from convc.machine.ops.collective import Group, warp_groups
-from convc.machine.ops.lanes import warps_active
+from convc.machine.ops.lanes import warps_active, witness
 from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
+from convc.machine.ops.telling import LANES
 from convc.machine.register_moves import RegisterMove
 from convc.machine.state import COLUMNS
 from convc.machine.strand import Strand
@@ -142,7 +144,7 @@ def load(instr, program):
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
-                cohort.report("tensor-memory-unwritten", message, instr)
+                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand))
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
                 values = block
@@ -207,10 +209,16 @@ def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: 
     """What the active warps access; the observer is told where it is a read or a ``write``."""
     groups = warp_groups(strand, at, instr.form.name)
     found = [Window(strand, instr, group, packed, count) for group in groups]
-    observer = strand.cohort.observer
-    if observer is not None and write is not None:
+    if strand.cohort.observer is not None and write is not None:
         for window in found:
-            places = window.places()
-            cells = {int(strand.warps[w]): places[i].reshape(-1) for i, w in enumerate(window.group.warps)}
-            observer.tensor(strand, instr, "st" if write else "ld", cells, write)
+            _tell(strand, instr, "st" if write else "ld", window)
     return found
+
+
+def _tell(strand: Strand, instr, kind: str, window: Window) -> None:
+    cohort, group = strand.cohort, window.group
+    rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
+    places = window.places().reshape(len(group.warps), 32, -1)
+    warps = strand.warps[group.warps].tolist()
+    touches = [Touch(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    cohort.observer.tensor(strand, instr, kind, touches)

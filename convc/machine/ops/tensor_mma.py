@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
+from convc.machine.events import Operation
 from convc.machine.mma import LaneMask, Mma
 from convc.machine.ops.collective import check_pair, is_pair
 from convc.machine.ops.memory import address_of
@@ -51,11 +52,20 @@ def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) ->
         yield [int(x) for x in line[: len(picked)]], where, tuple(chosen.tolist())
 
 
-def tell(strand: Strand, kind: str, item: Mma | Copy | Shift, target: object = None) -> None:
-    """Announce an issued operation to the observer."""
+def tell(
+    strand: Strand, kind: str, item: Mma | Copy | Shift, thread: tuple[int, int], issuers: Rows, pair: bool,
+    target: object = None,
+) -> None:  # fmt: skip
+    """Announce an operation that a thread of the CTAs ``issuers`` (None: all) has issued to the observer."""
     cohort = strand.cohort
-    if cohort.observer is not None:
-        cohort.observer.tensor_op(strand, item.instr, kind, *cohort.core.footprint(item), target)
+    if cohort.observer is None:
+        return
+    shared, reads, writes = cohort.core.footprint(item)
+    operation = Operation(
+        kind=kind, rows=range(cohort.ctas) if issuers is None else issuers, pair=pair,
+        thread=(int(strand.warps[thread[0]]), thread[1]), shared=shared, reads=reads, writes=writes, target=target,
+    )  # fmt: skip
+    cohort.observer.tensor_op(strand, item.instr, operation)
 
 
 def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
@@ -114,7 +124,7 @@ def mma(instr, program):
                     zero if has_zero else None, sfa, sfb,
                 )  # fmt: skip
                 core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
-                tell(strand, "mma.ashift" if ashift else "mma", one, one.accumulator)
+                tell(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from convc.machine.ops.alu import reader, type_of
 from convc.machine.ops.floating import extreme
+from convc.machine.ops.lanes import witness
 from convc.machine.ops.registry import op
 from convc.machine.strand import Strand
 from convc.machine.values import DTYPE, MASK, SIGNED, Value, array, narrow, width
@@ -31,6 +32,7 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
             "warp-sync-mask",
             f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
             instr,
+            **witness(strand),
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
 

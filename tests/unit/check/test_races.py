@@ -119,6 +119,19 @@ def test_a_hang_and_a_fault_are_findings_with_their_line():
     hang = check(module(spin))
     assert rules(hang) == {"hang"}
     assert hang.result is None
-    fault = check(module(".reg .b32 %v;\nld.global.u32 %v, [%p_out+4096];"))
+    text = module(".reg .b32 %v;\nld.global.u32 %v, [%p_out+4096];")
+    fault = check(text)
     assert rules(fault) == {"fault"}
-    assert fault.findings[0].line > 0
+    finding = fault.findings[0]
+    assert "ld.global.u32" in text.splitlines()[finding.line - 1]
+    assert (finding.cta, finding.warp, finding.lanes) == (0, 0, tuple(range(32)))
+    assert (hang.findings[0].cta, hang.findings[0].warp) == (0, 0)
+
+
+def test_what_the_machine_finds_names_who_did_it():
+    body = """.reg .b32 %v, %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.gt.u32 %p, %t, 60; @!%p bra DONE;
+    ld.shared.u32 %v, [tile+8]; DONE:"""
+    checked = check(module(body, shared=TILE), threads=64)
+    finding = next(f for f in checked.findings if f.rule == "shared-memory-unwritten")
+    assert (finding.cta, finding.warp, finding.lanes) == (0, 1, (29, 30, 31))
+    assert str(finding).endswith("(CTA 0, warp 1, lanes 29..31)")

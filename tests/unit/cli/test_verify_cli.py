@@ -95,7 +95,7 @@ def test_a_wrong_element_is_traced_to_its_writer(convc, tiny, sabotage, tmp_path
     assert report["ok"] is False
     check = report["layers"][0]["checks"][0]
     assert check["comparison"]["first"] == [0, 1, 0, 0]
-    assert (check["writer"]["cta"], check["writer"]["warp"], check["writer"]["lane"]) == (0, 0, 0)
+    assert (check["writer"]["cta"], check["writer"]["warp"], check["writer"]["lanes"]) == (0, 0, [0])
 
 
 def test_the_writer_is_the_right_cta_and_lane(tiny, sabotage):
@@ -106,7 +106,7 @@ def test_the_writer_is_the_right_cta_and_lane(tiny, sabotage):
     assert not check.ok
     n, k, p, q = check.comparison.first
     assert (n, k, p * 12 + q) == (0, 8, 128 + 5)
-    assert (check.writer.cta, check.writer.warp, check.writer.lane) == (1, 0, 5)
+    assert (check.writer.cta, check.writer.warp, check.writer.lanes) == (1, 0, (5,))
 
 
 WRONG = """

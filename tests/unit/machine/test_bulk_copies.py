@@ -126,7 +126,7 @@ def test_writer_of_a_byte_that_a_bulk_copy_wrote():
         params=(PointerParam(buffer="src"), PointerParam(buffer="out")),
     )  # fmt: skip
     found = writer_of(text, launch, {"src": noise(512)}, "out", 79)
-    assert (found.cta, found.warp, found.lane) == (0, 0, 0)
+    assert (found.cta, found.warp, found.lanes) == (0, 0, (0,))
     assert BULK in text.splitlines()[found.line - 1]
     assert writer_of(text, launch, {"src": noise(512)}, "out", 80) is None
 
@@ -139,15 +139,16 @@ def leftovers(act) -> list[tuple]:
     groups.issue((4, 0), None, None)
     act(groups)
     found = []
-    cohort = SimpleNamespace(number=lambda row: row, report=lambda *arguments: found.append(arguments))
+    cohort = SimpleNamespace(report=lambda *arguments, **who: found.append((*arguments, who)))
     groups.report_leftovers(cohort)
-    return [(rule, text, verdict) for rule, text, _, verdict in found]
+    return [(rule, text, verdict, who) for rule, text, _, verdict, who in found]
 
 
 def test_a_copy_never_committed_is_an_error():
-    ((rule, text, verdict),) = leftovers(lambda groups: None)
+    ((rule, text, verdict, who),) = leftovers(lambda groups: None)
     assert (rule, verdict) == ("bulk-group-uncommitted", Verdict.error)
-    assert text == "CTA 0, warp 4, lane 0 issued bulk copies and exited without cp.async.bulk.commit_group"
+    assert text == "a thread issued bulk copies and exited without cp.async.bulk.commit_group"
+    assert who == {"row": 0, "warp": 4, "lanes": (0,)}
 
 
 def test_a_group_never_waited_for_is_worth_a_look():
@@ -155,9 +156,10 @@ def test_a_group_never_waited_for_is_worth_a_look():
         groups.commit((4, 0), None)
         groups.wait((4, 0), np.array([0]), 0)
 
-    ((rule, text, verdict),) = leftovers(act)
+    ((rule, text, verdict, who),) = leftovers(act)
     assert (rule, verdict) == ("bulk-group-unwaited", Verdict.review)
-    assert text.startswith("CTA 1, warp 4, lane 0 exited without cp.async.bulk.wait_group")
+    assert text.startswith("a thread exited without cp.async.bulk.wait_group")
+    assert who == {"row": 1, "warp": 4, "lanes": (0,)}
 
 
 def test_waiting_for_all_but_one_leaves_one():

@@ -242,7 +242,8 @@ def test_nobody_asks_again_after_a_declined_request(seen):
     found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}).findings
     assert [(f.rule, f.verdict) for f in found] == [("launch-control-after-decline", Verdict.error)] * seen
     if seen:
-        assert found[0].message == "CTA 0 asks for another cluster after it has seen a request declined: undefined"
+        assert found[0].message == "the CTA asks for another cluster after it has seen a request declined: undefined"
+        assert (found[0].cta, found[0].warp, found[0].lanes) == (0, 0, (0,))
         assert "try_cancel" in text.splitlines()[found[0].line - 1]
 
 

@@ -57,7 +57,7 @@ def test_every_element_has_the_writer_that_its_tile_says(case):
         who = writer(layer, x, element)
         tiles_m, block_n = layer.launch.grid[0], compile_problem(PROBLEM).plan.tiling.block_n
         assert who.cta == m // 128 + tiles_m * (k // block_n)
-        assert (who.warp, who.lane) == divmod(m % 128, 32)
+        assert (who.warp, *who.lanes) == divmod(m % 128, 32)
         assert "st.global" in layer.ptx.splitlines()[who.line - 1]
         assert who.step == "store.write"
 

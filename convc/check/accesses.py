@@ -1,0 +1,162 @@
+"""Accesses and their order: the shadow memory of one cluster, and when two accesses of a place race."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.check.clocks import Pipe, Views
+from convc.check.exits import Exits
+from convc.check.order import Home, Order
+from convc.check.pipeline import Pipeline
+from convc.check.shadow import Access, Shadow, Sparse, Spot, Tables
+from convc.check.sites import finding, region_of, site_of
+from convc.check.strength import apart
+from convc.findings import Finding, Verdict
+from convc.machine.state import COLUMNS, LANES
+
+ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
+"""Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
+
+
+class Accesses(Order):
+    """Compares every access with those before it; the first racing pair of instructions is reported."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple, Finding] = {}
+
+    def begin(self, cohort) -> None:
+        """Start afresh for every cohort."""
+        super().begin(cohort)
+        self.log: list[Access] = []
+        self.shadows: dict[tuple, Shadow] = {}
+        self.counts: dict[tuple, int] = {}
+        self.pipelines: dict[int, Pipeline] = {}
+        self.exits = Exits(cohort)
+        self.allocated: dict[tuple[int, int], int] = {}
+
+    def findings(self) -> list[Finding]:
+        """Everything that was found."""
+        return list(self.found.values())
+
+    def end(self, cohort) -> None:
+        """Work that an exiting CTA knows nothing of may still touch its memory."""
+        for key, late in self.exits.findings(self.warps):
+            self.found.setdefault(key, late)
+
+    def shadow(self, space: str, home: int | str) -> Shadow:
+        """Of the shared or tensor memory of a CTA, or of a buffer."""
+        if (space, home) not in self.shadows:
+            match space:
+                case "shared":
+                    tables = Tables(self.cohort.shared.bytes.shape[1])
+                case "tensor":
+                    tables = Tables(LANES * COLUMNS)
+                case _:
+                    tables = Sparse()
+            self.shadows[space, home] = Shadow(tables)
+        return self.shadows[space, home]
+
+    def entry(self, instr, kind: str, row: int, warp: int, views: Views, **more) -> Access:
+        """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
+        fields = {
+            "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "lane": None,
+            "write": False, "home": row, "stream": None, "after": {}, "strength": None, "nth": 0,
+        } | more  # fmt: skip
+        if self.cohort.watched > 1:
+            fields["actor"] += f" of CTA {self.cohort.number(row)}"
+        return Access(kind=kind, row=row, warp=warp, instr=instr, **fields)
+
+    def nth(self, instr, *thread: int) -> int:
+        """How often a warp or a thread had come here before."""
+        key = instr.index, *thread
+        count = self.counts[key] = self.counts.get(key, -1) + 1
+        return count
+
+    def access(
+        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, views: Views
+    ) -> None:
+        """Lanes (n,) access places (n, m) of a CTA's memory.
+
+        Places outside the storage are left out: the machine faults on them.
+        """
+        if places.size and int(places.max()) < self.shadow(space, home).tables.size:
+            self.perform(Spot(space, home, lanes, places, places), access, views)
+            self.visit(access, lanes, views)
+
+    def perform(self, spot: Spot, access: Access, views: Views) -> None:
+        """Compare with the last accesses of the places, then become the last access."""
+        shadow, number = self.shadow(spot.space, spot.home), len(self.log)
+        self.log.append(access)
+        self.compare(spot, access, views)
+        shadow.record(spot.places, number, spot.lanes[:, None], access)
+
+    def compare(self, spot: Spot, access: Access, views: Views) -> None:
+        """Report what an access races with."""
+        for index in self.shadow(spot.space, spot.home).before(spot.places, access.write):
+            if not _ordered(spot.space, self.log[index], access, views):
+                self._report(spot, index, access, views)
+
+    def touch(self, instr, row, thread, barrier: Home, work: Pipe | None = None) -> None:
+        """A barrier operation comes after the barrier's initialisation."""
+        home, address = barrier
+        views = self.views(row, thread[0])
+        more = {"home": home, "generic": work is None}
+        if work is not None:
+            more |= {"component": work.component, "time": work.time, "lane": thread[1]}
+        access = self.entry(instr, "mbarrier", row, thread[0], views, **more)
+        places = np.arange(address, address + 8)[None]
+        self.compare(Spot("shared", home, np.array([thread[1]]), places, places), access, views)
+        if home != row:
+            self.visit(access, np.array([thread[1]]), views)
+
+    def visit(self, access: Access, lanes: np.ndarray, views: Views) -> None:
+        """An access of a peer's memory comes after the peer's start, and before its exit."""
+        self.exits.visit(access, lanes)
+        if access.row == access.home or self.started(access.row, access.home, views):
+            return
+        peer = self.cohort.number(access.home)
+        message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"
+        site = site_of(self.cohort, access, lanes, None)
+        key = "start", access.instr.span.line
+        self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
+
+    def _report(self, spot: Spot, index: int, second: Access, views: Views) -> None:
+        """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
+        first, space = self.log[index], spot.space
+        lines = first.instr.span.line, second.instr.span.line
+        key = (space, *lines, first.write, second.write)
+        weakly = views.weak.get(first.component, -1) >= first.time
+        same = lines[0] == lines[1] and first.kind == second.kind == "st"
+        unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
+        forgiven = same or (weakly and not unfenced)
+        if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
+            return
+        why = ""
+        if same:
+            why = "; they may store the same"
+        elif weakly:
+            why = "; only a proxy fence or a tcgen05 fence is missing"
+        shadow = self.shadow(space, spot.home)
+        here, lanes = shadow.entries(spot.places, index)
+        region = region_of(spot, here, shadow.tables.unit, self.allocated)
+        self.found[key] = finding(
+            Verdict.review if forgiven else Verdict.error,
+            f"race-{space}-memory",
+            f"{second} is not ordered after {first}{why}",
+            site_of(self.cohort, second, spot.lanes[here.any(axis=1)], region),
+            site_of(self.cohort, first, lanes, region),
+        )
+
+
+def _ordered(space: str, first: Access, second: Access, views: Views) -> bool:
+    """Whether ``first`` happened before ``second``, whose issuer has these views, or both may meet."""
+    clock = views.tensor if space == "tensor" else views.generic
+    if space != "tensor" and not second.generic and first.generic and first.write:
+        clock = views.fenced[space]
+    if clock.get(first.component, -1) >= first.time:
+        return True
+    if apart(first.strength, second.strength, first.row == second.row):
+        return True
+    if first.stream is None or first.component != second.component:
+        return False
+    return first.time == second.time or second.after.get(first.stream, -1) >= first.time

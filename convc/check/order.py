@@ -1,0 +1,241 @@
+"""What orders what: the synchronisation of one cluster, as vector clocks.
+
+Followed are the CTAs of the first cluster of every cohort, all with one set of clocks. Messages pass through mbarriers
+(of the own CTA, or of a peer by its shared::cluster address), CTA barriers, the cluster barrier, and single locations
+that strong accesses release and acquire; fences and waits move knowledge between the views of a warp (see `clocks`).
+Arrivals and waits without ``.cluster`` order across CTAs too: compilers in wide use leave the scope of an mbarrier
+operation out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from convc.check.clocks import Message, Pipe, Views, join
+from convc.check.strength import Locations
+from convc.machine.events import Observer
+from convc.machine.ops.telling import actors
+
+NOTHING = Message()
+"""What a relaxed arrival without a fence before it passes on."""
+
+Home = tuple[int, int]
+"""A barrier: row of its CTA, and its shared address there."""
+
+
+@dataclass(slots=True)
+class Barrier:
+    """An mbarrier: the copies that signal it (their time is the phase they count in), and what its phases pass on."""
+
+    copies: Pipe
+    open: Message = field(default_factory=Message)
+    done: Message = field(default_factory=Message)
+
+
+class Order(Observer):
+    """Who knows of what; ``met`` are (CTA, peer) where the one knows that the other has started.
+
+    Subclasses override `touch`.
+    """
+
+    def begin(self, cohort) -> None:
+        """Start afresh for every cohort."""
+        self.cohort = cohort
+        self.owner: list[int] = []
+        self.warps: dict[tuple[int, int], Views] = {}
+        self.pipes: dict[tuple, Pipe] = {}
+        self.barriers: dict[Home, Barrier] = {}
+        self.meetings: dict[tuple, Message] = {}
+        self.locations = Locations()
+        self.met: set[tuple[int, int]] = set()
+
+    def touch(self, instr, row: int, thread: tuple[int, int], barrier: Home, work: Pipe | None = None) -> None:
+        """A thread (warp, lane) operates on a barrier, or (with ``work``) has it signalled when that is done."""
+
+    # ---- who -----------------------------------------------------------------------------------------------------
+
+    def component(self, row: int) -> int:
+        """A new component, which belongs to a CTA."""
+        self.owner.append(row)
+        return len(self.owner) - 1
+
+    def views(self, row: int, warp: int) -> Views:
+        """The clocks of a warp."""
+        key = row, warp
+        if key not in self.warps:
+            self.warps[key] = Views(component=self.component(row))
+        return self.warps[key]
+
+    def pipe(self, kind: str, row: int, *thread: int) -> Pipe:
+        """The stream of asynchronous work of a kind that a thread or a warp issues."""
+        key = kind, row, *thread
+        if key not in self.pipes:
+            self.pipes[key] = Pipe(self.component(row))
+        return self.pipes[key]
+
+    def barrier(self, home: Home) -> Barrier:
+        """What is known of a barrier."""
+        if home not in self.barriers:
+            self.barriers[home] = Barrier(Pipe(self.component(home[0])))
+        return self.barriers[home]
+
+    def started(self, row: int, peer: int, views: Views) -> bool:
+        """Whether a warp with these views knows that a peer of its CTA has started: by a meeting or any message."""
+        if (row, peer) not in self.met and any(self.owner[component] == peer for component in views.generic):
+            self.met.add((row, peer))
+        return (row, peer) in self.met
+
+    # ---- mbarriers -------------------------------------------------------------------------------------------------
+
+    def init(self, strand, instr, barrier) -> None:
+        """mbarrier.init: a new object, also where there was one before."""
+        for _, row, _, _, _ in actors(strand):
+            self.barriers.pop((row, barrier), None)
+
+    def settle(self, homes) -> None:
+        """A phase that has completed is there for waits to acquire; to be called when a whole event has been told."""
+        for row, address in homes:
+            machine = self.cohort.barriers.get(address)
+            if machine is None:
+                continue
+            phase = machine.phase if isinstance(machine.phase, int) else int(machine.phase[row])
+            barrier = self.barrier((row, address))
+            if phase != barrier.copies.time:
+                barrier.copies.time = phase
+                barrier.done.add(barrier.open)
+                barrier.open = Message()
+
+    def arrive(self, strand, instr, barrier, homes) -> None:
+        """Release, where it is an arrival and not relaxed."""
+        name, touched = instr.form.name, set()
+        for at, row, _, warp, lanes in actors(strand):
+            home = (row if homes is None else int(homes[at]), barrier)
+            views = self.views(row, warp)
+            views.tick()
+            self.touch(instr, row, (warp, int(lanes[0])), home)
+            touched.add(home)
+            opened = self.barrier(home).open
+            if name == "cp.async.mbarrier.arrive":
+                copies = self.pipe("cp.async", row, warp)
+                opened.tell({copies.component: copies.time})
+                copies.next()
+            elif "relaxed" in instr.mods or "arrive" not in name:
+                opened.add(views.released.get(home[0] != row, NOTHING))
+            else:
+                opened.add(views)
+        self.settle(touched)
+
+    def wait(self, strand, instr, barrier, done) -> None:
+        """Acquire, at once or behind the next acquire fence."""
+        waiting = [(row, warp, int(lanes[0])) for at, row, _, warp, lanes in actors(strand) if done[at]]
+        self.settle({(row, barrier) for row, _, _ in waiting})
+        for row, warp, lane in waiting:
+            views = self.views(row, warp)
+            views.tick()
+            self.touch(instr, row, (warp, lane), (row, barrier))
+            message = self.barrier((row, barrier)).done
+            if "relaxed" in instr.mods:
+                views.pending.setdefault(False, Message()).add(message)
+            else:
+                views.add(message)
+
+    def commit(self, strand, instr, barrier, thread, signals) -> None:
+        """The barriers hear of all earlier tensor operations of this thread, and of what the thread knows.
+
+        The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
+        """
+        for row, home in signals:
+            views, work = self.views(row, thread[0]), self.pipe("tensor", row, *thread)
+            views.tick()
+            views.publish()
+            time = work.next()
+            self.touch(instr, row, thread, (home, barrier), work)
+            opened = self.barrier((home, barrier)).open
+            opened.add(views)
+            opened.tell({work.component: time})
+        self.settle({(home, barrier) for _, home in signals})
+
+    # ---- groups of copies ------------------------------------------------------------------------------------------
+
+    def commit_group(self, strand, instr) -> None:
+        """Close the running group."""
+        for pipe, _ in self._groups(strand, instr, ("bulk read", "bulk write")):
+            pipe.close()
+
+    def wait_group(self, strand, instr, left) -> None:
+        """The warp knows of all but the latest groups; with ``.read``, only that their sources have been read."""
+        kinds = ("bulk read",) if "read" in instr.mods else ("bulk read", "bulk write")
+        for pipe, views in self._groups(strand, instr, kinds):
+            if instr.form.name == "cp.async.wait_all":
+                pipe.close()
+            views.learn(pipe.known(left))
+
+    def _groups(self, strand, instr, kinds: tuple[str, ...]) -> list[tuple[Pipe, Views]]:
+        """The pipes that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
+        bulk = instr.form.name.startswith("cp.async.bulk")
+        keys = []
+        for _, row, _, warp, lanes in actors(strand):
+            threads = [(warp, lane) for lane in lanes.tolist()] if bulk else [(warp,)]
+            keys += [(kind, row, *thread) for thread in threads for kind in (kinds if bulk else ("cp.async",))]
+        return [(self.pipes[key], self.views(key[1], key[2])) for key in keys if key in self.pipes]
+
+    # ---- barriers of the CTA and of the cluster ----------------------------------------------------------------------
+
+    def cta_barrier(self, strand, instr, index, leave) -> None:
+        """bar.sync: everybody who arrives tells everybody who leaves."""
+        generations = strand.ticket[1]
+        for at, row, _, warp, _ in actors(strand):
+            self._meet(("cta", row, index, int(generations[at])), self.views(row, warp), leave)
+
+    def cluster_barrier(self, strand, instr, leave) -> None:
+        """barrier.cluster; a relaxed arrival passes on what a fence before it released."""
+        tickets = self.cohort.cluster_barrier.ticket
+        for _, row, _, warp, _ in actors(strand):
+            meeting = ("cluster", int(tickets[row, warp]))
+            if leave:
+                self.met |= {(row, peer) for peer in range(self.cohort.watched)}
+            views = self.views(row, warp)
+            relaxed = "relaxed" in instr.mods and not leave
+            self._meet(meeting, views.released.get(True, NOTHING) if relaxed else views, leave)
+
+    def _meet(self, meeting: tuple, views: Message, leave: bool) -> None:
+        message = self.meetings.setdefault(meeting, Message())
+        if leave:
+            views.add(message)
+        else:
+            message.add(views)
+
+    # ---- fences ----------------------------------------------------------------------------------------------------
+
+    def fence(self, strand, instr) -> None:
+        """Proxy fences, thread fences, tcgen05 fences and waits."""
+        for _, row, _, warp, _ in actors(strand):
+            views = self.views(row, warp)
+            match instr.form.name:
+                case "tcgen05.wait":
+                    pipe = self.pipe("tcgen05." + instr.slots["op"].removeprefix("wait::"), row, warp)
+                    known = {pipe.component: pipe.time}
+                    join(views.unpublished, known)
+                    join(views.weak, known)
+                    join(views.tensor, views.unpublished)
+                case "tcgen05.fence" if "fence::after_thread_sync" in instr.mods:
+                    join(views.tensor, views.generic)
+                case "tcgen05.fence":
+                    views.publish()
+                case "fence.proxy" | "fence.proxy.restrict":
+                    self._proxy(views, instr.slots.get("proxykind") or "async")
+                case "fence.mbarrier_init":
+                    inits, made = self.pipe("init", row, warp), Message()
+                    made.tell({inits.component: inits.time})
+                    join(views.fenced["shared"], made.generic)
+                    views.release((False, True), made)
+                case "fence" | "fence.sync_restrict":
+                    slots = instr.slots
+                    views.fence(slots.get("sem") or "both", slots.get("scope") or slots["level"])
+
+    @staticmethod
+    def _proxy(views: Views, kind: str) -> None:
+        """fence.proxy.async: of shared or of global memory alone, or of both."""
+        for space, fenced in views.fenced.items():
+            if kind == "async" or kind.startswith(f"async.{space}"):
+                join(fenced, views.generic)

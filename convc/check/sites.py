@@ -1,0 +1,59 @@
+"""Accesses as findings name them: who, which lanes, and what memory."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+
+from convc.check.shadow import LANES, Access, Spot
+from convc.findings import Finding, Region, Site, Verdict, merged
+from convc.machine.state import COLUMNS
+
+RUNS = 32
+"""Most pieces of memory that a finding lists."""
+
+COLLECTIVE = ("alloc", "dealloc")
+"""Kinds of accesses that a warp makes as one."""
+
+
+def site_of(cohort, access: Access, lanes: np.ndarray, region: Region | None) -> Site:
+    """The site of one access, of which ``lanes`` matter; of a thread, or of a warp as one, it is all that issue it."""
+    span = access.instr.span
+    if access.kind in COLLECTIVE:
+        known = tuple(range(LANES))
+    else:
+        known = tuple(lanes.tolist()) if access.lane is None else (access.lane,)
+    return Site(
+        file=span.file, line=span.line, step=access.instr.step, cta=cohort.number(access.row), warp=access.warp,
+        lanes=known, nth=access.nth, region=region,
+    )  # fmt: skip
+
+
+def finding(verdict: Verdict, rule: str, message: str, site: Site, other: Site | None = None) -> Finding:
+    """A finding at a site."""
+    known = {field.name: getattr(site, field.name) for field in fields(Site)}
+    return Finding(verdict=verdict, rule=rule, message=message, other=other, **known)
+
+
+def region_of(spot: Spot, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:
+    """The part of a spot where ``here`` (bool).
+
+    Args:
+        unit: bytes per place.
+        allocated: columns of each allocation, by CTA and first column.
+    """
+    offsets = np.unique(spot.offsets[here])
+    if spot.space == "tensor":
+        lanes, columns = offsets // COLUMNS, offsets % COLUMNS
+        first = max(
+            (start for (row, start) in allocated if row == spot.home and start <= int(columns.min())), default=0
+        )
+        return Region(
+            space="tensor", lanes=(int(lanes.min()), int(lanes.max())),
+            columns=(int(columns.min()) - first, int(columns.max()) - first),
+        )  # fmt: skip
+    runs = merged(tuple(offsets.tolist()), unit)
+    if len(runs) > RUNS:
+        runs = ((runs[0][0], runs[-1][1]),)
+    return Region(space=spot.space, buffer=spot.home if spot.space == "global" else None, runs=runs)

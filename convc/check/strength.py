@@ -1,0 +1,86 @@
+"""Strong accesses: atomics, and loads and stores with an order and a scope (PTX manual, "Memory Consistency Model").
+
+Two strong accesses whose scopes include each other do not race. A release at a location and an acquire that observes
+it order what comes before the one and after the other; so does a fence before a relaxed write, and one behind a relaxed
+read. What a read observes is the last write that the machine performed; atomics in between pass a release on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from convc.check.clocks import Message, Views
+
+SCOPES = ("cta", "cluster", "gpu", "sys")
+FORMS = ("ld", "ld.mmio", "st", "st.mmio", "atom", "atom.cas", "red", "red.async")
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """Order and scope of a strong access.
+
+    Attributes:
+        scope: one of `SCOPES`.
+        acquire, release: what it does besides being performed.
+    """
+
+    scope: str
+    acquire: bool
+    release: bool
+
+    @property
+    def wide(self) -> bool:
+        """Whether it reaches other CTAs of the cluster."""
+        return self.scope != "cta"
+
+
+RELAXED = Strength("gpu", False, False)
+"""What the asynchronous reductions into global memory are (PTX manual, cp.reduce.async.bulk)."""
+
+
+def strength_of(instr) -> Strength | None:
+    """Of a load, store or atomic; None where it is weak."""
+    return _strength(instr.form.name, instr.mods)
+
+
+@lru_cache(maxsize=1024)
+def _strength(form: str, mods: tuple[str, ...]) -> Strength | None:
+    atomic = form.startswith(("atom", "red"))
+    if form not in FORMS or not (atomic or {"relaxed", "acquire", "release", "volatile"} & set(mods)):
+        return None
+    default = "sys" if "volatile" in mods else "gpu"
+    scope = next((mod for mod in mods if mod in SCOPES), default)
+    both = "acq_rel" in mods
+    return Strength(scope, both or "acquire" in mods, both or "release" in mods)
+
+
+def apart(first: Strength | None, second: Strength | None, same_cta: bool) -> bool:
+    """Whether two accesses may meet without racing: both strong, and each in the scope of the other."""
+    return first is not None and second is not None and (same_cta or (first.wide and second.wide))
+
+
+class Locations:
+    """What the latest writes of single locations pass on, by the CTA that released it and whether others may hear."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple, dict[tuple[int, bool], Message]] = {}
+
+    def read(self, place: tuple, row: int, views: Views, strength: Strength) -> None:
+        """A strong read: hear now, or behind the next acquire fence."""
+        for (source, wide), message in self.held.get(place, {}).items():
+            if source != row and not (wide and strength.wide):
+                continue
+            if strength.acquire:
+                views.add(message)
+            else:
+                views.pending.setdefault(source != row, Message()).add(message)
+
+    def write(self, place: tuple, row: int, views: Views, strength: Strength | None, update: bool) -> None:
+        """A write; an atomic ``update`` passes on what was held there."""
+        if not update:
+            self.held.pop(place, None)
+        for wide in (False, True) if strength is not None and strength.wide else (False,) if strength else ():
+            message = views if strength.release else views.released.get(wide)
+            if message is not None:
+                self.held.setdefault(place, {}).setdefault((row, wide), Message()).add(message)

@@ -1,0 +1,77 @@
+"""Shadow memory: coarse places that become finer, pages on demand, and what an access has to be ordered after."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convc.check.shadow import PAGE, Access, Shadow, Sparse, Tables
+from convc.check.strength import RELAXED
+
+INSTR = SimpleNamespace(index=0, step=None, span=None)
+SIZES = st.sampled_from([1, 2, 4, 8, 16, 48, 128])
+ACCESSES = st.tuples(
+    SIZES, st.lists(st.integers(0, 300), min_size=1, max_size=4, unique=True), st.booleans(), st.booleans(),
+    st.integers(0, 2), st.sampled_from([0, 5 * PAGE - 64]),
+)  # fmt: skip
+"""(bytes, multiples of them to start at, write, strong, component, where the multiples count from)."""
+
+
+def access(component: int, write: bool, strong: bool) -> Access:
+    return Access(
+        component=component, time=0, actor="", kind="st", write=write, generic=True, row=0, warp=0, lane=None, home=0,
+        stream=None, after={}, strength=RELAXED if strong else None, instr=INSTR, nth=0,
+    )  # fmt: skip
+
+
+def test_places_become_finer_and_keep_what_they_hold():
+    tables = Sparse()
+    places, offsets = tables.find(np.array([0, 64]), 32)
+    assert (tables.unit, places.shape, offsets.tolist()) == (16, (2, 2), [[0, 16], [64, 80]])
+    tables.get("a")[places] = [[1, 2], [3, 4]]
+    places, offsets = tables.find(np.array([20, 84]), 4)
+    assert (tables.unit, offsets.tolist()) == (4, [[20], [84]])
+    assert tables.get("a")[places].tolist() == [[2], [4]]
+    places, _ = tables.find(np.array([12, 32]), 4)
+    assert tables.get("a")[places].tolist() == [[1], [-1]]
+
+
+def test_only_pages_that_are_looked_at_take_memory():
+    tables = Sparse()
+    tables.find(np.array([10 << 30]), 16)
+    tables.get("a")
+    tables.find(np.array([0]), 16)
+    assert tables.get("a").size == 2 * PAGE // 16
+    assert [start for start, _ in tables.known()] == [0, 10 << 30]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ACCESSES, min_size=1, max_size=12))
+def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
+    """By byte: the last plain write, and since then the last read and atomic of every component."""
+    sparse, plain = Shadow(Sparse()), Shadow(Tables(8 * PAGE))
+    known: dict[int, dict] = {}
+    for number, (size, multiples, write, strong, component, base) in enumerate(accesses):
+        starts = np.array([base + size * m for m in multiples if base + size * (m + 1) <= 8 * PAGE], np.int64)
+        if not starts.size:
+            continue
+        entry, lanes = access(component, write, strong), np.arange(len(starts))[:, None]
+        places, _ = sparse.tables.find(starts, size)
+        wide = starts[:, None] + np.arange(size)
+        want = set()
+        for byte in wide.reshape(-1).tolist():
+            for (kind, _), other in known.get(byte, {}).items():
+                want |= {other} if write or kind != "read" else set()
+        assert sparse.before(places, write) == plain.before(wide, write) == sorted(want)
+        for other in want:
+            assert sparse.entries(places, other)[1].tolist() == plain.entries(wide, other)[1].tolist()
+        sparse.record(places, number, lanes, entry)
+        plain.record(wide, number, lanes, entry)
+        for byte in wide.reshape(-1).tolist():
+            if write and not strong:
+                known[byte] = {("write", None): number}
+            else:
+                known.setdefault(byte, {})["atomic" if write else "read", component] = number
