@@ -6,6 +6,7 @@
       weights/<stem>.bias.npy         bfloat16, which .npy cannot name, lies there as uint16
       kernels/<digest>/kernel.ptx     the text that runs
                        launch.json    how it is launched
+                       coverage.json  which outputs and filter taps its steps are about, for findings
                        plan.json      why it looks as it does, for people: nothing reads it back
                        tile.json
                        kernel.cubin   machine code, if it was asked for
@@ -31,6 +32,7 @@ import numpy as np
 
 from convc import dtypes
 from convc.artifact import KernelArtifact, LaunchSpec, dump_launch, load_launch
+from convc.coverage import Coverage, dump_coverage, read_coverage
 from convc.errors import BuildError, InputError, ProblemError
 from convc.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 from convc.network import SkippedNode, TensorRef
@@ -118,6 +120,20 @@ class Build:
     def launch(self, record: LayerRecord) -> LaunchSpec:
         """The launch file of a layer's kernel; `LaunchError` where it is damaged."""
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
+
+    def coverage(self, name: str | None = None) -> Coverage | None:
+        """What the steps of a layer's kernel cover; None where the folder does not say, as older ones do not.
+
+        Raises:
+            BuildError: coverage.json is damaged.
+        """
+        file = self.path / "kernels" / self.record(name).kernel / "coverage.json"
+        if not file.is_file():
+            return None
+        try:
+            return read_coverage(read_text(file, BuildError).encode())
+        except ValueError as problem:
+            raise BuildError(f"damaged: {problem}", where=str(file)) from None
 
     def load(self, name: str | None = None) -> Layer:
         """Read the kernel and the weights of a layer.
@@ -245,6 +261,7 @@ def write_kernel(
     folder: Path,
     digest: str,
     artifact: KernelArtifact,
+    coverage: Coverage,
     plan: bytes,
     program: bytes,
     cubin: bytes | None = None,
@@ -254,6 +271,7 @@ def write_kernel(
     target.mkdir()
     write_bytes(target / "kernel.ptx", artifact.ptx.encode())
     write_bytes(target / "launch.json", dump_launch(artifact.launch))
+    write_bytes(target / "coverage.json", dump_coverage(coverage))
     write_bytes(target / "plan.json", plan)
     write_bytes(target / "tile.json", program)
     if cubin is not None:

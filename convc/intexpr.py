@@ -365,6 +365,7 @@ def _text(expr: IntExpr, level: int) -> str:
 
 
 _SYMBOLS = {Add: "+", Mul: "*", FloorDiv: "//", Mod: "%", Less: "<", And: "and", Select: "select"}
+_NODES = {symbol: kind for kind, symbol in _SYMBOLS.items()}
 
 
 def to_json(expr: IntExpr) -> Any:
@@ -376,3 +377,21 @@ def to_json(expr: IntExpr) -> Any:
             return name
         case _:
             return [_SYMBOLS[type(expr)], *map(to_json, children(expr))]
+
+
+def from_json(data: Any) -> IntExpr:
+    """The expression that `to_json` wrote; ValueError where it is none."""
+    if type(data) is int:
+        return Const(data)
+    if isinstance(data, str):
+        return Var(data)
+    kind = _NODES.get(data[0]) if isinstance(data, list | tuple) and data and isinstance(data[0], str) else None
+    if kind is None:
+        raise ValueError(
+            f"expected a number, a name, or a list of one of {', '.join(_NODES)} and operands, got {data!r}"
+        )
+    parts = tuple(from_json(part) for part in data[1:])
+    try:
+        return kind(parts) if kind in (Add, Mul, And) else kind(*parts)
+    except TypeError:
+        raise ValueError(f"{data[0]} does not take {len(parts)} operand(s)") from None

@@ -23,6 +23,7 @@ from convc.network import ConvNode, Network
 from convc.packing import device_form, pack_bias, pack_filter
 from convc.plan.records import Options, to_json
 from convc.problem import ConvProblem
+from convc.tile.coverage import coverage_of
 from convc.tile.steps import Step, TileProgram
 
 
@@ -85,7 +86,8 @@ def write_build(
                 written.add(digest)
                 cubin = None if assembler is None else assembler(digest, compiled.artifact.ptx)
                 plan, program = to_json(compiled.plan), program_json(compiled.program)
-                build.write_kernel(folder, digest, compiled.artifact, plan, program, cubin)
+                coverage = coverage_of(compiled.plan, compiled.program)
+                build.write_kernel(folder, digest, compiled.artifact, coverage, plan, program, cubin)
             form = device_form(conv.problem)
             build.write_weights(folder, stem, pack_filter(form, conv.weight), pack_bias(form, conv.bias))
             record = LayerRecord(

@@ -27,8 +27,9 @@ def check_command(
 ) -> None:
     """Run the kernels of the build folder DIR on random input with every checker watching.
 
-    Found are accesses of shared and tensor memory that no synchronisation orders, registers used before
-    tcgen05.wait, CTAs that store to the same bytes, reads of memory never written, leaks, hangs and faults.
+    Found are accesses of shared, tensor and global memory that no synchronisation orders (in a cluster, between its
+    CTAs), CTAs that exit while a peer may still reach them, registers used before tcgen05.wait, CTAs that use bytes
+    that another one stores, reads of memory never written, leaks, hangs and faults.
     Exit code 1 when the verdict of any kernel is incomplete or error.
     """
     from convc.build import load_build
@@ -39,7 +40,8 @@ def check_command(
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.runs import print_findings, print_verdict, write_findings
-    from convc.runtime.session import input_buffers, located, random_input
+    from convc.runtime.places import located
+    from convc.runtime.session import input_buffers, random_input
 
     for file in (json_file, sarif_file):
         if file is not None:
@@ -59,7 +61,8 @@ def check_command(
             more = {"options": options, "all_switches": all_switches, "progress": bar}
             checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, **more)
             print_verdict(console(), name, checked.verdict, len(checked.findings))
-            placed = [located(ready, finding) for finding in checked.findings]
+            coverage = loaded.coverage(name)
+            placed = [located(ready, finding, coverage) for finding in checked.findings]
             print_findings(console(), placed)
             findings += placed
     write_findings(findings, json_file, sarif_file)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 
 import convc
-from convc.findings import Finding, Verdict
+from convc.findings import Finding, Place, Region, Site, Verdict
 
 LEVELS = {Verdict.clean: "none", Verdict.review: "note", Verdict.incomplete: "warning", Verdict.error: "error"}
 
@@ -23,24 +24,47 @@ def sarif(findings: Iterable[Finding]) -> dict:
 
 
 def plain(finding: Finding) -> dict:
-    """A finding as JSON."""
+    """A finding as JSON: the site of what was found, and of the other access where there are two."""
+    other = None if finding.other is None else _site(finding.other)
     return {
-        "verdict": finding.verdict.name, "rule": finding.rule, "message": finding.message, "file": finding.file,
-        "line": finding.line, "step": finding.step, "cta": finding.cta, "warp": finding.warp, "lanes": finding.lanes,
-        "place": finding.place,
+        "verdict": finding.verdict.name, "rule": finding.rule, "message": finding.message, **_site(finding),
+        "other": other,
     }  # fmt: skip
 
 
+def _site(site: Site) -> dict:
+    """Who, where, how often before, and which part of a convolution: as text and in numbers."""
+    return {
+        "file": site.file, "line": site.line, "step": site.step, "cta": site.cta, "warp": site.warp,
+        "lanes": list(site.lanes), "execution": site.nth, "memory": _known(site.region),
+        "place": None if site.place is None else str(site.place), "coordinates": _known(site.place),
+    }  # fmt: skip
+
+
+def _known(record: Region | Place | None) -> dict | None:
+    """The fields of a record that say something."""
+    if record is None:
+        return None
+    return {field.name: value for field in fields(record) if (value := getattr(record, field.name)) not in (None, ())}
+
+
 def _result(finding: Finding) -> dict:
+    known = plain(finding)
+    names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
     result: dict = {
         "ruleId": finding.rule,
         "level": LEVELS[finding.verdict],
         "message": {"text": finding.message},
-        "properties": {
-            k: v for k, v in plain(finding).items() if k in ("step", "cta", "warp", "lane", "place") and v is not None
-        },
+        "properties": {name: known[name] for name in names if known[name] not in (None, [])},
     }
     if finding.line:
-        place = {"artifactLocation": {"uri": finding.file}, "region": {"startLine": finding.line}}
-        result["locations"] = [{"physicalLocation": place}]
+        result["locations"] = [_location(finding)]
+    if finding.other is not None and finding.other.line:
+        said = {"message": {"text": ", ".join(filter(None, ("the other access", finding.other.who)))}}
+        result["relatedLocations"] = [_location(finding.other) | said]
     return result
+
+
+def _location(site: Site) -> dict:
+    place = {"artifactLocation": {"uri": site.file}, "region": {"startLine": site.line}}
+    return {"physicalLocation": place}

@@ -8,7 +8,6 @@ word on what they mean.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ import ml_dtypes
 import numpy as np
 
 from convc import dtypes, machine
-from convc.artifact import TensorMapParam
 from convc.build import Layer
 from convc.errors import InputError
 from convc.files import NpyHeader, read_npy
@@ -28,9 +26,6 @@ from convc.packing import DeviceForm, device_bytes, pack_activation, unpack_outp
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
-
-PIXELS = 128
-"""Output pixels of a tile: the rows of tensor memory."""
 
 Progress = Callable[[int, int], None]
 
@@ -96,23 +91,6 @@ def input_buffers(layer: Layer, x: np.ndarray) -> dict[str, np.ndarray]:
 def random_input(layer: Layer, seed: int) -> np.ndarray:
     """Activations (N, C, H, W) of small whole numbers, float32."""
     return np.random.default_rng(seed).integers(-3, 4, layer.form.model.x_shape).astype(np.float32)
-
-
-def located(layer: Layer, finding: Finding) -> Finding:
-    """The finding with the outputs (n, p, q) and k that its CTA makes: tiles of 128 pixels along the grid's x axis."""
-    if finding.cta is None:
-        return finding
-    problem, grid = layer.form.problem, layer.launch.grid
-    tile_m, tile_n = finding.cta % grid[0], finding.cta // grid[0]
-    width = -(-problem.out_channels // grid[1])
-    last = min((tile_m + 1) * PIXELS, problem.gemm_m) - 1
-    extents = (problem.batch, *problem.out_extent)
-    pixels = [tuple(int(i) for i in np.unravel_index(m, extents)) for m in (tile_m * PIXELS, last)]
-    for param in layer.launch.params:
-        if isinstance(param, TensorMapParam) and param.map.mode == "tile":
-            width = param.map.box[-1]
-    channels = f"k = {tile_n * width}..{min((tile_n + 1) * width, problem.out_channels) - 1}"
-    return dataclasses.replace(finding, place=f"outputs (n, p, q) = {pixels[0]}..{pixels[1]}, {channels}")
 
 
 def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...]) -> Finding | None:

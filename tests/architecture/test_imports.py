@@ -15,7 +15,7 @@ PACKAGE = ROOT / "convc"
 LEVELS = (
     ("errors",),
     ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models"),
-    ("problem", "artifact", "ptx"),
+    ("problem", "artifact", "coverage", "ptx"),
     ("network", "index", "machine", "reference"),
     ("packing",),
     ("plan", "build"),
@@ -49,7 +49,7 @@ DOORS = {
     "click": ("cli/",),
     "jinja2": ("emit/render.py",),
     "numpy": (
-        "api.py", "build.py", "check/", "checking.py", "dtypes.py", "files.py", "frontend/", "index/",
+        "api.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py", "frontend/", "index/",
         "machine/", "kernels.py", "network.py", "packing.py", "reference.py", "runtime/", "verify/",
     ),
     "onnx": ("frontend/",),

@@ -69,12 +69,26 @@ def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path
     assert {f["rule"] for f in found} == {"register-before-wait", "race-tensor-memory"}
     assert {f["verdict"] for f in found} == {"error", "review"}
     assert all(f["line"] > 0 and f["step"] for f in found)
-    assert {f["place"] for f in found} == {"outputs (n, p, q) = (0, 0, 0)..(0, 10, 7), k = 0..23"}
+    race, early = sorted(found, key=lambda f: f["rule"])
+    places = [f["coordinates"] for f in (race, race["other"], early)]
+    assert places[0] == places[1]
+    assert all(place["pixels"][0] == [0, 0, 0] and place["pixels"][1] < [0, 4, 0] for place in places[:2])
+    assert all(place["k"] == [0, 23] for place in places)
+    last = tuple(places[0]["pixels"][1])
+    assert race["place"] == race["other"]["place"] == f"outputs (n, p, q) = (0, 0, 0)..{last}, k = 0..23"
+    assert (race["other"]["warp"], race["other"]["lanes"], race["other"]["execution"]) == (0, list(range(32)), 0)
+    said = " ".join(result.stdout.split())
+    assert f"; {race['place']}; the other: CTA 0, warp 0, lanes 0..31" in said
     run = json.loads(as_sarif.read_text())["runs"][0]
     assert [r["ruleId"] for r in run["results"]] == [f["rule"] for f in found]
     place = run["results"][0]["locations"][0]["physicalLocation"]
     assert place["region"]["startLine"] == found[0]["line"]
     assert place["artifactLocation"]["uri"].endswith("kernel.ptx")
+    results = {r["ruleId"]: r for r in run["results"]}
+    load = results["race-tensor-memory"]["relatedLocations"][0]
+    assert load["physicalLocation"]["region"]["startLine"] == race["other"]["line"]
+    assert load["message"]["text"] == "the other access, CTA 0, warp 0, lanes 0..31"
+    assert results["race-tensor-memory"]["properties"]["coordinates"] == places[0]
 
 
 def test_a_leak_is_found_too(convc, build, kernel):

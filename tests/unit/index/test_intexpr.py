@@ -26,6 +26,7 @@ from convc.intexpr import (
     bounds,
     evaluate,
     floor_div,
+    from_json,
     mod,
     mul,
     nonnegative,
@@ -133,6 +134,22 @@ def test_nonnegative_says_where_unsigned_division_is_right():
 def test_json_is_operator_and_operands():
     expr = Select(Less(Var("x"), Const(3)), Var("x") // 2 + 1, Var("x") % 5)
     assert to_json(expr) == ["select", ["<", "x", 3], ["+", ["//", "x", 2], 1], ["%", "x", 5]]
+
+
+@given(expressions)
+def test_json_is_read_back(expr):
+    assert from_json(to_json(expr)) == expr
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [([], "expected a number"), (["^", 1, 2], r"or a list of one of \+, \*"), ([["+"], 1], "expected a number"),
+     (["//", 1], "// does not take 1 operand"), (1.5, "expected a number"), (["and", 1], "condition"),
+     ("a b", "a variable's name is an identifier")],
+)  # fmt: skip
+def test_json_that_is_no_expression_is_refused(data, message):
+    with pytest.raises(ValueError, match=message):
+        from_json(data)
 
 
 @given(expressions, expressions)

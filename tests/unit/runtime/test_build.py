@@ -56,7 +56,7 @@ def test_a_build_holds_what_the_docstring_says(folder):
     assert made.names == ("stem", "head")
     digests = {layer.kernel for layer in made.network.layers}
     assert len(digests) == 2
-    parts = ("kernel.ptx", "launch.json", "plan.json", "tile.json")
+    parts = ("coverage.json", "kernel.ptx", "launch.json", "plan.json", "tile.json")
     expected = ["network.json"]
     expected += [f"kernels/{digest}/{part}" for digest in digests for part in parts]
     expected += [f"weights/{name}.{kind}.npy" for name in ("stem", "head") for kind in ("filter", "bias")]
@@ -75,6 +75,25 @@ def test_a_layer_comes_back_with_its_weights_and_launch(folder):
         np.testing.assert_array_equal(layer.bias, pack_bias(layer.form, conv.bias))
         assert ".visible .entry" in layer.ptx
         assert layer.launch.ctas >= 1
+
+
+def test_coverage_is_read_back_or_refused(folder):
+    made = load_build(folder)
+    file = folder / "kernels" / made.record("stem").kernel / "coverage.json"
+    assert made.coverage("stem").steps.keys() == {
+        step["id"] for role in json.loads((file.parent / "tile.json").read_text())["roles"] for step in _walk(role)
+    } | {step for step in made.coverage("stem").steps if step.partition(".")[0] not in ("load", "mma", "store")}
+    edit(file, lambda data: data.update(pixel=["?"]))
+    with pytest.raises(BuildError, match=r"damaged: expected a number.*got \['\?'\]"):
+        made.coverage("stem")
+    file.unlink()
+    assert made.coverage("stem") is None
+
+
+def _walk(node: dict):
+    for step in node.get("steps", node.get("body", ())):
+        yield step
+        yield from _walk(step)
 
 
 def test_bfloat16_weights_lie_there_as_uint16(tmp_path):

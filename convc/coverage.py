@@ -1,0 +1,139 @@
+"""Which part of a convolution a step of a kernel covers, each time it runs.
+
+A plan says how a CTA's tile is made of output pixels and channels, and how the K loop is cut; a tile program says which
+loops stand around a step and what is computed there. From both follows what the n-th execution of a step is about: a
+filter tap and some input channels, or a part of the tile. Checkers count executions and know nothing of convolutions;
+here the two meet. `convc.tile.coverage` makes the record; a build folder keeps it beside the kernel, as JSON.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from convc.findings import Bounds
+from convc.intexpr import evaluate, from_json
+
+Expr = Any
+"""An integer expression as JSON, see `convc.intexpr.to_json`."""
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step knows when it runs.
+
+    Attributes:
+        loops: variable and count of the loops around it, outermost first.
+        numbers: name and value of the filter column, and of the first column of the accumulator, computed before it.
+        column: name of the filter column among all these, or None.
+        width: columns of the accumulator that it works on, from the number ``column`` on; None: no certain ones.
+    """
+
+    loops: tuple[tuple[str, int], ...]
+    numbers: tuple[tuple[str, Expr], ...]
+    column: str | None
+    width: int | None
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """The tile of a CTA, and the scopes of the steps.
+
+    Attributes:
+        pixel, channel: output pixel (n, p, q counted through) and output channel that a lane and a column of the
+            accumulator hold, of the variables tile_m, tile_n, lane and column.
+        pixels, channels: how many there are; numbers beyond are none.
+        lanes, columns, first_column: the accumulator in tensor memory; its columns count from ``first_column``.
+        taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block.
+        in_channels: channels of the convolution.
+        steps: the scope of every step, by its id.
+    """
+
+    pixel: Expr
+    channel: Expr
+    pixels: int
+    channels: int
+    lanes: int
+    columns: int
+    first_column: int
+    taps: tuple[int, int]
+    blocks: int
+    block_channels: int
+    in_channels: int
+    steps: dict[str, Scope]
+
+    def outputs(self, tile: tuple[int, int], lanes: Bounds, columns: Bounds) -> tuple[Bounds | None, Bounds | None]:
+        """First and last output pixel and channel that lanes and columns of the accumulator hold; None: none at all.
+
+        ``tile`` is the CTA's place in the grid; columns count from the accumulator's first.
+        """
+        env = {
+            "tile_m": tile[0], "tile_n": tile[1], "lane": np.arange(lanes[0], lanes[1] + 1)[:, None],
+            "column": np.arange(columns[0], columns[1] + 1)[None, :],
+        }  # fmt: skip
+        pixels, channels = (evaluate(from_json(expr), env) for expr in (self.pixel, self.channel))
+        return _known(pixels, self.pixels), _known(channels, self.channels)
+
+    def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
+        """Columns of the accumulator that an execution of a step works on, where they are certain."""
+        values, scope = self._values(step, nth), self.steps.get(step or "")
+        if scope is None or scope.width is None or "column" not in values:
+            return None
+        return values["column"], values["column"] + scope.width - 1
+
+    def reduction(self, step: str | None, nth: int | None) -> dict[str, Bounds]:
+        """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
+        values, scope = self._values(step, nth), self.steps.get(step or "")
+        if scope is None:
+            return {}
+        if "k_step" in dict(scope.loops):
+            if "k_step" not in values:
+                return {}
+            tap, block = divmod(values["k_step"], self.blocks)
+            r, s = divmod(tap, self.taps[1])
+        else:
+            r, block, s = values.get("r"), values.get("block"), values.get(scope.column or "")
+        known = {name: (value, value) for name, value in (("r", r), ("s", s)) if value is not None}
+        if block is not None:
+            first = block * self.block_channels
+            known["c"] = first, min(first + self.block_channels, self.in_channels) - 1
+        return known
+
+    def _values(self, step: str | None, nth: int | None) -> dict[str, int]:
+        """Loop variables and numbers of a step that has run ``nth`` times before; empty where it does not run so often.
+
+        Numbers that depend on the CTA or the thread are left out.
+        """
+        scope = self.steps.get(step or "")
+        if scope is None or nth is None or nth >= math.prod(count for _, count in scope.loops):
+            return {}
+        values: dict[str, int] = {}
+        for name, count in reversed(scope.loops):
+            nth, values[name] = divmod(nth, count)
+        for name, value in scope.numbers:
+            expr = from_json(value)
+            if expr.variables() <= values.keys():
+                values[name] = int(evaluate(expr, values))
+        return values
+
+
+def _known(numbers: Any, limit: int) -> Bounds | None:
+    """First and last of the numbers below a limit."""
+    inside = np.asarray(numbers)
+    inside = inside[inside < limit]
+    return (int(inside.min()), int(inside.max())) if inside.size else None
+
+
+def dump_coverage(coverage: Coverage) -> bytes:
+    """Indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(coverage), indent=1)
+
+
+def read_coverage(data: bytes) -> Coverage:
+    """The record from its JSON; ValueError (`msgspec.ValidationError` is one) where it is damaged."""
+    coverage = msgspec.json.decode(data, type=Coverage)
+    numbers = [value for scope in coverage.steps.values() for _, value in scope.numbers]
+    for expr in (coverage.pixel, coverage.channel, *numbers):
+        from_json(expr)
+    return coverage

@@ -1,0 +1,74 @@
+"""Findings in a kernel of ours: which outputs, input channels and filter taps they are about.
+
+A checker says which CTA, which lanes, which memory, and how often the instruction had run before. The kernel's coverage
+(`convc.coverage`) says what that is part of: the tile of the CTA; of it the lanes and columns of the accumulator that
+an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the output say
+directly which pixels and channels they are. The coordinates are those of the convolution that the kernel runs, where an
+axis was folded (see `convc.packing`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from convc import dtypes
+from convc.build import Layer
+from convc.coverage import Coverage
+from convc.findings import Bounds, Finding, Place, Region, Site
+
+
+def located(layer: Layer, finding: Finding, coverage: Coverage | None) -> Finding:
+    """The finding with the places of both its accesses.
+
+    Args:
+        layer: whose kernel it is about.
+        finding: of a checker or of the machine.
+        coverage: what the steps of that kernel cover; without it there are no places.
+    """
+    if coverage is None:
+        return finding
+    other = finding.other and dataclasses.replace(finding.other, place=_place(layer, finding.other, coverage))
+    return dataclasses.replace(finding, place=_place(layer, finding, coverage), other=other)
+
+
+def _place(layer: Layer, site: Site, coverage: Coverage) -> Place | None:
+    """What a site is part of; None where no CTA is known."""
+    if site.cta is None:
+        return None
+    tile = site.cta % layer.launch.grid[0], site.cta // layer.launch.grid[0]
+    lanes, columns = _in_accumulator(site, coverage)
+    pixels, channels = coverage.outputs(tile, lanes, columns)
+    region = site.region
+    if region is not None and (region.space, region.buffer) == ("global", "output"):
+        pixels, channels = _in_output(layer, region)
+    shown = None if pixels is None else (_pixel(layer, pixels[0]), _pixel(layer, pixels[1]))
+    return Place(pixels=shown, k=channels, **coverage.reduction(site.step, site.nth))
+
+
+def _in_accumulator(site: Site, coverage: Coverage) -> tuple[Bounds, Bounds]:
+    """Lanes and columns of the accumulator that a site is about; all of them where nothing says less."""
+    lanes, columns = (0, coverage.lanes - 1), (0, coverage.columns - 1)
+    columns = coverage.columns_of(site.step, site.nth) or columns
+    region = site.region
+    if region is None or region.lanes is None:
+        return lanes, columns
+    if region.columns is None:
+        return region.lanes, columns
+    first, last = (column - coverage.first_column for column in region.columns)
+    return (region.lanes, (first, last)) if first >= 0 and last < coverage.columns else (lanes, columns)
+
+
+def _in_output(layer: Layer, region: Region) -> tuple[Bounds, Bounds]:
+    """Pixels (counted through) and channels that bytes of the output buffer hold."""
+    form = layer.form.output
+    size = dtypes.BY_NAME[form.dtype].bytes
+    elements = np.concatenate([np.arange(first // size, last // size + 1) for first, last in region.runs])
+    pixels, channels = np.divmod(elements, form.shape[-1])
+    return (int(pixels.min()), int(pixels.max())), (int(channels.min()), int(channels.max()))
+
+
+def _pixel(layer: Layer, number: int) -> tuple[int, ...]:
+    problem = layer.form.problem
+    return tuple(int(i) for i in np.unravel_index(number, (problem.batch, *problem.out_extent)))
