@@ -130,7 +130,7 @@ class ToolError(ConvcError):
 
 
 class MachineError(ConvcError):
-    """A kernel came to no good end: ``step``, ``cta``, ``warp`` and ``lanes`` say where, as far as it is known."""
+    """A kernel came to no good end: ``step``, ``cta``, ``warp`` and ``lanes`` say where, as far as it is certain."""
 
     step: str | None = None
     cta: int | None = None

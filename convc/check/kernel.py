@@ -98,11 +98,12 @@ def _attempt(
     except (MachineFault, DeadlockError) as fault:
         span = fault.span
         when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
+        where = f" [{fault.where}]" if fault.where and fault.warp is None else ""
         broken.append(
             Finding(
                 verdict=Verdict.error,
                 rule="hang" if isinstance(fault, DeadlockError) else "fault",
-                message=fault.message + when,
+                message=fault.message + where + when,
                 file=span.file if span else file,
                 line=span.line if span else 0,
                 step=fault.step,

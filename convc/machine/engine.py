@@ -121,6 +121,11 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
         error.where = error.where or _who(strand)
         if isinstance(error, MachineError):
             _site(error, strand, pc)
+            if strand.row_count > 1:  # any of them may be the one
+                error.cta = error.warp = None
+                error.lanes = ()
+            elif len(strand.warps) > 1:
+                error.warp, error.lanes = None, ()
         raise
     strand.pc = pc
     if not moved and executed:

@@ -77,7 +77,7 @@ class Operands:
             missing = tensor.written.missing(("a", shape.word, lane, column), places, self.rows)
             if missing:
                 message = f"operand A reads {missing} cells of tensor memory never written"
-                self._report("tensor-memory-unwritten", message)
+                self._report("tensor-memory-unwritten", message, tensor.written.lacking(places, self.rows))
         element, packed_as = shape.desc.a_type, formats.packing(shape.kind, shape.desc.a_type, True)
         six_bit = self.switches.six_bit
 
@@ -129,6 +129,7 @@ class Operands:
                 "shared-memory-unwritten",
                 f"operand {name.upper()} (descriptor {descriptor:#018x}) reads {missing} bytes of shared memory "
                 "never written",
+                shared.written.lacking(places, self.rows),
             )
 
     def scales(self) -> list[Fetch]:
@@ -216,9 +217,11 @@ class Operands:
             if key not in tensor.written.known:  # else every cell is marked already
                 tensor.written.mark(tensor.places(own, column, self.shape.columns), rows)
 
-    def _report(self, rule: str, message: str) -> None:
-        rows = self.first.rows
-        self.cohort.report(rule, message, self.first.instr, row=0 if rows is None else rows[0])
+    def _report(self, rule: str, message: str, row: int | None = None) -> None:
+        """Record a finding, of the CTA ``row`` or of the first that takes part."""
+        if row is None:
+            row = 0 if self.first.rows is None else self.first.rows[0]
+        self.cohort.report(rule, message, self.first.instr, row=row)
 
     def _fault(self, message: str, hint: str = "") -> MachineFault:
         return MachineFault(message, span=self.first.instr.span, hint=hint)

@@ -96,6 +96,14 @@ class Written:
             self.known.add(key)
         return count
 
+    def lacking(self, where: slice | np.ndarray, rows: np.ndarray | None) -> int:
+        """The first of the CTAs ``rows`` in which one of the places was never written."""
+        if self.map.shape[0] == 1:
+            return 0 if rows is None else int(rows[0])
+        part = self.map if rows is None else self.map[rows]
+        at = int((~part[:, where]).any(axis=1).argmax())
+        return at if rows is None else int(rows[at])
+
 
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024."""

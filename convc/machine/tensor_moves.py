@@ -137,7 +137,7 @@ class Copy:
         missing = shared.written.missing(("cp", self.descriptor, self.shape, used), places, rows)
         if missing:
             message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
-            cohort.report("shared-memory-unwritten", message, self.instr, row=0 if rows is None else self.rows[0])
+            cohort.report("shared-memory-unwritten", message, self.instr, row=shared.written.lacking(places, rows))
         select = slice(None) if rows is None else rows
         width *= self.count
         units = np.ascontiguousarray(shared.chunks[select][:, index]).view(np.uint8)

@@ -18,9 +18,13 @@ def rows_of(strand: Strand) -> np.ndarray:
     return rows[:, None, None]
 
 
-def witness(strand: Strand) -> dict:
-    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes."""
+def witness(strand: Strand, chosen: np.ndarray | None = None) -> dict:
+    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes.
+
+    ``chosen`` (bool, as `thread_shape`) are the threads that matter; None: all.
+    """
     mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+    mask = mask if chosen is None else mask & chosen
     full = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))
     at, warp, _ = np.argwhere(full)[0].tolist()
     row = at if strand.rows is None else int(strand.rows[at])

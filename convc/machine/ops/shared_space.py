@@ -62,9 +62,12 @@ def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndar
         lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
         missing = int((~written.map[lines[..., None], places]).sum())
     if missing:
+        target = np.broadcast_to(rows_of(strand) if rows is None else rows, thread_shape(strand))
+        wide = np.broadcast_to(np.asarray(offset), target.shape)[..., None] + np.arange(size)
+        lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
         strand.cohort.report(
             "shared-memory-unwritten", f"{what}.shared reads {missing} bytes of shared memory never written", instr,
-            **witness(strand),
+            **witness(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
         )  # fmt: skip
 
 
@@ -72,6 +75,8 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
     """Record a write of the active threads; ``offset`` is fully shaped."""
     mask = None if strand.mask is None else np.broadcast_to(strand.mask, offset.shape)
     written = strand.cohort.shared.written
+    if rows is None and strand.mask is not None and (strand.mask != strand.mask[:1]).any():
+        rows = rows_of(strand)  # other lanes in other CTAs
     if rows is None:
         active = offset if mask is None else offset[mask]
         written.mark((np.unique(active)[:, None] + np.arange(size)).reshape(-1), strand.rows)

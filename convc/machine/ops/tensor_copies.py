@@ -219,7 +219,8 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
     )
     if missing:
         text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
-        cohort.report("shared-memory-unwritten", text, instr, row=0 if rows is None else int(rows[0]))
+        places = np.concatenate([np.arange(where + low, where + high) for low, high in ranges])
+        cohort.report("shared-memory-unwritten", text, instr, row=cohort.shared.written.lacking(places, rows))
 
 
 def note_writer(strand: Strand, instr, turn: Turn, position: int) -> None:

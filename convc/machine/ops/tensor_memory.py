@@ -144,7 +144,7 @@ def load(instr, program):
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
-                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand))
+                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand, _lacking(strand, window)))
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
                 values = block
@@ -203,6 +203,18 @@ def store(instr, program):
         put(strand, _windows(strand, instr, operands[0], packed, len(slots)), operands[1:])
 
     return run
+
+
+def _lacking(strand: Strand, window: Window) -> np.ndarray:
+    """bool (rows, warps, lanes): threads that read cells never written."""
+    group, known = window.group, strand.cohort.tensor.written.map
+    part = np.arange(strand.row_count)[group.part]
+    rows = part if strand.rows is None else strand.rows[part]
+    lines = rows if known.shape[0] > 1 else np.zeros_like(rows)
+    places = window.places().reshape(len(group.warps), 32, -1)
+    lacking = np.zeros((strand.row_count, len(strand.warps), 32), bool)
+    lacking[np.ix_(part, group.warps)] = ~known[lines[:, None, None, None], places[None]].all(axis=-1)
+    return lacking
 
 
 def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: bool | None = None) -> list[Window]:

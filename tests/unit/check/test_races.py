@@ -120,12 +120,16 @@ def test_a_hang_and_a_fault_are_findings_with_their_line():
     assert rules(hang) == {"hang"}
     assert hang.result is None
     text = module(".reg .b32 %v;\nld.global.u32 %v, [%p_out+4096];")
-    fault = check(text)
+    fault = check(text, threads=32)
     assert rules(fault) == {"fault"}
     finding = fault.findings[0]
     assert "ld.global.u32" in text.splitlines()[finding.line - 1]
     assert (finding.cta, finding.warp, finding.lanes) == (0, 0, tuple(range(32)))
     assert (hang.findings[0].cta, hang.findings[0].warp) == (0, 0)
+    for grid, where in ((1, "CTA 0"), (2, "CTAs 0..1")):
+        finding = check(text, grid=grid).findings[0]
+        assert finding.message.endswith(f"[{where}, warps 0, 1, 2, 3]")
+        assert (finding.cta, finding.warp, finding.lanes) == (0 if grid == 1 else None, None, ())
 
 
 def test_what_the_machine_finds_names_who_did_it():
@@ -135,3 +139,12 @@ def test_what_the_machine_finds_names_who_did_it():
     finding = next(f for f in checked.findings if f.rule == "shared-memory-unwritten")
     assert (finding.cta, finding.warp, finding.lanes) == (0, 1, (29, 30, 31))
     assert str(finding).endswith("(CTA 0, warp 1, lanes 29..31)")
+
+
+def test_a_witness_is_one_that_read_what_nobody_wrote():
+    """CTA 1, whose first words were not written, reads them in warp 1, all others what is there."""
+    body = """.reg .b32 %v, %t, %o, %c; .reg .pred %p, %q; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %o, tile;
+    setp.eq.u32 %p, %c, 1; @!%p st.shared.u32 [%o], %t; st.shared.u32 [%o+64], %t; bar.sync 0;
+    setp.eq.u32 %q, %t, 37; add.u32 %v, %o, 64; @%q mov.u32 %v, %o; ld.shared.u32 %v, [%v];"""
+    found = [f for f in check(module(body, shared=TILE), grid=3, threads=64).findings if "unwritten" in f.rule]
+    assert [(f.cta, f.warp, f.lanes) for f in found] == [(1, 1, (5,))]

@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from support.kernel_edits import MISPLACE, edited
+from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.check.kernel import check_kernel
 from convc.compiler import compile_problem
@@ -84,10 +84,12 @@ def test_bytes_of_the_output_are_pixels_and_channels():
         assert {finding.cta, finding.other.cta} <= {0, 1} or {finding.cta, finding.other.cta} <= {2, 3}
 
 
-def test_a_fault_is_placed_too():
+def test_a_fault_names_its_step_and_a_hang_its_place():
     (fault,) = [f for f in findings(*MISPLACE) if f.rule == "fault" and "policy" not in f.message]
-    assert (fault.step, fault.cta, fault.warp) == ("store.write", 0, 0)
-    assert fault.place.pixels == ((0, 0, 0), (0, 10, 7))
+    assert (fault.step, fault.cta, fault.place) == ("store.write", None, None)
+    assert fault.message.endswith("[CTAs 0..3, warps 0, 1, 2, 3]")
+    (hang,) = [f for f in findings(*EXPECT_MORE) if f.rule == "hang"]
+    assert (hang.cta, hang.place.pixels, hang.place.k) == (0, ((0, 0, 0), (0, 10, 7)), (0, 47))
 
 
 def test_a_place_is_as_exact_as_what_is_known():
