@@ -17,15 +17,18 @@ class Rule:
     Attributes:
         text: what a kernel takes for granted.
         evidence: class of FIDELITY.md.
-        note: what stands behind it, or which switch of the machine chooses otherwise.
+        note: what stands behind it.
+        switch: the machine's switch that reads it the other way; empty where there is none.
     """
 
     text: str
     evidence: Literal["recorded", "tested elsewhere", "assumed"]
     note: str
+    switch: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text} [{self.evidence}: {self.note}]"
+        switch = f"; switch {self.switch}" if self.switch else ""
+        return f"{self.text} [{self.evidence}: {self.note}{switch}]"
 
 
 ROW_START = Rule(
@@ -34,12 +37,16 @@ ROW_START = Rule(
     note="on sm_90a, whose descriptors sm_100a keeps",
 )
 FOUR_PARTITIONS = Rule(
-    text="tcgen05.shift moves the rows of all four sub-partitions", evidence="assumed", note="switch shift_extent"
+    text="tcgen05.shift moves the rows of all four sub-partitions",
+    evidence="assumed",
+    note="sources disagree",
+    switch="shift_extent",
 )
 LAST_LANES = Rule(
     text="tcgen05.cp.4x256b to lane 31 writes lanes 31, 63, 95 and 127",
     evidence="assumed",
     note="tested with lane 0",
+    switch="refresh_lane",
 )
 MOVES_AFTER = Rule(
     text=".ashift multiplies first, then lane i takes lane i + 1 inside each 32 lanes",
@@ -50,6 +57,7 @@ SHIFT_THEN_ZERO = Rule(
     text="tcgen05.mma.ws shifts the columns first and zeroes then",
     evidence="assumed",
     note="NVIDIA CUTLASS makes its masks so",
+    switch="zero_mask",
 )
 
 ROWS_BEFORE = Rule(

@@ -33,7 +33,7 @@ PROBLEMS = {
 
 
 SHARED = ConvProblem(
-    name="shared_3x3_f16", batch=2, in_channels=72, out_channels=40, in_extent=(12, 14), kernel=(3, 3),
+    name="shared_3x3_f16", batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3),
     pad_lo=(1, 1), pad_hi=(1, 1), bias=True,
 )  # fmt: skip
 SCHEDULES = {

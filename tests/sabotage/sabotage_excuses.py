@@ -34,7 +34,7 @@ class Excuse:
 
 
 ONE_STEP = r"setp\.lt\.u32 %more, %k_step, 1;"
-ONE_STAGE = r"setp\.eq\.u32 %wrap, %stage, 1;"
+ONE_STAGE = r"tile a, \d+ rows of \d+ bytes, 1 stages"
 ONE_TRIP = r"setp\.lt\.u32 %more, %{0}, 1;"
 GLUON = r"\.entry gluon_pairs"
 
