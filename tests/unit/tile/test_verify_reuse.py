@@ -1,0 +1,65 @@
+"""Contradictions in programs that share activations."""
+
+from __future__ import annotations
+
+import pytest
+from test_verify_program import at, rewrite, without
+
+from convc.packing import device_form
+from convc.plan.planner import plan
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+from convc.tile.build import build
+from convc.tile.show import show
+from convc.tile.steps import TileProgram, walk
+from convc.tile.verify import contradictions
+
+PROBLEM = ConvProblem(
+    batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+
+
+def program(schedule: str, shift: str | None = None) -> TileProgram:
+    options = Options(schedule=schedule, shift=shift, border="mask", rows="outer")
+    return build(plan(device_form(PROBLEM), options=options, stages=3))
+
+
+SLIDE, ASHIFT, WINDOWS = program("slide"), program("shift", "ashift"), program("shift", "windows")
+STATIONARY = program("stationary")
+ALL = (SLIDE, ASHIFT, WINDOWS, STATIONARY, program("shift", "chain"))
+
+
+@pytest.mark.parametrize("made", ALL, ids=lambda made: made.schedule)
+def test_what_is_built_is_sound_and_shown(made):
+    assert contradictions(made) == ()
+    text = show(made)
+    assert all(text.count(f" {step.id} ") == 1 for role in made.all_roles for step in walk(role.steps))
+
+
+@pytest.mark.parametrize(
+    ("made", "edit", "sentence"),
+    [
+        (SLIDE, at("load.expect_a", bytes=128), "load.expect_a expects 128 bytes a stage"),
+        (SLIDE, at("load.a", halo=1), "load.expect_a expects 16640 bytes a stage, and 768 in all are missing"),
+        (SLIDE, at("load.a", halo=9), "load.a copies 17536 bytes into tile a of 16640"),
+        (SLIDE, at("load.a", halo_each_window=True), "load.a does not have the coordinates of a 4-D im2col_w map"),
+        (SLIDE, at("load.a", ring="full_b"), "tile a has 2 stages, ring full_b has 3"),
+        (SLIDE, without("load.next_a"), "role load does not advance in a loop over rings of cursor a of [2] stages"),
+        (SLIDE, at("mma.next_b", cursor="a"), "role mma advances by 3 in a loop over rings of [] stages"),
+        (SLIDE, without("mma.release_a"), "ring free_a is signalled by nobody, not by mma"),
+        (SLIDE, without("mma.row"), "mma.multiply reads row, which nothing sets before"),
+        (SLIDE, at("masks.s_word", value="mask"), "masks.s_word reads mask, which nothing sets before"),
+        (ASHIFT, at("mma.settle", fresh=True), "role mma alone uses ring order, and its first wait waits for nothing"),
+        (ASHIFT, at("mma.multiply", n=64), "mma.multiply makes 128 x 64, accumulator acc is another size"),
+        (ASHIFT, at("mma.fill", tile="a"), "mma.fill names the acc a, which does not exist"),
+        (ASHIFT, without("mma.halo"), "mma.refresh reads halo, which nothing sets before"),
+        (WINDOWS, at("mma.wait_held", fresh=False), "role mma alone uses ring held, and its first wait never passes"),
+        (WINDOWS, at("load.windows", count=3), "load.expect_a expects 16384 bytes a stage"),
+        (STATIONARY, at("mma.multiply_s1", m=64), "mma.multiply_s1 makes 64 x 128, accumulator acc is another size"),
+        (STATIONARY, without("mma.entered_s0"), "mma.multiply_s0 reads entered_s0, which nothing sets before"),
+    ],
+)  # fmt: skip
+def test_one_wrong_step_is_found(made, edit, sentence):
+    broken = rewrite(made, edit)
+    assert broken != made
+    assert any(sentence in found for found in contradictions(broken)), contradictions(broken)
