@@ -18,6 +18,7 @@ from convc.index.show import map_lines, maps_lines
 from convc.plan.records import Plan, Rejection, Storage
 from convc.report.console import print_heading, print_part
 from convc.report.schedules import choice_lines
+from convc.report.sharing import sharing_lines
 from convc.report.tiles import plan_maps, plan_tiles, shared_maps
 from convc.report.words import times
 from convc.tile.show import show
@@ -62,7 +63,7 @@ def _plan(plan: Plan) -> Iterator[str]:
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "
         f"activations and {work.filter_bytes} of the filter"
     )
-    yield from _sharing(plan)
+    yield from sharing_lines(plan)
     yield ""
     yield from plan.estimate.sentences
     yield ""
@@ -88,28 +89,6 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
     for index_map in shared_maps(plan).maps:
         yield from (*map_lines(index_map), "")
     yield from plan.derivation
-
-
-def _sharing(plan: Plan) -> Iterator[str]:
-    """How activations are shared, where they are."""
-    reuse = plan.reuse
-    if reuse is None:
-        return
-    walk, rows = reuse.walk, "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
-    yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
-    for buffer in walk.buffers:
-        taps = ", ".join(f"s = {tap.s} after {tap.lanes} moves" for tap in buffer.taps)
-        yield f"buffer from pixel offset {buffer.offset}, halo {buffer.halo}: {taps}"
-    masked = f"filter columns {list(reuse.masked_columns)} and rows {list(reuse.masked_lines)}"
-    yield (
-        f"border {walk.border}: lanes are masked at {masked}"
-        if plan.storage.masks
-        else f"border {walk.border}: no mask"
-    )
-    if reuse.clear:
-        yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
-    for rule in reuse.rests_on:
-        yield f"rests on: {rule}"
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from convc.plan.planner import plan
 from convc.plan.records import Choice, Options
 from convc.problem import ConvProblem
 from convc.report.schedules import choice_lines, verdict_on_shift
+from convc.report.sharing import sharing_lines
 
 
 def lines(**changes) -> list[str]:
@@ -44,6 +45,25 @@ SHIFT = Choice(schedule="shift", variant="windows", cycles=1000, mma_cycles=600,
 )
 def test_the_verdict(slide, shift, verdict):
     assert verdict in verdict_on_shift(dataclasses.replace(SLIDE, **slide), dataclasses.replace(SHIFT, **shift))
+
+
+def test_lanes_are_accounted_for():
+    problem = ConvProblem(
+        batch=2, in_channels=64, out_channels=64, in_extent=(20, 28), kernel=(3, 3), stride=(2, 1), pad_lo=(1, 1),
+        pad_hi=(0, 1),
+    )  # fmt: skip
+    options = Options(schedule="shift", shift="windows", border="zero", rows="merged")
+    found = list(sharing_lines(plan(device_form(problem), options=options)))
+    assert found[1] == (
+        "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 a row hold no output; "
+        "the last tile of the stream is not full"
+    )
+    assert found[2] == "tiles by border and rows: mask/outer 10, mask/merged 5, zero/outer 10, zero/merged 5"
+    taller = dataclasses.replace(problem, pad_lo=(0, 1))
+    assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_form(taller), options=options)))[1]
+    uneven = dataclasses.replace(problem, in_extent=(21, 28))
+    options = dataclasses.replace(options, rows=None)
+    assert "mask/merged -" in list(sharing_lines(plan(device_form(uneven), options=options)))[2]
 
 
 def test_an_illegal_schedule_says_which_condition_fails():

@@ -1,0 +1,65 @@
+"""How a plan shares activations between filter columns: its lanes, what they cost, its masks, and what it rests on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from convc.errors import PlanError
+from convc.index.reuse import geometry
+from convc.index.row_walk import BORDERS
+from convc.plan.records import Plan, Reuse
+from convc.plan.reuse import ROWS
+
+
+def sharing_lines(plan: Plan) -> Iterator[str]:
+    """Nothing where every filter tap loads its own activations."""
+    reuse = plan.reuse
+    if reuse is None:
+        return
+    walk, rows = reuse.walk, "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
+    yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
+    yield lane_use(plan, reuse)
+    yield "tiles by border and rows: " + ", ".join(f"{name} {count}" for name, count in other_cuts(plan, reuse))
+    for buffer in walk.buffers:
+        taps = ", ".join(f"s = {tap.s} after {tap.lanes} moves" for tap in buffer.taps)
+        yield f"buffer from pixel offset {buffer.offset}, halo {buffer.halo}: {taps}"
+    masked = f"filter columns {list(reuse.masked_columns)} and rows {list(reuse.masked_lines)}"
+    yield f"border {walk.border}: " + (f"lanes are masked at {masked}" if plan.storage.masks else "no mask")
+    if reuse.clear:
+        yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
+    for rule in reuse.rests_on:
+        yield f"rests on: {rule}"
+
+
+def lane_use(plan: Plan, reuse: Reuse) -> str:
+    """How many lanes of all tiles hold an output pixel, and why the others do not."""
+    tile, stream, used = reuse.tile, reuse.stream, plan.problem.gemm_m
+    lanes = stream.streams * reuse.tiles * tile.lanes
+    causes = []
+    if tile.windows > 1:
+        causes.append(f"{tile.lanes // tile.windows - tile.useful} of every {tile.lanes // tile.windows} are halo")
+    if reuse.walk.waste:
+        causes.append(f"{reuse.walk.waste} of {reuse.walk.period} a row hold no output")
+    rows = stream.image_rows - plan.problem.out_extent[0] if stream.merged else 0
+    if rows:
+        causes.append(f"{rows} of {stream.image_rows} rows an image have none")
+    last = stream.rows - stream.image_rows + (plan.problem.out_extent[0] - 1 if stream.merged else 0)
+    if last * reuse.walk.period + plan.problem.out_extent[1] < reuse.tiles * tile.outputs:
+        causes.append(f"the last tile of {'each' if stream.streams > 1 else 'the'} stream is not full")
+    why = "; ".join(causes)
+    return f"lane use: {used} of {lanes} lanes ({used / lanes:.1%})" + (f": {why}" if why else "")
+
+
+def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
+    """Tiles of pixels under every treatment of borders and rows; a dash where rows do not merge."""
+    for border, rows in itertools.product(BORDERS, ROWS):
+        try:
+            cut = geometry(
+                plan.problem, merged=rows == "merged", border=border, lanes=reuse.tile.lanes,
+                windowed=reuse.tile.windows > 1,
+            )  # fmt: skip
+        except PlanError:
+            yield f"{border}/{rows}", "-"
+        else:
+            yield f"{border}/{rows}", str(cut.all_tiles)
