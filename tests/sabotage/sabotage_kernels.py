@@ -19,7 +19,6 @@ import sabotage_tensor
 
 from convc.artifact import LaunchSpec, TensorMapParam, load_launch
 from convc.compiler import compile_problem
-from convc.kernels import Kernels
 from convc.models import make_models
 from convc.plan.records import Options
 from convc.problem import ConvProblem
@@ -113,13 +112,16 @@ def _fewer_images(launch: LaunchSpec, images: int) -> LaunchSpec:
 
 
 def demo(name: str, tiles: int | None = None) -> Subject:
-    """The kernel of a layer of the demo; of a large one the first tiles of pixels."""
+    """The kernel of a layer of the demo on the schedule reload; of a large one the first tiles of pixels.
+
+    Kernels of the other schedules are those of `sharing`: their problems are chosen so that every mask and ring counts.
+    """
     layer = next(layer for layer in make_models().read_layers("demo") if layer.name == name)
     problem = ConvProblem(
         in_channels=layer.in_channels, out_channels=layer.out_channels, in_extent=(layer.extent,) * 2,
         kernel=(layer.kernel,) * 2, stride=(layer.stride,) * 2, pad_lo=(layer.pad,) * 2, pad_hi=(layer.pad,) * 2,
     )  # fmt: skip
-    artifact = Kernels().compiled(problem).artifact
+    artifact = compile_problem(problem).artifact
     grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
     return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))
 
