@@ -69,20 +69,23 @@ def sharing(
     schedule: str,
     shift: str | None = None,
     *,
+    border: str = "mask",
     rows: str = "outer",
     batch: int = 3,
     width: int = 61,
     out_channels: int = 80,
     block_n: int | None = 48,
 ) -> Subject:
-    """A kernel that shares activations, with masks: several tiles of pixels and of channels, and rings of four stages
-    for the three columns of a filter, so that no number of a role is always zero.
+    """A kernel that shares activations, with masks unless the border is zero.
+
+    It has several tiles of pixels and of channels, and rings of four stages for the three columns of a filter, so that
+    no number of a role is always zero.
     """
     problem = ConvProblem(
         batch=batch, in_channels=128, out_channels=out_channels, in_extent=(6, width), kernel=(3, 3), pad_lo=(1, 1),
         pad_hi=(1, 1),
     )  # fmt: skip
-    options = Options(schedule=schedule, shift=shift, border="mask", rows=rows)
+    options = Options(schedule=schedule, shift=shift, border=border, rows=rows)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
@@ -165,6 +168,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),
+    "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),
     "shift windows": partial(sharing, "shift", "windows"),
     "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),
     "stationary, full tiles": partial(
