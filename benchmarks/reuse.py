@@ -17,6 +17,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -30,6 +31,8 @@ from convc.errors import PlanError
 from convc.kernels import layer_of
 from convc.limits import human_bytes
 from convc.machine import Counters
+from convc.packing import device_form
+from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.problem import ConvProblem
 from convc.report.words import convolution
@@ -120,7 +123,14 @@ def run_all(names: Iterable[str] | None) -> Found:
 
 def measure(selection: str) -> dict[str, float]:
     """The numbers that have budgets, of the representative layers or, for ``demo``, of four."""
-    return numbers(run_all(DEMO if selection == "demo" else REPRESENTATIVE))
+    names = DEMO if selection == "demo" else REPRESENTATIVE
+    return numbers(run_all(names)) | {"plan_seconds": planning(names)}
+
+
+def planning(names: Iterable[str]) -> float:
+    """Processor seconds to plan all schedules of a layer and choose one: the slowest of the layers named."""
+    forms = [device_form(light_models()[name]) for name in names]
+    return max(best(partial(plan, form, options=Options(schedule="auto"))) for form in forms)
 
 
 def numbers(found: Found) -> dict[str, float]:
