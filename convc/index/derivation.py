@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from convc.index.algorithms import Chapter, MmaTile, chapters, pixel_tiles
 from convc.index.conv import ConvMaps
+from convc.index.geometry import geometry
 from convc.index.lane_masks import masked_columns, masked_lines
 from convc.index.maps import Counterexample, Outcome
 from convc.index.nests import Nest, plain
@@ -61,10 +62,10 @@ def derive(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Derivation:
     if _quick(full):
         return Derivation(schedule, maps.problem, maps.problem, full)
     problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
-    less = reuse_maps(
-        problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes,
-        windowed=maps.tile.windows > 1,
-    )  # fmt: skip
+    cut = geometry(
+        problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes, windowed=maps.windowed
+    )
+    less = reuse_maps(problem, cut)
     small = _chain(problem, chapters(less, schedule, tile, masked))
     return Derivation(schedule, maps.problem, problem, _joined(full, small))
 

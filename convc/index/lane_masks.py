@@ -41,19 +41,17 @@ def masked_columns(maps: ReuseMaps) -> tuple[int, ...]:
     """Filter columns at which some lane of some tile is masked."""
     if maps.walk.border == "zero":
         return ()
-    return tuple(
-        s for s in range(maps.problem.kernel[1]) if masked_lanes(maps, column_mask(maps), maps.column, s=s).any()
-    )
+    return tuple(s for s in range(maps.problem.kernel[1]) if masked_lanes(column_mask(maps), maps.column, s=s).any())
 
 
 def masked_lines(maps: ReuseMaps) -> tuple[int, ...]:
     """Filter rows at which some lane of some tile is masked."""
     if not maps.stream.masked:
         return ()
-    return tuple(r for r in range(maps.problem.kernel[0]) if masked_lanes(maps, line_mask(maps), maps.line, r=r).any())
+    return tuple(r for r in range(maps.problem.kernel[0]) if masked_lanes(line_mask(maps), maps.line, r=r).any())
 
 
-def masked_lanes(maps: ReuseMaps, mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
+def masked_lanes(mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
     """Bool (tiles, lanes): where a mask holds at one tap."""
     tiles, lanes = (axis.extent for axis in index_map.domain[:2])
     points = {"tile_m": np.arange(tiles)[:, None], "lane": np.arange(lanes)[None, :], **tap}
@@ -64,9 +62,9 @@ def tile_mask(maps: ReuseMaps, tile_m: int, r: int, s: int) -> np.ndarray:
     """Bool (lanes,): the lanes of one tile that tap (r, s) does not write."""
     found = np.zeros(maps.tile.lanes, bool)
     if maps.walk.border == "mask":
-        found |= masked_lanes(maps, column_mask(maps), maps.column, s=s)[tile_m]
+        found |= masked_lanes(column_mask(maps), maps.column, s=s)[tile_m]
     if maps.stream.masked:
-        found |= masked_lanes(maps, line_mask(maps), maps.line, r=r)[tile_m]
+        found |= masked_lanes(line_mask(maps), maps.line, r=r)[tile_m]
     return found
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from convc.index.conv import ConvMaps
 from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lanes, masked_lines, tile_mask, words
 from convc.index.maps import Counterexample, IndexMap
-from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse import ReuseMaps
+from convc.index.row_stream import WINDOW
 from convc.index.row_walk import Buffer
 from convc.index.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.problem import ConvProblem
@@ -115,12 +116,9 @@ def why_masked(maps: ReuseMaps) -> tuple[Counterexample, ...]:
     rows, columns = map(range, maps.problem.kernel)
     by_column, by_row = column_mask(maps), line_mask(maps)
     cases = [
-        (f"s = {s}", masked_lanes(maps, by_column, maps.column, s=s), [(r, s) for r in rows])
-        for s in masked_columns(maps)
+        (f"s = {s}", masked_lanes(by_column, maps.column, s=s), [(r, s) for r in rows]) for s in masked_columns(maps)
     ]
-    cases += [
-        (f"r = {r}", masked_lanes(maps, by_row, maps.line, r=r), [(r, s) for s in columns]) for r in masked_lines(maps)
-    ]
+    cases += [(f"r = {r}", masked_lanes(by_row, maps.line, r=r), [(r, s) for s in columns]) for r in masked_lines(maps)]
     found = (_first_foreign(maps, tap, mask, taps) for tap, mask, taps in cases)
     return tuple(each for each in found if each is not None)
 

@@ -12,15 +12,16 @@ from convc.index.algebra import equal
 from convc.index.lanes import why_masked
 from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, at_most, less, simplify_guards
 from convc.index.nests import Move, Nest
-from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse import ReuseMaps
 from convc.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
+from convc.index.row_stream import WINDOW
 from convc.index.symbols import Axis, FloorDiv, Mod
 
 
 def prove_stream(nest: Nest, maps: ReuseMaps) -> Outcome:
     """Whether lanes count the stream of the maps: place t is column t mod P of row t // P, and rows are n or (n, p)."""
     claim = f"lane of tile is place t = tile*{maps.tile.outputs} + lane of the stream, with {maps.walk.period} per row"
-    tile, lane, t = nest.loop("tile"), nest.loop("lane"), Axis("t", _length(maps))
+    tile, lane, t = nest.loop("tile"), nest.loop("lane"), Axis("t", maps.length)
     row = FloorDiv(t.symbol, Integer(maps.walk.period))
     sought = {"n": row, "q": Mod(t.symbol, Integer(maps.walk.period))}
     if maps.stream.merged:
@@ -74,12 +75,6 @@ def prove_reuse(nest: Nest, maps: ReuseMaps) -> Outcome:
     if not nest.read.masks and (foreign := why_masked(maps)):
         return replace(foreign[0], claim=claim)
     return Proof(claim, f"{len(outcomes)} claims about loops, walk, moves and borders")
-
-
-def _length(maps: ReuseMaps) -> int:
-    """Places of a stream, from the first output to the last."""
-    (out_h, out_w), stream = maps.problem.out_extent, maps.stream
-    return (stream.rows - stream.image_rows + (out_h - 1 if stream.merged else 0)) * maps.walk.period + out_w
 
 
 def _failed(outcomes: Iterable[Outcome]) -> Outcome | None:

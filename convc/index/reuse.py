@@ -15,42 +15,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sympy import Expr, Integer
 
-from convc.errors import PlanError
+from convc.index.geometry import Geometry
 from convc.index.maps import IndexMap, Outcome, less, simplify_guards
-from convc.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
-from convc.index.row_walk import Border, RowProblem, RowWalk, row_walk
+from convc.index.row_stream import WINDOW
 from convc.index.symbols import Axis, FloorDiv, Mod
 from convc.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Geometry:
-    """How a problem is cut into tiles: the walk, the stream, the lanes of a tile, and tiles per stream."""
-
-    walk: RowWalk
-    stream: RowStream
-    tile: LaneTile
-    tiles: int
-
-    @property
-    def all_tiles(self) -> int:
-        """Tiles of all streams."""
-        return self.stream.streams * self.tiles
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReuseMaps:
-    """The maps of the table above, what they were derived from, and what was proved about them."""
+class ReuseMaps(Geometry):
+    """A geometry with the maps of the table above, what they were derived from, and what was proved about them."""
 
     problem: ConvProblem
-    walk: RowWalk
-    stream: RowStream
-    tile: LaneTile
-    tiles: int
     place: IndexMap
     pixel: IndexMap
     start: IndexMap
@@ -67,57 +47,12 @@ class ReuseMaps:
         return (self.place, self.pixel, self.start, self.needed, self.held, self.column, self.line)
 
 
-def row_problem(problem: ConvProblem) -> RowProblem:
-    """The convolution along W."""
-    return RowProblem(
-        width=problem.in_extent[1], outputs=problem.out_extent[1], taps=problem.kernel[1],
-        stride=problem.stride[1], dilation=problem.dilation[1], pad=problem.pad_lo[1],
-    )  # fmt: skip
-
-
-def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
-    """Contiguous lanes, or windows of 32 that overlap by the halo; PlanError where a window has no lane left."""
-    if not windowed:
-        return LaneTile(lanes=lanes, windows=1, useful=lanes)
-    halo = max(buffer.halo for buffer in walk.buffers)
-    if halo >= WINDOW:
-        raise PlanError(f"windows of {WINDOW} lanes cannot overlap by a halo of {halo}")
-    return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
-
-
-def geometry(
-    problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
-) -> Geometry:
-    """Cut a problem into tiles.
-
-    Args:
-        problem: the convolution that the kernel runs (two spatial axes).
-        merged: whether all output rows are in one stream (see `convc.index.row_stream`).
-        border: how lanes whose pixel is padding get their zero.
-        lanes: output pixels of a tile.
-        windowed: whether a tile is made of overlapping windows of 32 lanes.
-
-    Raises:
-        PlanError: the rows do not merge, or the windows have no lane left; the message has the numbers.
-    """
-    stream = merged_stream(problem) if merged else outer_stream(problem)
-    if isinstance(stream, str):
-        raise PlanError(f"the output rows cannot be one stream: {stream}", where=f"convolution {problem.name!r}")
-    walk = row_walk(row_problem(problem), border)
-    tile = lane_tile(walk, lanes, windowed)
-    length = _last_row(problem, stream) * walk.period + problem.out_extent[1]
-    return Geometry(walk=walk, stream=stream, tile=tile, tiles=-(-length // tile.outputs))
-
-
-def reuse_maps(
-    problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
-) -> ReuseMaps:
-    """Derive the maps of one tiling (arguments and errors as of `geometry`).
+def reuse_maps(problem: ConvProblem, cut: Geometry) -> ReuseMaps:
+    """Derive the maps of a problem (two spatial axes) that is cut into tiles by `convc.index.geometry.geometry`.
 
     They are not proved yet: see `convc.index.reuse_claims.prove`.
     """
-    cut = geometry(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
-    maker = _Maker(problem, cut.walk, cut.stream, cut.tile, cut.tiles)
+    maker = _Maker(problem, cut)
     pixel = simplify_guards(maker.pixel().simplified())
     return ReuseMaps(
         problem=problem, walk=cut.walk, stream=cut.stream, tile=cut.tile, tiles=cut.tiles,
@@ -126,48 +61,35 @@ def reuse_maps(
     )  # fmt: skip
 
 
-def with_proofs(maps: ReuseMaps, proofs: tuple[Outcome, ...]) -> ReuseMaps:
-    """The same maps with what was proved about them."""
-    return replace(maps, proofs=proofs)
-
-
-def _last_row(problem: ConvProblem, stream: RowStream) -> int:
-    """Number of the last row of a stream that holds an output."""
-    return stream.rows - stream.image_rows + (problem.out_extent[0] - 1 if stream.merged else 0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Maker:
     """Builds the maps; the expressions that several of them share are methods."""
 
     problem: ConvProblem
-    walk: RowWalk
-    stream: RowStream
-    tile: LaneTile
-    tiles: int
+    cut: Geometry
 
     # ---- axes and shared expressions ---------------------------------------------------------------------------------
 
     @property
     def tile_m(self) -> Axis:
-        return Axis("tile_m", self.stream.streams * self.tiles)
+        return Axis("tile_m", self.cut.all_tiles)
 
     @property
     def lane(self) -> Axis:
-        return Axis("lane", self.tile.lanes)
+        return Axis("lane", self.cut.tile.lanes)
 
     def first(self, window: Expr | int) -> Expr:
         """Place of a window's first lane in its stream."""
-        inside = Mod(self.tile_m.symbol, Integer(self.tiles)) if self.stream.streams > 1 else self.tile_m.symbol
-        return inside * self.tile.outputs + window * self.tile.useful
+        inside = Mod(self.tile_m.symbol, Integer(self.cut.tiles)) if self.cut.stream.streams > 1 else self.tile_m.symbol
+        return inside * self.cut.tile.outputs + window * self.cut.tile.useful
 
     def window_of(self) -> Expr:
         """Window of a lane."""
-        return FloorDiv(self.lane.symbol, Integer(WINDOW)) if self.tile.windows > 1 else Integer(0)
+        return FloorDiv(self.lane.symbol, Integer(WINDOW)) if self.cut.windowed else Integer(0)
 
     def inside_window(self) -> Expr:
         """Number of a lane in its window."""
-        return Mod(self.lane.symbol, Integer(WINDOW)) if self.tile.windows > 1 else self.lane.symbol
+        return Mod(self.lane.symbol, Integer(WINDOW)) if self.cut.windowed else self.lane.symbol
 
     def t(self) -> Expr:
         """Place of a lane in its stream."""
@@ -191,38 +113,38 @@ class _Maker:
     # ---- maps --------------------------------------------------------------------------------------------------------
 
     def place(self) -> IndexMap:
-        t, period = Axis("t", self.tiles * self.tile.outputs), Integer(self.walk.period)
+        t, period = Axis("t", self.cut.tiles * self.cut.tile.outputs), Integer(self.cut.walk.period)
         return IndexMap(
             name="place", domain=(t,), results=(("row", FloorDiv(t.symbol, period)), ("q", Mod(t.symbol, period)))
         )
 
     def pixel(self) -> IndexMap:
-        (out_h, out_w), period = self.problem.out_extent, Integer(self.walk.period)
+        (out_h, out_w), period = self.problem.out_extent, Integer(self.cut.walk.period)
         row, q = FloorDiv(self.t(), period), Mod(self.t(), period)
-        n, p = row, FloorDiv(self.tile_m.symbol, Integer(self.tiles))
-        if self.stream.merged:
-            n, p = FloorDiv(row, Integer(self.stream.image_rows)), Mod(row, Integer(self.stream.image_rows))
+        n, p = row, FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
+        if self.cut.stream.merged:
+            n, p = FloorDiv(row, Integer(self.cut.stream.image_rows)), Mod(row, Integer(self.cut.stream.image_rows))
         return IndexMap(
             name="pixel", domain=(self.tile_m, self.lane),
             results=(("n", n), ("p", p), ("q", q), ("m", (n * out_h + p) * out_w + q)),
             guard=(
                 less(q, out_w), less(p, out_h), less(n, self.problem.batch),
-                less(self.inside_window(), self.tile.useful),
+                less(self.inside_window(), self.cut.tile.useful),
             ),
         )  # fmt: skip
 
     def start(self) -> IndexMap:
-        window = Axis("window", self.tile.windows)
+        window = Axis("window", self.cut.tile.windows)
         t = self.first(window.symbol)
-        row, q = FloorDiv(t, Integer(self.walk.period)), Mod(t, Integer(self.walk.period))
+        row, q = FloorDiv(t, Integer(self.cut.walk.period)), Mod(t, Integer(self.cut.walk.period))
         results = [("w", self.problem.stride[1] * q - self.problem.pad_lo[1]), ("row", row)]
-        if not self.stream.merged:
-            results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.tiles))))
+        if not self.cut.stream.merged:
+            results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))))
         return IndexMap(name="start", domain=(self.tile_m, window), results=tuple(results))
 
     def _axes(self) -> tuple[Axis, Axis, Axis]:
         return (
-            Axis("row", self.stream.rows), Axis("q", self.problem.out_extent[1]), Axis("s", self.problem.kernel[1])
+            Axis("row", self.cut.stream.rows), Axis("q", self.problem.out_extent[1]), Axis("s", self.problem.kernel[1])
         )  # fmt: skip
 
     def needed(self) -> IndexMap:
@@ -233,15 +155,15 @@ class _Maker:
 
     def held(self) -> IndexMap:
         row, q, s = self._axes()
-        number = row.symbol * self.walk.period + q.symbol + self.moves(s.symbol) - self.walk.lead
+        number = row.symbol * self.cut.walk.period + q.symbol + self.moves(s.symbol) - self.cut.walk.lead
         return IndexMap(
             name="held", domain=(row, q, s),
-            results=(("row", FloorDiv(number, Integer(self.walk.period))), ("w", self._have(number, s.symbol))),
+            results=(("row", FloorDiv(number, Integer(self.cut.walk.period))), ("w", self._have(number, s.symbol))),
         )  # fmt: skip
 
     def column(self) -> IndexMap:
-        s, period = Axis("s", self.problem.kernel[1]), Integer(self.walk.period)
-        number = self.t() + self.moves(s.symbol) - self.walk.lead
+        s, period = Axis("s", self.problem.kernel[1]), Integer(self.cut.walk.period)
+        number = self.t() + self.moves(s.symbol) - self.cut.walk.lead
         begun = period * FloorDiv(self.first(self.window_of()), period)
         return IndexMap(
             name="column", domain=(self.tile_m, self.lane, s),
@@ -252,9 +174,9 @@ class _Maker:
         )  # fmt: skip
 
     def line(self) -> IndexMap:
-        r, row = Axis("r", self.problem.kernel[0]), FloorDiv(self.t(), Integer(self.walk.period))
-        p = Mod(row, Integer(self.stream.image_rows)) if self.stream.merged else FloorDiv(
-            self.tile_m.symbol, Integer(self.tiles)
+        r, row = Axis("r", self.problem.kernel[0]), FloorDiv(self.t(), Integer(self.cut.walk.period))
+        p = Mod(row, Integer(self.cut.stream.image_rows)) if self.cut.stream.merged else FloorDiv(
+            self.tile_m.symbol, Integer(self.cut.tiles)
         )  # fmt: skip
         return IndexMap(
             name="line", domain=(self.tile_m, self.lane, r),
@@ -265,7 +187,7 @@ class _Maker:
         return self.problem.stride[1] * q + self.problem.dilation[1] * s - self.problem.pad_lo[1]
 
     def _have(self, number: Expr, s: Expr) -> Expr:
-        x = self.walk.lead + Mod(number, Integer(self.walk.period))
+        x = self.cut.walk.lead + Mod(number, Integer(self.cut.walk.period))
         return self.problem.stride[1] * x + self.offset(s) - self.problem.pad_lo[1]
 
     def _image_row(self, p: Expr, r: Expr) -> Expr:

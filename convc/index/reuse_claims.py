@@ -12,15 +12,14 @@ from sympy import Integer
 
 from convc.index.algebra import digits, equal, simplify
 from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
-from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse import ReuseMaps
+from convc.index.row_stream import WINDOW
 from convc.index.row_walk import Tap
 from convc.index.symbols import Axis, FloorDiv, Mod
 
 CORNER_LIMITS = (-(1 << 15), (1 << 15) - 1)
 OFFSET_LIMIT = 32
 """Exclusive limit of wOffset (PTX manual, tensor im2col::w mode)."""
-HALO_LIMITS = {"w": 512, "w128": 32}
-"""Exclusive limits of wHalo by mode (same)."""
 
 
 def prove(maps: ReuseMaps) -> tuple[Outcome, ...]:
@@ -149,8 +148,7 @@ def prove_tiles(maps: ReuseMaps) -> Outcome:
     axes = {axis.name: axis.range for axis in (inside, window, lane)}
     if digits(place, axes) is None:
         return Unknown(claim, f"{place} is not seen to count")
-    last_row = stream.rows - stream.image_rows + (problem.out_extent[0] - 1 if stream.merged else 0)
-    last = last_row * maps.walk.period + problem.out_extent[1] - 1
+    last = maps.length - 1
     if last >= maps.tiles * tile.outputs:
         return Counterexample(claim, (("t", last),), f"the tiles end at place {maps.tiles * tile.outputs - 1}")
     if maps.walk.period < problem.out_extent[1] or (stream.merged and stream.image_rows < problem.out_extent[0]):

@@ -19,8 +19,9 @@ from convc.index.lane_masks import column_mask, line_mask, masked_columns, maske
 from convc.index.maps import Counterexample, IndexMap, Proof
 from convc.index.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
 from convc.index.nests import Accumulate, Load, Move, Nest, Read
-from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse import ReuseMaps
 from convc.index.rewrites import Step, checked
+from convc.index.row_stream import WINDOW
 from convc.index.symbols import Axis
 
 SUMMED = ("c", "r", "s")

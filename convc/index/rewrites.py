@@ -22,7 +22,7 @@ from convc.index.lower import translate
 from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
 from convc.index.nests import Load, Nest, Statement
 from convc.index.products import POINTS, same_products
-from convc.index.reuse import WINDOW, LaneTile
+from convc.index.row_stream import WINDOW, LaneTile
 from convc.index.symbols import Axis, FloorDiv, Mod
 
 

@@ -52,6 +52,7 @@ class RowStream:
         streams: how many streams there are: P, or 1 where merged.
         rows: rows of a stream: N, or N*Y where merged.
         image_rows: rows of the stream per image: 1, or Y where merged.
+        outputs: how many of those hold outputs: 1, or P where merged.
         step: input rows, or images, from one row of the stream to the next: the map's stride along its last dimension.
         masked: whether lanes have to be masked because a filter row leaves their image.
     """
@@ -60,29 +61,39 @@ class RowStream:
     streams: int
     rows: int
     image_rows: int
+    outputs: int
     step: int
     masked: bool
+
+    @property
+    def last_row(self) -> int:
+        """Number of the last row that holds an output."""
+        return self.rows - self.image_rows + self.outputs - 1
 
 
 def outer_stream(problem: ConvProblem) -> RowStream:
     """One stream per output row."""
-    rows = problem.batch
-    return RowStream(merged=False, streams=problem.out_extent[0], rows=rows, image_rows=1, step=1, masked=False)
+    return RowStream(
+        merged=False, streams=problem.out_extent[0], rows=problem.batch, image_rows=1, outputs=1, step=1, masked=False
+    )  # fmt: skip
 
 
 def merged_stream(problem: ConvProblem) -> RowStream | str:
     """One stream for all output rows, or the condition that fails, with its numbers."""
     (height, _), (outputs, _), stride = problem.in_extent, problem.out_extent, problem.stride[0]
     if problem.batch == 1:
-        return RowStream(merged=True, streams=1, rows=outputs, image_rows=outputs, step=stride, masked=False)
+        return RowStream(
+            merged=True, streams=1, rows=outputs, image_rows=outputs, outputs=outputs, step=stride, masked=False
+        )  # fmt: skip
     if height % stride:
         return f"stride {stride} does not divide the {height} rows of an image, so images would not keep step"
     rows = height // stride
     if rows < outputs:
         return f"an image has {outputs} output rows, but only {rows} steps of {stride} rows in its {height} rows"
     return RowStream(
-        merged=True, streams=1, rows=problem.batch * rows, image_rows=rows, step=stride, masked=_leaves(problem)
-    )
+        merged=True, streams=1, rows=problem.batch * rows, image_rows=rows, outputs=outputs, step=stride,
+        masked=_leaves(problem),
+    )  # fmt: skip
 
 
 def _leaves(problem: ConvProblem) -> bool:

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convc.index.reuse import WINDOW, ReuseMaps
+from convc.index.reuse import ReuseMaps
+from convc.index.row_stream import WINDOW
 from convc.index.row_walk import Buffer
 from convc.problem import ConvProblem
 

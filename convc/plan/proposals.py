@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.index.reuse import Geometry
+from convc.index.geometry import Geometry
 from convc.plan.constraints import Candidate
 from convc.plan.rank import choose
 from convc.plan.records import Choice, Estimate, Pipeline, Rejection

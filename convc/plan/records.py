@@ -15,8 +15,7 @@ import msgspec
 
 from convc import intexpr
 from convc.arch import Arch
-from convc.index.row_stream import LaneTile, RowStream
-from convc.index.row_walk import RowWalk
+from convc.index.geometry import Geometry
 from convc.intexpr import IntExpr
 from convc.packing import DeviceForm
 from convc.plan.evidence import Rule
@@ -261,12 +260,11 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse:
+class Reuse(Geometry):
     """How a plan shares activations between filter columns (see `convc.index.reuse`).
 
     Attributes:
         variant: how lanes move on to the next filter column (see `convc.plan.reuse`).
-        walk, stream, tile, tiles: the derived geometry.
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
         clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
         first: which tap of a buffer comes first, as an index into its taps.
@@ -274,10 +272,6 @@ class Reuse:
     """
 
     variant: str
-    walk: RowWalk
-    stream: RowStream
-    tile: LaneTile
-    tiles: int
     masked_columns: tuple[int, ...]
     masked_lines: tuple[int, ...]
     clear: bool

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from convc.arch import Arch
 from convc.errors import PlanError
-from convc.index.reuse import Geometry, geometry
+from convc.index.geometry import Geometry, geometry
 from convc.index.row_walk import BORDERS, padding_run
 from convc.packing import DeviceForm
 from convc.plan.candidates import BLOCK_M, MAX_STAGES, WIDTHS, pipeline_of, pixel_bytes

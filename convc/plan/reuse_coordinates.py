@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from convc import dtypes
 from convc.errors import PlanError
 from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.index.lower import lower, translate
 from convc.index.maps import IndexMap, Proof
-from convc.index.reuse import ReuseMaps, reuse_maps, with_proofs
+from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
 from convc.plan.coordinates import Indexing
@@ -22,17 +24,15 @@ def maps_of(proposal: Proposal) -> ReuseMaps:
     Raises:
         PlanError: a claim that the kernel relies on is not proved.
     """
-    problem, cut = proposal.candidate.form.problem, proposal.cut
-    maps = reuse_maps(
-        problem, merged=cut.stream.merged, border=cut.walk.border, lanes=cut.tile.lanes, windowed=cut.tile.windows > 1
-    )
+    problem = proposal.candidate.form.problem
+    maps = reuse_maps(problem, proposal.cut)
     proofs = prove(maps)
     for outcome in proofs:
         if not isinstance(outcome, Proof):
             raise PlanError(
                 f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
             )
-    return with_proofs(maps, proofs)
+    return replace(maps, proofs=proofs)
 
 
 def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:

@@ -7,7 +7,7 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 from __future__ import annotations
 
 from convc.arch import Arch
-from convc.index.reuse import Geometry
+from convc.index.geometry import Geometry
 from convc.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
 from convc.problem import ConvProblem

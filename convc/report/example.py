@@ -10,6 +10,7 @@ from rich.console import Console
 
 from convc.index.algorithms import MmaTile
 from convc.index.derivation import derive
+from convc.index.geometry import geometry
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.show import map_lines
 from convc.index.show_nests import derivation_lines
@@ -27,7 +28,7 @@ PROBLEM = ConvProblem(
 
 def example_maps() -> ReuseMaps:
     """One stream of pixels for each output row, in tiles of 16 lanes; what is no pixel of a lane is masked."""
-    return reuse_maps(PROBLEM, merged=False, border="mask", lanes=16)
+    return reuse_maps(PROBLEM, geometry(PROBLEM, merged=False, border="mask", lanes=16))
 
 
 def example_tiles() -> Tiles:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from convc.index.lanes import Cell, LaneTable
-from convc.index.reuse import WINDOW
+from convc.index.row_stream import WINDOW
 from convc.index.shared_rows import Pixel, SharedRow
 from convc.report.lanes import heading, unit
 from convc.report.words import convolution

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from convc.errors import PlanError
-from convc.index.reuse import geometry
+from convc.index.geometry import geometry
 from convc.index.row_walk import BORDERS
 from convc.plan.records import Plan, Reuse
 from convc.plan.reuse import ROWS
@@ -35,17 +35,16 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
 def lane_use(plan: Plan, reuse: Reuse) -> str:
     """How many lanes of all tiles hold an output pixel, and why the others do not."""
     tile, stream, used = reuse.tile, reuse.stream, plan.problem.gemm_m
-    lanes = stream.streams * reuse.tiles * tile.lanes
+    lanes = reuse.all_tiles * tile.lanes
     causes = []
-    if tile.windows > 1:
+    if reuse.windowed:
         causes.append(f"{tile.lanes // tile.windows - tile.useful} of every {tile.lanes // tile.windows} are halo")
     if reuse.walk.waste:
         causes.append(f"{reuse.walk.waste} of {reuse.walk.period} a row hold no output")
-    rows = stream.image_rows - plan.problem.out_extent[0] if stream.merged else 0
+    rows = stream.image_rows - stream.outputs
     if rows:
         causes.append(f"{rows} of {stream.image_rows} rows an image have none")
-    last = stream.rows - stream.image_rows + (plan.problem.out_extent[0] - 1 if stream.merged else 0)
-    if last * reuse.walk.period + plan.problem.out_extent[1] < reuse.tiles * tile.outputs:
+    if reuse.length < reuse.tiles * tile.outputs:
         causes.append(f"the last tile of {'each' if stream.streams > 1 else 'the'} stream is not full")
     why = "; ".join(causes)
     return f"lane use: {used} of {lanes} lanes ({used / lanes:.1%})" + (f": {why}" if why else "")
@@ -57,7 +56,7 @@ def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
         try:
             cut = geometry(
                 plan.problem, merged=rows == "merged", border=border, lanes=reuse.tile.lanes,
-                windowed=reuse.tile.windows > 1,
+                windowed=reuse.windowed,
             )  # fmt: skip
         except PlanError:
             yield f"{border}/{rows}", "-"

@@ -55,7 +55,7 @@ class Tiles:
 def reuse_tiles(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Tiles:
     """The tiles of a schedule whose filter columns share their activations."""
     return Tiles(
-        count=maps.stream.streams * maps.tiles,
+        count=maps.all_tiles,
         table=lambda tile: lane_table(maps, schedule, tile),
         loops=lambda: nest_lines(derive(maps, schedule, mma).algorithms[-1].nest),
         derivation=lambda: derive(maps, schedule, mma),
@@ -94,11 +94,7 @@ def plan_maps(plan: Plan) -> ConvMaps:
 
 def shared_maps(plan: Plan) -> ReuseMaps:
     """The index maps of a plan whose filter columns share their activations."""
-    reuse = plan.reuse
-    return reuse_maps(
-        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, lanes=reuse.tile.lanes,
-        windowed=reuse.tile.windows > 1,
-    )  # fmt: skip
+    return reuse_maps(plan.problem, plan.reuse)
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:

@@ -99,10 +99,8 @@ def test_lanes_are_masked_as_derived(name):
         assert found.masked_lanes == 0
         return
     reuse, (taps_h, taps_w) = plan.reuse, plan.pipeline.taps
-    maps = reuse_maps(
-        plan.problem, merged=reuse.stream.merged, border=reuse.walk.border, windowed=reuse.tile.windows > 1
-    )
-    tiles, taps = range(maps.stream.streams * maps.tiles), itertools.product(range(taps_h), range(taps_w))
+    maps = reuse_maps(plan.problem, reuse)
+    tiles, taps = range(maps.all_tiles), itertools.product(range(taps_h), range(taps_w))
     masked = sum(int(tile_mask(maps, tile, r, s).sum()) for (r, s), tile in itertools.product(taps, tiles))
     each = plan.pipeline.blocks * plan.pipeline.atoms * plan.launch.grid[1]
     assert found.masked_lanes == masked * each

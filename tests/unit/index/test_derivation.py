@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, computed
 
 from convc import reference
 from convc.errors import PlanError, ProblemError
-from convc.index import reuse
+from convc.index import geometry
 from convc.index.algorithms import SCHEDULES, MmaTile
 from convc.index.conv import conv_maps
 from convc.index.derivation import derive, derive_reload, smaller
 from convc.index.maps import Counterexample
 from convc.index.nest_claims import fetched_map
-from convc.index.reuse import reuse_maps
 from convc.index.show_nests import derivation_lines
 from convc.problem import ConvProblem
 
@@ -30,7 +30,7 @@ LARGE = ConvProblem(
 
 @pytest.fixture(scope="module")
 def maps():
-    return reuse_maps(PROBLEM, merged=False, border="mask", lanes=16)
+    return cut_maps(PROBLEM, merged=False, border="mask", lanes=16)
 
 
 @settings(max_examples=80, deadline=None)
@@ -50,7 +50,7 @@ def test_every_schedule_is_the_convolution(
             stride=stride, dilation=dilation, pad_lo=pads[:2], pad_hi=pads[2:],
         )  # fmt: skip
         windowed = windowed and lanes > 16 and schedule in ("shift", "reload")
-        maps = reuse_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
+        maps = cut_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
     except (ProblemError, PlanError):
         assume(False)
     found = derive(maps, schedule, MmaTile(columns=2, channels=2))
@@ -76,7 +76,7 @@ def test_the_steps_of_algorithm_3b(maps):
 
 
 def test_without_masks_where_the_border_is_zero():
-    maps = reuse_maps(PROBLEM, merged=False, border="zero", lanes=16)
+    maps = cut_maps(PROBLEM, merged=False, border="zero", lanes=16)
     found = derive(maps, "slide", MMA)
     assert found.failures == ()
     assert not any("mask_lanes" in step.name for each in found.algorithms for step in each.steps)
@@ -93,10 +93,10 @@ def test_the_loops_of_a_reload_kernel():
 def test_a_walk_with_too_short_a_period_is_refused(shorter, monkeypatch):
     """Stride 2, even width: Q = 4 but P = 5. With P = Q the last tap of a row would read the next row."""
     problem = replace(PROBLEM, in_extent=(4, 8), stride=(1, 2), pad_hi=(0, 1))
-    proper = reuse.row_walk
-    assert derive(reuse_maps(problem, merged=False, border="mask", lanes=16), "slide", MMA).failures == ()
-    monkeypatch.setattr(reuse, "row_walk", lambda *given: replace(proper(*given), **shorter))
-    found = derive(reuse_maps(problem, merged=False, border="mask", lanes=16), "slide", MMA)
+    proper = geometry.row_walk
+    assert derive(cut_maps(problem, merged=False, border="mask", lanes=16), "slide", MMA).failures == ()
+    monkeypatch.setattr(geometry, "row_walk", lambda *given: replace(proper(*given), **shorter))
+    found = derive(cut_maps(problem, merged=False, border="mask", lanes=16), "slide", MMA)
     (failure,) = found.failures
     assert isinstance(failure, Counterexample)
     assert found.algorithms[-1].title == "row addresses: slide"
@@ -105,7 +105,7 @@ def test_a_walk_with_too_short_a_period_is_refused(shorter, monkeypatch):
 @pytest.mark.parametrize("merged", [False, True])
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_large_problem_is_proved_and_a_smaller_one_is_run(schedule, merged):
-    found = derive(reuse_maps(LARGE, merged=merged, border="mask"), schedule, MmaTile(columns=128, channels=64))
+    found = derive(cut_maps(LARGE, merged=merged, border="mask"), schedule, MmaTile(columns=128, channels=64))
     assert found.failures == ()
     assert found.tried != LARGE
     assert found.algorithms[-1].nest.problem == LARGE
@@ -136,7 +136,7 @@ def test_what_fails_on_the_smaller_problem_fails(monkeypatch):
         return replace(found, results=results, guard=guard)
 
     monkeypatch.setattr("convc.index.reuse_rewrites.fetched_map", late)
-    maps = reuse_maps(LARGE, merged=False, border="mask")
+    maps = cut_maps(LARGE, merged=False, border="mask")
     (failure,) = derive(maps, "slide", MmaTile(columns=128, channels=64)).failures
     assert isinstance(failure, Counterexample)
     assert failure.value.startswith("out[")
@@ -180,5 +180,5 @@ def test_a_derivation_as_text(maps):
 
 
 def test_a_large_derivation_names_the_problem_that_was_run():
-    derivation = derive(reuse_maps(LARGE, merged=False, border="mask"), "reload", MmaTile(columns=128, channels=64))
+    derivation = derive(cut_maps(LARGE, merged=False, border="mask"), "reload", MmaTile(columns=128, channels=64))
     assert derivation_lines(derivation)[-1].startswith("the smaller problem: conv: ")

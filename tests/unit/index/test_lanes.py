@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cut_maps import cut_maps
 
 from convc.errors import PlanError, ProblemError
 from convc.index.conv import conv_maps
 from convc.index.lanes import REUSING, lane_table, reload_table, why_masked
 from convc.index.maps import Counterexample
-from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.index.reuse import ReuseMaps
 from convc.problem import ConvProblem
 
 TWENTY = ConvProblem(
@@ -45,7 +46,7 @@ def test_a_lane_holds_what_it_needs_or_adds_nothing(
             batch=batch, in_channels=8, out_channels=8, in_extent=extent, kernel=kernel, stride=stride,
             dilation=(1, dilation), pad_lo=pads[:2], pad_hi=pads[2:],
         )  # fmt: skip
-        maps = reuse_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
+        maps = cut_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
     except (ProblemError, PlanError):
         return
     tile_m = data.draw(st.integers(0, maps.stream.streams * maps.tiles - 1))
@@ -65,7 +66,7 @@ def test_a_lane_holds_what_it_needs_or_adds_nothing(
 
 def test_rows_of_twenty_pixels():
     """The tile of 128 lanes that im2col::w::128 fills from rows of 20 pixels, worked out by hand."""
-    (buffer,) = lane_table(reuse_maps(TWENTY, merged=False, border="mask"), "shift", 0).buffers
+    (buffer,) = lane_table(cut_maps(TWENTY, merged=False, border="mask"), "shift", 0).buffers
     held = {
         lane.lane: [((c.held.n, c.held.w), c.masked, c.row if c.fresh else None) for c in lane.cells]
         for lane in buffer.lanes
@@ -82,7 +83,7 @@ def test_rows_of_twenty_pixels():
 
 
 def test_the_halo_plan():
-    maps = reuse_maps(TWENTY, merged=False, border="mask")
+    maps = cut_maps(TWENTY, merged=False, border="mask")
     (shift,), (slide,) = (lane_table(maps, schedule, 0).buffers for schedule in ("shift", "slide"))
     assert [row.pixel for row in slide.rows[:128]] == [row.pixel for row in shift.rows[:128]]
     halo = {row.row: (row.halo, row.pixel.n, row.pixel.w) for row in shift.rows[128:]}
@@ -100,7 +101,7 @@ def test_the_halo_plan():
 
 
 def test_slide_reads_further_on_and_stationary_reads_the_same():
-    maps = reuse_maps(TWENTY, merged=False, border="mask")
+    maps = cut_maps(TWENTY, merged=False, border="mask")
     slide, stationary = (lane_table(maps, schedule, 0) for schedule in ("slide", "stationary"))
     assert slide.buffers == stationary.buffers
     for lane in slide.buffers[0].lanes:
@@ -109,7 +110,7 @@ def test_slide_reads_further_on_and_stationary_reads_the_same():
 
 
 def test_windows_are_never_refreshed():
-    maps = reuse_maps(TWENTY, merged=False, border="mask", windowed=True)
+    maps = cut_maps(TWENTY, merged=False, border="mask", windowed=True)
     table = lane_table(maps, "shift", 0)
     (buffer,) = table.buffers
     assert table.windows == 4
@@ -124,7 +125,7 @@ def test_masks_by_filter_row_where_images_follow_each_other():
     problem = ConvProblem(
         batch=2, in_channels=8, out_channels=8, in_extent=(4, 5), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
-    table = lane_table(reuse_maps(problem, merged=True, border="mask"), "shift", 0)
+    table = lane_table(cut_maps(problem, merged=True, border="mask"), "shift", 0)
     words = {(r, s): word[0] for r, s, word in table.masks}
     assert table.r == 0
     assert words[1, 1] == 0
@@ -133,7 +134,7 @@ def test_masks_by_filter_row_where_images_follow_each_other():
 
 
 def test_why_lanes_are_masked():
-    cases = why_masked(reuse_maps(TWENTY, merged=False, border="mask"))
+    cases = why_masked(cut_maps(TWENTY, merged=False, border="mask"))
     assert [dict(case.point)["s"] for case in cases] == [0, 2]
     assert all(isinstance(case, Counterexample) for case in cases)
     assert cases[0].value == (
@@ -142,7 +143,7 @@ def test_why_lanes_are_masked():
     assert cases[1].value == (
         "without a mask lane 19 would add pixel (n=1, h=0, w=0) where (n=0, h=0, w=20) is padding"
     )
-    assert why_masked(reuse_maps(TWENTY, merged=False, border="zero")) == ()
+    assert why_masked(cut_maps(TWENTY, merged=False, border="zero")) == ()
 
 
 def test_reload_loads_every_tap_by_itself():
@@ -171,7 +172,7 @@ def test_the_filter_row_shown_is_the_first_that_meets_an_image():
     problem = ConvProblem(
         batch=2, in_channels=8, out_channels=8, in_extent=(5, 9), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
-    maps = reuse_maps(problem, merged=False, border="mask", lanes=16)
+    maps = cut_maps(problem, merged=False, border="mask", lanes=16)
     assert lane_table(maps, "shift", 0).r == 1  # p = 0: filter row 0 lies above every image
     assert lane_table(maps, "shift", 2).r == 0
     assert lane_table(maps, "shift", 2, r=2).r == 2
@@ -187,6 +188,6 @@ def test_the_filter_row_shown_is_the_first_that_meets_an_image():
     ],
 )
 def test_what_there_is_not_is_refused(schedule, tile_m, r, windowed, said):
-    maps = reuse_maps(TWENTY, merged=False, border="mask", windowed=windowed)
+    maps = cut_maps(TWENTY, merged=False, border="mask", windowed=windowed)
     with pytest.raises(ValueError, match=said):
         lane_table(maps, schedule, tile_m, r)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, proved, refused
 
 from convc.index.derivation import derive
 from convc.index.maps import Proof
 from convc.index.nests import Move, Nest, plain
 from convc.index.products import same_products
-from convc.index.reuse import reuse_maps
 from convc.index.reuse_rewrites import accumulate, hoist, mask_lanes, shift_instead_of_load, stage, swap_operands
 from convc.index.rewrites import flatten, interchange, split_taps, tile
 
@@ -20,7 +20,7 @@ REDUCED = ("p", "tile", "tile_n", "r", "block", "s", "lane", "column", "e")
 
 @pytest.fixture(scope="module")
 def maps():
-    return reuse_maps(PROBLEM, merged=False, border="mask", lanes=16)
+    return cut_maps(PROBLEM, merged=False, border="mask", lanes=16)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_loops_that_are_not_there_are_errors(nests):
     with pytest.raises(ValueError, match="a statement inside tile_n stands between"):
         flatten(nests["reload"], ("tile_n", "r"), "t", (3,))
     with pytest.raises(ValueError, match="stage them first"):
-        shift_instead_of_load(nest, reuse_maps(PROBLEM, merged=False, border="mask", lanes=16))
+        shift_instead_of_load(nest, cut_maps(PROBLEM, merged=False, border="mask", lanes=16))
 
 
 # ---- reuse -----------------------------------------------------------------------------------------------------------

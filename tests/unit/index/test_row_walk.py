@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cut_maps import cut_maps
 
 from convc.errors import PlanError, ProblemError
 from convc.index.lane_masks import tile_mask, words
 from convc.index.maps import Proof
-from convc.index.reuse import reuse_maps
 from convc.index.reuse_claims import prove
 from convc.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
 from convc.problem import ConvProblem
@@ -111,7 +111,7 @@ def test_well_known_cases(width, taps, stride, pads, period, waste, masked):
         batch=30, in_channels=8, out_channels=8, in_extent=(3, width), kernel=(1, taps), stride=(1, stride),
         pad_lo=(0, pads[0]), pad_hi=(0, pads[1]),
     )  # fmt: skip
-    maps = reuse_maps(problem, merged=False, border="mask")
+    maps = cut_maps(problem, merged=False, border="mask")
     assert (maps.walk.period, maps.walk.waste) == (period, waste)
     assert any(tile_mask(maps, 1, 0, s).any() for s in range(taps)) == masked
 
@@ -120,7 +120,7 @@ def test_the_masks_of_a_row_of_twenty():
     problem = ConvProblem(
         batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)
     )
-    maps = reuse_maps(problem, merged=False, border="mask")
+    maps = cut_maps(problem, merged=False, border="mask")
     assert [words(tile_mask(maps, 0, 0, s)) for s in range(3)] == [
         (0x00100000, 0x10000100, 0x00010000, 0x01000010),  # lane 0 holds the padding itself
         (0, 0, 0, 0),
@@ -132,7 +132,7 @@ def test_the_worked_example():
     problem = ConvProblem(
         batch=2, in_channels=8, out_channels=8, in_extent=(9, 9), kernel=(3, 3), pad_lo=(0, 1), pad_hi=(0, 1)
     )
-    maps = reuse_maps(problem, merged=False, border="mask", lanes=16)
+    maps = cut_maps(problem, merged=False, border="mask", lanes=16)
     assert [np.flatnonzero(tile_mask(maps, 0, 0, s)).tolist() for s in range(3)] == [[9], [], [8]]
     assert maps.start.evaluate({"tile_m": 0, "window": 0}) == {"w": -1, "row": 0, "p": 0}
 
@@ -150,7 +150,7 @@ def test_every_claim_is_proved(batch, extent, kernel, stride, dilation, pads, me
             batch=batch, in_channels=8, out_channels=8, in_extent=extent, kernel=kernel, stride=stride,
             dilation=(1, dilation), pad_lo=pads[:2], pad_hi=pads[2:],
         )  # fmt: skip
-        maps = reuse_maps(problem, merged=merged, border=border, windowed=windowed)
+        maps = cut_maps(problem, merged=merged, border=border, windowed=windowed)
     except (ProblemError, PlanError):
         return
     for outcome in prove(maps):

@@ -8,10 +8,10 @@ import xml.etree.ElementTree as ET
 
 import pytest
 from rich.console import Console
+from support.cut_maps import cut_maps
 
 from convc.index.conv import conv_maps
 from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.index.reuse import reuse_maps
 from convc.index.reuse_claims import prove
 from convc.problem import ConvProblem
 from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
@@ -28,7 +28,7 @@ NAME = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def maps():
-    return reuse_maps(PROBLEM, merged=False, border="mask")
+    return cut_maps(PROBLEM, merged=False, border="mask")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_lanes_of_a_kind_are_cut_unless_all_are_asked_for(table):
 
 
 def test_a_small_tile_is_shown_whole():
-    small = lane_table(reuse_maps(PROBLEM, merged=False, border="mask", lanes=16), "slide", 0)
+    small = lane_table(cut_maps(PROBLEM, merged=False, border="mask", lanes=16), "slide", 0)
     assert not any(line.strip().startswith("...") for line in printed(print_lanes, small))
 
 
@@ -111,7 +111,7 @@ def test_masks_as_words(table):
 
 
 def test_masks_that_differ_from_row_to_row():
-    lines = printed(print_masks, lane_table(reuse_maps(IMAGES, merged=True, border="mask", lanes=64), "shift", 0))
+    lines = printed(print_masks, lane_table(cut_maps(IMAGES, merged=True, border="mask", lanes=64), "shift", 0))
     assert len(lines) == 9
     assert lines[4] == "r = 1, s = 1: 0x00000000 0x00000000"
     assert lines[1] == "r = 0, s = 1: 0x01f00000 0x00000000"

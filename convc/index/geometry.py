@@ -1,0 +1,77 @@
+"""How a problem whose filter columns share activations is cut into tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from convc.errors import PlanError
+from convc.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
+from convc.index.row_walk import Border, RowProblem, RowWalk, row_walk
+from convc.problem import ConvProblem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """The walk, the stream, the lanes of a tile, and tiles per stream."""
+
+    walk: RowWalk
+    stream: RowStream
+    tile: LaneTile
+    tiles: int
+
+    @property
+    def all_tiles(self) -> int:
+        """Tiles of all streams."""
+        return self.stream.streams * self.tiles
+
+    @property
+    def length(self) -> int:
+        """Places of a stream, from the first output to the last."""
+        return self.stream.last_row * self.walk.period + self.walk.problem.outputs
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a tile is made of overlapping windows of 32 lanes."""
+        return self.tile.windows > 1
+
+
+def row_problem(problem: ConvProblem) -> RowProblem:
+    """The convolution along W."""
+    return RowProblem(
+        width=problem.in_extent[1], outputs=problem.out_extent[1], taps=problem.kernel[1],
+        stride=problem.stride[1], dilation=problem.dilation[1], pad=problem.pad_lo[1],
+    )  # fmt: skip
+
+
+def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
+    """Contiguous lanes, or windows of 32 that overlap by the halo; PlanError where a window has no lane left."""
+    if not windowed:
+        return LaneTile(lanes=lanes, windows=1, useful=lanes)
+    halo = max(buffer.halo for buffer in walk.buffers)
+    if halo >= WINDOW:
+        raise PlanError(f"windows of {WINDOW} lanes cannot overlap by a halo of {halo}")
+    return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
+
+
+def geometry(
+    problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
+) -> Geometry:
+    """Cut a problem into tiles.
+
+    Args:
+        problem: the convolution that the kernel runs (two spatial axes).
+        merged: whether all output rows are in one stream (see `convc.index.row_stream`).
+        border: how lanes whose pixel is padding get their zero.
+        lanes: output pixels of a tile.
+        windowed: whether a tile is made of overlapping windows of 32 lanes.
+
+    Raises:
+        PlanError: the rows do not merge, or the windows have no lane left; the message has the numbers.
+    """
+    stream = merged_stream(problem) if merged else outer_stream(problem)
+    if isinstance(stream, str):
+        raise PlanError(f"the output rows cannot be one stream: {stream}", where=f"convolution {problem.name!r}")
+    walk = row_walk(row_problem(problem), border)
+    tile = lane_tile(walk, lanes, windowed)
+    one = Geometry(walk=walk, stream=stream, tile=tile, tiles=1)
+    return replace(one, tiles=-(-one.length // tile.outputs))

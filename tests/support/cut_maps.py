@@ -1,0 +1,12 @@
+"""The maps of a problem and the way to cut it, in one call."""
+
+from __future__ import annotations
+
+from convc.index.geometry import geometry
+from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.problem import ConvProblem
+
+
+def cut_maps(problem: ConvProblem, **cut) -> ReuseMaps:
+    """The maps of `problem`, not proved; `cut`: as of `geometry`."""
+    return reuse_maps(problem, geometry(problem, **cut))
