@@ -7,8 +7,9 @@ are as long as one pixel's channels allow, up to 128 bytes, since TMA is slower 
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from convc import dtypes
 from convc.packing import DeviceForm
@@ -21,9 +22,9 @@ SPANS = (32, 64, 128)
 MAX_STAGES = 8
 
 
-def row_bytes(form: DeviceForm) -> int:
+def row_bytes(form: DeviceForm, spans: Sequence[int] = SPANS) -> int:
     """The smallest swizzle span that holds all channels of a pixel, or else the longest."""
-    return next((span for span in SPANS if span >= pixel_bytes(form)), SPANS[-1])
+    return next((span for span in spans if span >= pixel_bytes(form)), spans[-1])
 
 
 def pixel_bytes(form: DeviceForm) -> int:
@@ -43,13 +44,22 @@ def pipeline_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> Pipeline:
 
 
 def tilings(form: DeviceForm, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
-    """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice.
-
-    Widths stop at the first one that covers all output channels, and stages at the steps of the K loop.
-    """
+    """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
     span = row_bytes(form)
-    steps = math.prod(form.problem.kernel) * -(-pixel_bytes(form) // span)
+    for width, depth in itertools.product(widths(form, block_n), depths(form, span, stages)):
+        yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, stages=depth)
+
+
+def widths(form: DeviceForm, block_n: int | None) -> tuple[int, ...]:
+    """The width that is fixed, or all up to the first that covers all output channels."""
+    if block_n is not None:
+        return (block_n,)
     enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
-    for width in (block_n,) if block_n is not None else (width for width in WIDTHS if width <= enough):
-        for depth in (stages,) if stages is not None else range(1, min(MAX_STAGES, steps) + 1):
-            yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, stages=depth)
+    return tuple(width for width in WIDTHS if width <= enough)
+
+
+def depths(form: DeviceForm, span: int, stages: int | None) -> Sequence[int]:
+    """The stages that are fixed, or all up to the steps of the K loop with rows of `span` bytes."""
+    if stages is not None:
+        return (stages,)
+    return range(1, min(MAX_STAGES, math.prod(form.problem.kernel) * -(-pixel_bytes(form) // span)) + 1)

@@ -7,6 +7,7 @@ result of. This is the last place of the compiler that sees sympy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sympy import Integer
@@ -15,9 +16,10 @@ from convc import dtypes
 from convc.errors import PlanError
 from convc.index.conv import ConvMaps, conv_maps
 from convc.index.lower import lower
-from convc.index.maps import IndexMap, Proof
+from convc.index.maps import IndexMap, Outcome, Proof
 from convc.packing import DeviceForm
 from convc.plan.records import Coordinate, Tiling
+from convc.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +42,22 @@ def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
         form.problem, block_m=tiling.block_m, block_n=tiling.block_n, channels_per_step=channels,
         c_pitch=form.c_pitch, k_pitch=form.k_pitch,
     )  # fmt: skip
-    broken = [str(outcome) for outcome in maps.proofs if not isinstance(outcome, Proof)]
-    if broken:
-        raise PlanError(
-            f"the index maps do not carry this kernel: {broken[0]}", where=f"convolution {form.problem.name!r}"
-        )
+    demand_proof(form.problem, maps.proofs)
     column = next(axis for axis in maps.column.domain if axis.name == "column")
     element = dtypes.BY_NAME[form.problem.out].bytes
     return Indexing(
         coordinates=(
-            _result(maps.start, "w", "start_w"),
-            _result(maps.start, "h", "start_h"),
-            _result(maps.start, "n", "start_n"),
+            result_of(maps.start, "w", "start_w"),
+            result_of(maps.start, "h", "start_h"),
+            result_of(maps.start, "n", "start_n"),
             Coordinate(
                 name="first_k",
                 value=lower(maps.column["k"].xreplace({column.symbol: Integer(0)}), maps.column.ranges),
                 meaning="first output channel of the tile",
             ),
-            *(_result(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
-            _result(maps.row, "m", "m"),
-            _result(maps.column, "k", "k"),
+            *(result_of(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
+            result_of(maps.row, "m", "m"),
+            result_of(maps.column, "k", "k"),
             Coordinate(
                 name="out_byte",
                 value=lower(maps.store["offset"], maps.store.ranges) * element,
@@ -72,7 +70,16 @@ def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
     )
 
 
-def _result(index_map: IndexMap, result: str, name: str) -> Coordinate:
+def demand_proof(problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:
+    """PlanError with the first claim that is not proved."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Proof):
+            raise PlanError(
+                f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
+            )
+
+
+def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
     """A result of a map as a number of the kernel."""
     domain = ", ".join(axis.name for axis in index_map.domain)
     return Coordinate(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from convc.index.geometry import Geometry
-from convc.plan.constraints import Candidate
-from convc.plan.rank import choose
-from convc.plan.records import Choice, Estimate, Pipeline, Rejection
+from convc.plan.candidates import pipeline_of
+from convc.plan.constraints import TILING_RULES, Candidate, TilingRule, check_tiling
+from convc.plan.rank import choose, estimate
+from convc.plan.records import Choice, Estimate, Pipeline, Rejection, Tiling
 from convc.plan.work import Work
 
 
@@ -28,6 +30,28 @@ class Proposal:
     work: Work
     cost: Estimate
     cut: Geometry | None = None
+
+
+def propose(
+    schedule: str, variant: str, candidates: Iterable[Candidate], work_of: Callable[[Tiling, Pipeline], Work], *,
+    rules: Sequence[TilingRule] = TILING_RULES, cut: Geometry | None = None,
+) -> tuple[list[Proposal], list[Rejection]]:  # fmt: skip
+    """The candidates that keep the rules, each with its work and its price, and why the others do not."""
+    legal, refused = [], []
+    for candidate in candidates:
+        rejection = check_tiling(candidate, rules)
+        if rejection is not None:
+            refused.append(rejection)
+            continue
+        pipeline = pipeline_of(candidate.form, candidate.tiling, candidate.arch.limits.mma_atom_bytes)
+        work = work_of(candidate.tiling, pipeline)
+        legal.append(
+            Proposal(
+                schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
+                cost=estimate(candidate, work), cut=cut,
+            )
+        )  # fmt: skip
+    return legal, refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,10 @@ import math
 
 from convc.arch import Arch
 from convc.packing import DeviceForm
-from convc.plan.candidates import pipeline_of, tilings
-from convc.plan.constraints import Candidate, check_problem, check_tiling
-from convc.plan.proposals import Proposal, Survey
-from convc.plan.rank import estimate
-from convc.plan.records import Pipeline, Rejection, Tiling
+from convc.plan.candidates import tilings
+from convc.plan.constraints import Candidate, check_problem
+from convc.plan.proposals import Survey, propose
+from convc.plan.records import Pipeline, Tiling
 from convc.plan.storage import storage_of
 from convc.plan.work import STORE_BYTES, Turns, Work
 
@@ -22,27 +21,18 @@ NAME = "reload"
 
 def survey(form: DeviceForm, arch: Arch, block_n: int | None = None, stages: int | None = None) -> Survey:
     """Every tiling, legal or not."""
-    rejected: list[Rejection] = list(check_problem(form, arch))
-    legal: list[Proposal] = []
-    for tiling in () if rejected else tilings(form, block_n=block_n, stages=stages):
-        problem = form.problem
-        candidate = Candidate(
+    rejected, problem = check_problem(form, arch), form.problem
+    candidates = (
+        Candidate(
             form=form, arch=arch, tiling=tiling, storage=storage_of(tiling, arch),
             grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
-        )  # fmt: skip
-        rejection = check_tiling(candidate)
-        if rejection is not None:
-            rejected.append(rejection)
-            continue
-        pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
-        work = work_of(tiling, pipeline, problem.out_dtype.bytes)
-        legal.append(
-            Proposal(
-                schedule=NAME, variant="", candidate=candidate, pipeline=pipeline, work=work,
-                cost=estimate(candidate, work),
-            )
-        )  # fmt: skip
-    return Survey(schedule=NAME, variant="", legal=tuple(legal), rejected=tuple(rejected))
+        )
+        for tiling in (() if rejected else tilings(form, block_n=block_n, stages=stages))
+    )  # fmt: skip
+    legal, refused = propose(
+        NAME, "", candidates, lambda tiling, pipeline: work_of(tiling, pipeline, problem.out_dtype.bytes)
+    )
+    return Survey(schedule=NAME, variant="", legal=tuple(legal), rejected=(*rejected, *refused))
 
 
 def work_of(tiling: Tiling, pipeline: Pipeline, out_bytes: int) -> Work:

@@ -24,10 +24,9 @@ from convc.errors import PlanError
 from convc.index.geometry import Geometry, geometry
 from convc.index.row_walk import BORDERS, padding_run
 from convc.packing import DeviceForm
-from convc.plan.candidates import BLOCK_M, MAX_STAGES, WIDTHS, pipeline_of, pixel_bytes
-from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem, check_tiling
-from convc.plan.proposals import Proposal, Survey
-from convc.plan.rank import estimate
+from convc.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
+from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem
+from convc.plan.proposals import Proposal, Survey, propose
 from convc.plan.records import Rejection, Tiling
 from convc.plan.reuse_storage import reuse_storage
 from convc.plan.reuse_work import reuse_work
@@ -131,43 +130,34 @@ def _proposals(
     form: DeviceForm, arch: Arch, schedule: str, variant: str, cut: Geometry, block_n: int | None, stages: int | None
 ) -> tuple[list[Proposal], list[Rejection]]:
     """The legal tilings of one cut, and the others."""
-    legal, refused = [], []
-    rules = (*TILING_RULES[1:], ws_shape) if schedule == "stationary" else TILING_RULES
-    for tiling in _tilings(form, schedule, cut, block_n, stages):
-        storage = reuse_storage(form.problem, tiling, arch, schedule, variant, cut)
-        candidate = Candidate(
-            form=form, arch=arch, tiling=tiling, storage=storage,
-            grid=(cut.all_tiles, -(-form.problem.out_channels // tiling.block_n)),
-        )  # fmt: skip
-        rejection = check_tiling(candidate, rules)
-        if rejection is not None:
-            refused.append(rejection)
-            continue
-        pipeline = pipeline_of(form, tiling, arch.limits.mma_atom_bytes)
-        work = reuse_work(tiling, pipeline, schedule, variant, cut, form.problem.out_dtype.bytes)
-        legal.append(
-            Proposal(
-                schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
-                cost=estimate(candidate, work), cut=cut,
-            )
-        )  # fmt: skip
-    return legal, refused
+    problem = form.problem
+    candidates = (
+        Candidate(
+            form=form, arch=arch, tiling=tiling,
+            storage=reuse_storage(problem, tiling, arch, schedule, variant, cut),
+            grid=(cut.all_tiles, -(-problem.out_channels // tiling.block_n)),
+        )
+        for tiling in _tilings(form, schedule, cut, block_n, stages)
+    )  # fmt: skip
+    return propose(
+        schedule, variant, candidates,
+        lambda tiling, pipeline: reuse_work(tiling, pipeline, schedule, variant, cut, problem.out_dtype.bytes),
+        rules=(*TILING_RULES[1:], ws_shape) if schedule == "stationary" else TILING_RULES, cut=cut,
+    )  # fmt: skip
 
 
 def _tilings(
     form: DeviceForm, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
 ) -> Iterator[Tiling]:
     """Candidates, narrow before wide and shallow before deep."""
-    span = next((span for span in SPANS if span >= pixel_bytes(form)), SPANS[-1])
-    blocks = -(-pixel_bytes(form) // span)
-    rows, taps = form.problem.kernel
-    enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
-    widths = (WS_ROWS,) if schedule == "stationary" else tuple(width for width in WIDTHS if width <= enough)
-    depths = (stages,) if stages is not None else range(1, min(MAX_STAGES, rows * blocks * taps) + 1)
-    helds = sorted({min(held, rows * blocks * len(cut.walk.buffers)) for held in HELD})
-    for width in (block_n,) if block_n is not None else widths:
-        for depth, held in itertools.product(depths, helds):
-            yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
+    span = row_bytes(form, SPANS)
+    tiles = form.problem.kernel[0] * -(-pixel_bytes(form) // span) * len(cut.walk.buffers)
+    if schedule == "stationary" and block_n is None:
+        block_n = WS_ROWS
+    for width, depth, held in itertools.product(
+        widths(form, block_n), depths(form, span, stages), sorted({min(held, tiles) for held in HELD})
+    ):
+        yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
 
 
 def ws_shape(candidate: Candidate) -> str | None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from convc import dtypes
-from convc.errors import PlanError
 from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.index.lower import lower, translate
-from convc.index.maps import IndexMap, Proof
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
-from convc.plan.coordinates import Indexing
+from convc.plan.coordinates import Indexing, demand_proof, result_of
 from convc.plan.evidence import RESTS_ON, ROWS_BEFORE
 from convc.plan.proposals import Proposal
 from convc.plan.records import Coordinate, Reuse
@@ -27,11 +25,7 @@ def maps_of(proposal: Proposal) -> ReuseMaps:
     problem = proposal.candidate.form.problem
     maps = reuse_maps(problem, proposal.cut)
     proofs = prove(maps)
-    for outcome in proofs:
-        if not isinstance(outcome, Proof):
-            raise PlanError(
-                f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
-            )
+    demand_proof(problem, proofs)
     return replace(maps, proofs=proofs)
 
 
@@ -57,12 +51,12 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
     start = maps.start
     image_row = lower(start["row"], start.ranges) * maps.stream.step if maps.stream.merged else None
     filter_row = Var("r") * problem.dilation[0] - problem.pad_lo[0]
-    found = [_result(start, "w", "start_w")]
+    found = [result_of(start, "w", "start_w")]
     if image_row is None:
         rows = lower(start["p"], start.ranges) * problem.stride[0] + filter_row
         found += [
             Coordinate(name="start_h", value=rows, meaning="input row of output row p at filter row r"),
-            _result(start, "row", "start_n"),
+            result_of(start, "row", "start_n"),
         ]
     else:
         meaning = "input row of the tile's first lane at filter row r, all images counted through"
@@ -74,7 +68,10 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
             name="c", value=Var("block") * proposal.pipeline.channels, meaning="first channel of the block"
         ),
         Coordinate(name="m", value=_output(maps, problem.gemm_m), meaning="output pixel of the lane"),
-        *_channel(stationary, tiling.block_n),
+        Coordinate(
+            name="k", value=Var("tile_n") * tiling.block_n + Var("lane" if stationary else "column"),
+            meaning="output channel",
+        ),
     ]  # fmt: skip
     element = dtypes.BY_NAME[problem.out].bytes
     found.append(
@@ -98,21 +95,9 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
     )
 
 
-def _channel(stationary: bool, block_n: int) -> list[Coordinate]:
-    inside = Var("lane") if stationary else Var("column")
-    return [Coordinate(name="k", value=Var("tile_n") * block_n + inside, meaning="output channel")]
-
-
 def _output(maps: ReuseMaps, beyond: int) -> IntExpr:
     """Number of the lane's output pixel; a number past the last one where it has none."""
     number = translate(maps.pixel["m"])
     if not maps.pixel.guard:
         return number
     return Select(And(tuple(translate(condition) for condition in maps.pixel.guard)), number, Const(beyond))
-
-
-def _result(index_map: IndexMap, result: str, name: str) -> Coordinate:
-    domain = ", ".join(axis.name for axis in index_map.domain)
-    return Coordinate(
-        name=name, value=lower(index_map[result], index_map.ranges), meaning=f"{result} of {index_map.name}({domain})"
-    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from convc.arch import Arch
 from convc.index.geometry import Geometry
-from convc.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
-from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
+from convc.plan.records import BarrierRing, Storage, Tiling, TmemTile
+from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.problem import ConvProblem
 
 TENSOR_TILES = 2
@@ -43,8 +43,8 @@ def reuse_storage(
     memory, unless these come and go with those in shared memory.
     """
     halo = max(buffer.halo for buffer in cut.walk.buffers)
-    a = _tile("a", tile_rows(schedule, variant, cut, halo), tiling.row_bytes, tiling.held, 0)
-    b = _tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
+    a = smem_tile("a", tile_rows(schedule, variant, cut, halo), tiling.row_bytes, tiling.held, 0, cursor="a")
+    b = smem_tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end, cursor="b")
     wanted = [
         ("full_a", tiling.held, "load", "mma", "a"), ("free_a", tiling.held, "mma", "load", "a"),
         ("full_b", tiling.stages, "load", "mma", "b"), ("free_b", tiling.stages, "mma", "load", "b"),
@@ -83,7 +83,7 @@ def reuse_storage(
         rings=tuple(rings),
         slot_offset=slot,
         smem_bytes=slot + SLOT_BYTES,
-        tmem_columns=max(arch.limits.tmem_columns_min, 1 << (tmem[-1].end - 1).bit_length()),
+        tmem_columns=tmem_columns(tmem[-1].end, arch),
         mask_offset=table if masks else None,
         masks=masks,
     )
@@ -101,11 +101,3 @@ def waits(variant: str, cut: Geometry) -> bool:
     """Whether the chain of moves has a link that only a commit and a wait put in order."""
     step = max(buffer.step for buffer in cut.walk.buffers)
     return (variant == "ashift" and step > 0) or (variant == "chain" and step > 1)
-
-
-def _tile(name: str, rows: int, row_bytes: int, stages: int, offset: int) -> SmemTile:
-    stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
-    return SmemTile(
-        name=name, rows=rows, row_bytes=row_bytes, swizzle=f"{row_bytes}B", stages=stages, stage_bytes=stage_bytes,
-        offset=offset, cursor=name,
-    )  # fmt: skip

@@ -14,17 +14,18 @@ STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 
 
-def _tile(name: str, rows: int, tiling: Tiling, offset: int) -> SmemTile:
-    stage_bytes = -(-rows * tiling.row_bytes // STAGE_ALIGN) * STAGE_ALIGN
+def smem_tile(name: str, rows: int, row_bytes: int, stages: int, offset: int, **cursor: str) -> SmemTile:
+    """A ring of operand tiles that start at `offset`; their swizzle spans a row."""
+    stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
-        name=name,
-        rows=rows,
-        row_bytes=tiling.row_bytes,
-        swizzle=f"{tiling.row_bytes}B",
-        stages=tiling.stages,
-        stage_bytes=stage_bytes,
-        offset=offset,
-    )
+        name=name, rows=rows, row_bytes=row_bytes, swizzle=f"{row_bytes}B", stages=stages, stage_bytes=stage_bytes,
+        offset=offset, **cursor,
+    )  # fmt: skip
+
+
+def tmem_columns(end: int, arch: Arch) -> int:
+    """Columns to allocate so that `end` of them can be used: a power of two (PTX manual, tcgen05.alloc)."""
+    return max(arch.limits.tmem_columns_min, 1 << (end - 1).bit_length())
 
 
 def storage_of(tiling: Tiling, arch: Arch) -> Storage:
@@ -33,20 +34,19 @@ def storage_of(tiling: Tiling, arch: Arch) -> Storage:
     Three rings: `full` (copies have landed: load signals, mma waits), `free` (the stage has been multiplied: mma
     signals, load waits) and `done` (the accumulator is complete: mma signals, store waits).
     """
-    a = _tile("a", tiling.block_m, tiling, 0)
-    b = _tile("b", tiling.block_n, tiling, a.end)
+    a = smem_tile("a", tiling.block_m, tiling.row_bytes, tiling.stages, 0)
+    b = smem_tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
     full = BarrierRing(
         name="full", stages=tiling.stages, arrivals=1, producer="load", consumer="mma",
         offset=b.end,
     )  # fmt: skip
     free = BarrierRing(name="free", stages=tiling.stages, arrivals=1, producer="mma", consumer="load", offset=full.end)
     done = BarrierRing(name="done", stages=1, arrivals=1, producer="mma", consumer="store", offset=free.end)
-    columns = max(arch.limits.tmem_columns_min, 1 << (tiling.block_n - 1).bit_length())
     return Storage(
         smem=(a, b),
         tmem=(TmemTile(name="acc", lanes=tiling.block_m, columns=tiling.block_n, column_offset=0),),
         rings=(full, free, done),
         slot_offset=done.end,
         smem_bytes=done.end + SLOT_BYTES,
-        tmem_columns=columns,
+        tmem_columns=tmem_columns(tiling.block_n, arch),
     )

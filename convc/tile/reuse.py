@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from convc.index.row_walk import Buffer
 from convc.intexpr import Const, IntExpr, Var
 from convc.plan.records import Plan
-from convc.plan.reuse_storage import apart
+from convc.plan.reuse_storage import apart, tile_rows
 from convc.tile.frame import compute
 from convc.tile.reuse_steps import (
     ClearAcc,
@@ -108,7 +108,7 @@ def _load_buffer(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     tile = next(tile for tile in plan.storage.smem if tile.name == "a")
     yield ExpectBytes(
         id=f"load.expect_a{mark}", note="the tile and its halo", ring="full_a",
-        bytes=copied_rows(plan, buffer) * tile.row_bytes,
+        bytes=tile_rows(plan.schedule, plan.reuse.variant, plan.reuse, buffer.halo) * tile.row_bytes,
     )  # fmt: skip
     yield from _load_tile(plan, mark, buffer)
     yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.held, cursor="a")
@@ -160,14 +160,6 @@ def _load_tile(plan: Plan, mark: str, buffer: Buffer) -> Iterator[Step]:
     yield Loop(
         id=f"load.windows{mark}", note="one copy a sub-partition", var=window, count=plan.reuse.tile.windows, body=body
     )
-
-
-def copied_rows(plan: Plan, buffer: Buffer) -> int:
-    """Rows of shared memory that the copy of a buffer fills."""
-    lanes, variant = plan.reuse.tile.lanes, plan.reuse.variant
-    if variant == "windows":
-        return lanes
-    return lanes + (4 * buffer.halo if plan.schedule == "shift" else buffer.halo)
 
 
 # ---- multiply -------------------------------------------------------------------------------------------------------
