@@ -12,22 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convc import dtypes
 from convc.emit.exprs import Number, lower
 from convc.emit.operands import (
-    MASK,
     acc_address,
     braces,
     descriptor,
-    instruction_of,
-    mma_kind,
-    more_atoms,
+    mask_of,
+    multiply_names,
     phase,
     stage,
     stage_address,
 )
 from convc.emit.reuse_context import reuse_names
 from convc.intexpr import bounds
-from convc.tile.reuse_steps import MmaStationary, MmaTensor
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -41,6 +39,7 @@ from convc.tile.steps import (
     InitRings,
     Loop,
     Mma,
+    Multiply,
     PrefetchMaps,
     RingWait,
     Role,
@@ -52,12 +51,12 @@ from convc.tile.steps import (
     TmemBase,
     TmemFree,
     TmemLoad,
+    TmemTile,
     walk,
 )
 
-TENSOR = Mma | MmaTensor | MmaStationary | TmemLoad
+TENSOR = Multiply | TmemLoad
 """Steps that use tensor memory."""
-OUT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 PIECE_BYTES = 16
 """Bytes that one lane writes with one store."""
 
@@ -112,7 +111,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
     storage = scene.program.storage
     tiles = {tile.name: tile for tile in storage.smem}
     rings = {ring.name: ring for ring in storage.rings}
-    columns = {tile.name: tile.column_offset for tile in storage.tmem}
+    tensor = {tile.name: tile for tile in storage.tmem}
     label = step.id.replace(".", "_")
     match step:
         case PrefetchMaps(maps=maps):
@@ -156,12 +155,12 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
         case TmaLoad():
             return _tma_load(step, tiles[step.tile], rings[step.ring])
         case Mma():
-            return _mma(step, tiles[step.a], tiles[step.b], columns[step.acc])
+            return _mma(step, tiles[step.a], tiles[step.b], tensor[step.acc])
         case TmemLoad(acc=acc, first=first, columns=count):
             registers = [f"%v{i}" for i in range(count)]
             rows = [", ".join(registers[i : i + 8]) for i in range(0, count, 8)]
             values = [row + "," for row in rows[:-1]] + rows[-1:]
-            return {"acc_address": acc_address(columns[acc]), "first": first, "columns": count, "values": values}
+            return {"acc_address": acc_address(tensor[acc]), "first": first, "columns": count, "values": values}
         case AddBias(buffer=buffer, channel=channel, columns=count):
             quads = [(4 * i, *(f"%v{i + j}" for j in range(4))) for i in range(0, count, 4)]
             return {"buffer": buffer, "channel": channel, "quads": quads}
@@ -199,30 +198,20 @@ def _tma_load(step: TmaLoad, tile: SmemTile, ring: BarrierRing) -> dict[str, Any
     }
 
 
-def _mma(step: Mma, a: SmemTile, b: SmemTile, acc_column: int) -> dict[str, Any]:
-    return {
-        "layout": f"K-major, {a.row_bytes}-byte swizzle, {8 * a.row_bytes} bytes from 8 rows to the next 8",
+def _mma(step: Mma, a: SmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
+    return multiply_names(step, b, acc) | {
         "a_address": stage_address("%word", a),
+        "mask": mask_of(step),
         "moved": step.row is not None,
         "row": step.row or "",
         "row_bytes": a.row_bytes,
         "a_descriptor": descriptor(a),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
-        "acc_address": acc_address(acc_column),
-        "mask": MASK if step.masked else "",
-        "counted": step.counter is not None,
-        "counter": step.counter or "",
-        "kind": mma_kind(step.operand),
-        "then_add": step.counter is not None and step.atoms > 1,
-        "more_atoms": more_atoms(step.atoms),
-        **instruction_of(step.operand, step.m, step.n),
     }
 
 
 def _global_store(step: GlobalStore) -> dict[str, Any]:
     """Sixteen bytes a piece, each under the guards that are left: its row, its first channel, both, or none."""
-    per_piece = PIECE_BYTES // OUT_BYTES[step.out]
+    per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
     register = "v" if step.out == "f32" else "h"
     row = step.row_limit is not None
     pieces = []

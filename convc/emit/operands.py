@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
-from convc.tile.steps import SmemTile
-
-MASK = ", {%m0, %m1, %m2, %m3}"
-"""The mask registers as the operand disable-output-lane."""
+from convc.tile.steps import Multiply, SmemTile, TmemTile
 
 
 def braces(registers: Iterable[str]) -> str:
@@ -31,9 +29,9 @@ def stage_address(to: str, tile: SmemTile) -> str:
     return f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.stage_bytes}, %smem;"
 
 
-def acc_address(column: int) -> str:
+def acc_address(acc: TmemTile) -> str:
     """The line that sets ``%acc`` to an accumulator's first column."""
-    return f"add.u32 %acc, %tmem, {column};" if column else "mov.b32 %acc, %tmem;"
+    return f"add.u32 %acc, %tmem, {acc.column_offset};" if acc.column_offset else "mov.b32 %acc, %tmem;"
 
 
 def descriptor(tile: SmemTile, row: int = 0) -> str:
@@ -44,24 +42,35 @@ def descriptor(tile: SmemTile, row: int = 0) -> str:
     )
 
 
-def mma_kind(operand: str) -> str:
-    """The ``.kind`` of an operand type."""
-    return "tf32" if operand == "tf32" else "f16"
-
-
 def more_atoms(count: int) -> list[str]:
     """What each instruction behind the first of a step works on."""
     return [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, count)]
 
 
-def instruction_of(operand: str, m: int, n: int, reach: int = 0) -> dict[str, str]:
-    """Instruction descriptor and a note on it; `reach`: the largest column shift of tcgen05.mma.ws."""
+def mask_of(step: Multiply) -> str:
+    """The mask registers as the operand disable-output-lane; nothing where no lane is masked."""
+    return ", {%m0, %m1, %m2, %m3}" if step.masked else ""
+
+
+def multiply_names(step: Multiply, b: SmemTile, acc: TmemTile, reach: int = 0) -> dict[str, Any]:
+    """What the templates of all multiplications take; `reach`: the largest column shift of tcgen05.mma.ws."""
     allowed = next(limit for limit in (0, 8, 16, 32) if limit >= reach)
+    operand, m, n = step.operand, step.m, step.n
+    kind = "tf32" if operand == "tf32" else "f16"
     shape = InstructionDescriptor(
-        kind=mma_kind(operand), d_type="f32", a_type=operand, b_type=operand, m=m, n=n, ws_max_shift=allowed
+        kind=kind, d_type="f32", a_type=operand, b_type=operand, m=m, n=n, ws_max_shift=allowed
     )
     moved = f", columns shifted by up to {allowed}" if allowed else ""
     return {
+        "layout": f"K-major, {b.row_bytes}-byte swizzle, {8 * b.row_bytes} bytes from 8 rows to the next 8",
+        "b_address": stage_address("%word", b),
+        "b_descriptor": descriptor(b),
+        "acc_address": acc_address(acc),
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "kind": kind,
+        "then_add": step.counter is not None and step.atoms > 1,
+        "more_atoms": more_atoms(step.atoms),
         "instruction": f"0x{encode_instruction(shape):08x}",
         "instruction_note": f"{m} x {n}, {operand} in, f32 out{moved}",
     }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from convc import dtypes
 from convc.emit.operands import (
-    MASK,
     acc_address,
     braces,
     descriptor,
-    instruction_of,
-    mma_kind,
+    mask_of,
     more_atoms,
+    multiply_names,
     stage,
     stage_address,
 )
@@ -35,7 +35,6 @@ MAIN_ROWS = 128
 """Rows of a tile before those of its halo (im2col::w::128)."""
 CHUNK = 32
 """Most columns that are cleared at a time."""
-ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 
 def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
@@ -55,7 +54,7 @@ def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
                 "other_offset": _entry(storage, second),
             }  # fmt: skip
         case ClearAcc(acc=acc, columns=columns):
-            return {"acc_address": acc_address(tmem[acc].column_offset), "pieces": _cleared(columns)}
+            return {"acc_address": acc_address(tmem[acc]), "pieces": _cleared(columns)}
         case TensorFill(source=source, tile=tile, atoms=atoms):
             return {
                 "source_address": stage_address("%word", smem[source]), "descriptor": descriptor(smem[source]),
@@ -111,25 +110,11 @@ def _tensor_address(to: str, tile: TmemTile) -> list[str]:
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 
-def _layout(tile: SmemTile) -> str:
-    return f"K-major, {tile.row_bytes}-byte swizzle, {8 * tile.row_bytes} bytes from 8 rows to the next 8"
-
-
 def _mma_tensor(step: MmaTensor, a: TmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
-    return {
-        "layout": _layout(b),
+    return multiply_names(step, b, acc) | {
         "a_address": _tensor_address("%a", a),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
-        "acc_address": acc_address(acc.column_offset),
-        "counted": step.counter is not None,
-        "counter": step.counter or "",
-        "mask": MASK if step.masked else "",
-        "kind": mma_kind(step.operand),
+        "mask": mask_of(step),
         "shift": ".ashift" if step.moves else "",
-        "then_add": step.counter is not None and step.atoms > 1,
-        "more_atoms": more_atoms(step.atoms),
-        **instruction_of(step.operand, step.m, step.n),
     }
 
 
@@ -147,26 +132,17 @@ def _mma_stationary(step: MmaStationary, a: SmemTile, b: SmemTile, acc: TmemTile
     ]  # fmt: skip
     runs = f"{zeroed} columns of padding, then {used} pixels, and so on" if step.runs else "none"
     usage = "" if step.collector == "discard" else step.collector
-    return {
-        "layout": _layout(b),
+    return multiply_names(step, b, acc, step.reach) | {
         "a_address": stage_address("%word", a),
         "a_descriptor": descriptor(a),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
-        "acc_address": acc_address(acc.column_offset),
         "mask_note": f"{runs}; pixels shifted by {step.shift} columns",
         "zeroing": step.runs is not None,
         "entered": step.entered or "",
         "zeroed": zeroed,
         "begins_used": f"0x{begins[0]:08x}",
         "begins_zeroed": f"0x{begins[1]:08x}",
-        "counted": step.counter is not None,
-        "counter": step.counter or "",
-        "kind": mma_kind(step.operand),
         "collector": _collector(usage, 0),
-        "then_add": step.counter is not None and step.atoms > 1,
         "more_atoms": [(_collector(usage, i), text) for i, text in enumerate(more_atoms(step.atoms), 1)],
-        **instruction_of(step.operand, step.m, step.n, step.reach),
     }
 
 
@@ -188,8 +164,8 @@ def _pixel_store(step: PixelStore) -> dict[str, Any]:
     return {
         "buffer": step.buffer,
         "packed": step.out != "f32",
-        "bits": 8 * ELEMENT_BYTES[step.out],
-        "element_bytes": ELEMENT_BYTES[step.out],
+        "bits": 8 * dtypes.BY_NAME[step.out].bytes,
+        "element_bytes": dtypes.BY_NAME[step.out].bytes,
         "row_bytes": step.row_bytes,
         "k": step.channel,
         "channel_guarded": channel,

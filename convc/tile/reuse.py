@@ -103,7 +103,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
 
 def _load_buffer(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     """One activation tile, then the filter tiles that it meets."""
-    name, mark = _names(plan, index)
+    name, mark = names(plan, index)
     yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring="free_a", fresh=True)
     tile = next(tile for tile in plan.storage.smem if tile.name == "a")
     yield ExpectBytes(
@@ -171,7 +171,7 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
     for index, buffer in enumerate(plan.reuse.walk.buffers):
         body.append(
             RingWait(
-                id=f"mma.wait_a{_names(plan, index)[1]}", note="until the activations have landed", ring="full_a",
+                id=f"mma.wait_a{names(plan, index)[1]}", note="until the activations have landed", ring="full_a",
                 fresh=False,
             )
         )  # fmt: skip
@@ -187,7 +187,7 @@ def k_loop(plan: Plan, body: list[Step]) -> tuple[Step, ...]:
 
 def _slide(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     """The tile stays; every filter column reads it from another row on."""
-    name, mark = _names(plan, index)
+    name, mark = names(plan, index)
     turn = _turn(plan, buffer, Var(f"i{mark}"))
     body = (
         *_tap(plan, index, buffer, Var(f"i{mark}"), ""),
@@ -198,7 +198,7 @@ def _slide(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
         Mma(
             id=f"mma.multiply{mark}", note="the same activations, some rows further on", acc="acc", a="a", b="b",
             operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
-            counter=_counter(plan, index), row=f"row{mark}", masked=plan.storage.masks > 0,
+            counter=_counter(plan, index, Var(f"i{mark}")), row=f"row{mark}", masked=plan.storage.masks > 0,
         ),
         *release_filter(plan, mark),
     )  # fmt: skip
@@ -209,7 +209,7 @@ def _slide(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
 
 def _shift(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     """The tile goes to tensor memory, and its rows move on from column to column."""
-    name, mark = _names(plan, index)
+    name, mark = names(plan, index)
     atoms, windows = plan.pipeline.atoms, plan.reuse.variant == "windows"
     own = apart(plan.tiling, plan.reuse.variant)
     if own:
@@ -239,12 +239,12 @@ def _multiply_held(
     plan: Plan, index: int, buffer: Buffer, position: IntExpr, which: str, moves: bool
 ) -> Iterator[Step]:
     """One filter column with the tile in tensor memory."""
-    mark = _names(plan, index)[1]
+    mark = names(plan, index)[1]
     yield from _tap(plan, index, buffer, position, which)
     yield MmaTensor(
         id=f"mma.multiply{which}{mark}", note="activations from tensor memory", acc="acc", a="held", b="b",
         operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
-        counter=_counter(plan, index, which), masked=plan.storage.masks > 0,
+        counter=_counter(plan, index, position, which), masked=plan.storage.masks > 0,
         moves=moves and plan.reuse.variant != "chain",
     )  # fmt: skip
     yield from release_filter(plan, f"{which}{mark}")
@@ -252,7 +252,7 @@ def _multiply_held(
 
 def _moves(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     """From one filter column to the next: the rows move up by a lane, the last of 32 comes from the halo."""
-    mark, atoms, variant = _names(plan, index)[1], plan.pipeline.atoms, plan.reuse.variant
+    mark, atoms, variant = names(plan, index)[1], plan.pipeline.atoms, plan.reuse.variant
     if variant == "windows":
         return
     yield Compute(
@@ -275,11 +275,12 @@ def _moves(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
 
 def _tap(plan: Plan, index: int, buffer: Buffer, position: IntExpr, which: str) -> Iterator[Step]:
     """What comes before the multiplication of a filter column: its numbers, its mask, its filter tile."""
-    mark = f"{which}{_names(plan, index)[1]}"
-    if not plan.reuse.clear and index == 0:
+    mark = f"{which}{names(plan, index)[1]}"
+    counter = _counter(plan, index, position, which)
+    if counter is not None:
         rounds = Var("r") * plan.pipeline.blocks + Var("block")
         yield Compute(
-            id=f"mma.k_step{mark}", note="0 in the first step of the tile", dst=_counter(plan, index, which),
+            id=f"mma.k_step{mark}", note="0 in the first step of the tile", dst=counter,
             expr=rounds * len(buffer.taps) + position,
         )  # fmt: skip
     if plan.storage.masks:
@@ -331,12 +332,13 @@ def _turn(plan: Plan, buffer: Buffer, position: IntExpr) -> IntExpr:
     return (position + plan.reuse.first) % len(buffer.taps) if plan.reuse.first else position
 
 
-def _counter(plan: Plan, index: int, which: str = "") -> str | None:
-    """The number that is 0 at the first multiplication of the tile; None where the accumulator was cleared."""
-    return None if plan.reuse.clear or index else f"k_step{which}"
+def _counter(plan: Plan, index: int, position: IntExpr, which: str = "") -> str | None:
+    """The number that is 0 at the first multiplication of the tile; None where another is first, or it was cleared."""
+    later = isinstance(position, Const) and position != Const(0)
+    return None if plan.reuse.clear or index or later else f"k_step{which}"
 
 
-def _names(plan: Plan, index: int) -> tuple[str, str]:
+def names(plan: Plan, index: int) -> tuple[str, str]:
     """What a buffer is called, and the mark that its steps and numbers carry where there are several."""
     if len(plan.reuse.walk.buffers) == 1:
         return "the buffer", ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.tile.steps import Step
+from convc.tile.steps import Multiply, Step
 
 # ---- fetching -------------------------------------------------------------------------------------------------------
 
@@ -103,18 +103,9 @@ class Refresh(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MmaTensor(Step):
-    """As `Mma`, with the first operand in tensor memory; `moves`: its rows move by one lane afterwards (.ashift)."""
+class MmaTensor(Multiply):
+    """acc (+)= a @ b.T with `a` in tensor memory; `moves`: its rows move by one lane afterwards (.ashift)."""
 
-    acc: str
-    a: str
-    b: str
-    operand: str
-    m: int
-    n: int
-    atoms: int
-    counter: str | None
-    masked: bool
     moves: bool
 
 
@@ -122,11 +113,10 @@ class MmaTensor(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MmaStationary(Step):
-    """acc (+)= b @ a.T: output channels in lanes, pixels in columns (tcgen05.mma.ws).
+class MmaStationary(Multiply):
+    """acc (+)= b @ a.T: `m` output channels in lanes, `n` pixels in columns (tcgen05.mma.ws).
 
     Attributes:
-        acc, a, b, operand, m, n, atoms, counter: as of `Mma`; `m` channels, `n` pixels.
         shift: column j reads pixel j + shift.
         reach: largest shift of any tap: what the instruction descriptor allows for.
         runs: lengths of the runs of columns that are zeroed and that are used; None: none is zeroed.
@@ -134,14 +124,6 @@ class MmaStationary(Step):
         collector: what happens to the pixels kept in the tensor core: fill, use, lastuse or discard.
     """
 
-    acc: str
-    a: str
-    b: str
-    operand: str
-    m: int
-    n: int
-    atoms: int
-    counter: str | None
     shift: int
     reach: int
     runs: tuple[int, int] | None

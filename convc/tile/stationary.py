@@ -13,7 +13,7 @@ from convc.index.row_walk import Buffer, Tap, padding_run
 from convc.intexpr import Const, Var
 from convc.plan.records import Plan
 from convc.tile.frame import compute
-from convc.tile.reuse import k_loop, release_filter, release_tile
+from convc.tile.reuse import k_loop, names, release_filter, release_tile
 from convc.tile.reuse_steps import AddLaneBias, MmaStationary, PixelStore
 from convc.tile.steps import Commit, Compute, Loop, RingWait, Step, TmemLoad
 
@@ -27,7 +27,7 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
     """Multiply the weights of every filter column with the same pixels, shifted."""
     body: list[Step] = []
     for index, buffer in enumerate(plan.reuse.walk.buffers):
-        mark = f"_{index}" if len(plan.reuse.walk.buffers) > 1 else ""
+        mark = names(plan, index)[1]
         body.append(
             RingWait(id=f"mma.wait_a{mark}", note="until the activations have landed", ring="full_a", fresh=False)
         )

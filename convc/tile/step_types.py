@@ -1,4 +1,7 @@
-"""Every kind of step; the fragments in ``templates/steps`` are exactly these."""
+"""Every kind of step; the fragments in ``templates/steps`` are exactly these.
+
+A class that others derive from is no kind of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,5 +12,8 @@ STEP_TYPES: tuple[type[Step], ...] = tuple(
     kind
     for module in (steps, reuse_steps)
     for kind in vars(module).values()
-    if isinstance(kind, type) and issubclass(kind, Step) and kind is not Step and kind.__module__ == module.__name__
+    if isinstance(kind, type)
+    and issubclass(kind, Step)
+    and kind.__module__ == module.__name__
+    and not kind.__subclasses__()
 )

@@ -155,15 +155,14 @@ class TmaLoad(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mma(Step):
-    """acc (+)= a @ b.T over one stage, `atoms` instructions of 32 bytes of K each.
+class Multiply(Step):
+    """What all matrix multiplications have in common: `atoms` instructions of 32 bytes of K each.
 
     Attributes:
         acc: accumulator tile, `m` lanes of `n` columns.
         a, b: operand tiles.
         operand: type name of both.
         counter: number that is 0 in the step whose first instruction overwrites the accumulator; None: all add.
-        row: number of the row of `a` that lane 0 reads; None: row 0.
         masked: whether the lanes that the role has in its mask registers (`LoadMask`) keep what they have.
     """
 
@@ -175,8 +174,18 @@ class Mma(Step):
     n: int
     atoms: int
     counter: str | None
-    row: str | None = None
     masked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mma(Multiply):
+    """acc (+)= a @ b.T over one stage.
+
+    Attributes:
+        row: number of the row of `a` that lane 0 reads; None: row 0.
+    """
+
+    row: str | None = None
 
 
 # ---- epilogue -------------------------------------------------------------------------------------------------------

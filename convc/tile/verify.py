@@ -35,6 +35,7 @@ from convc.tile.steps import (
     InitRings,
     Loop,
     Mma,
+    Multiply,
     RingWait,
     Step,
     TileProgram,
@@ -139,13 +140,7 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
     for role in program.roles:
         for step, count in executions(role.steps):
             match step:
-                case Mma(acc=acc, m=m, n=n) | MmaTensor(acc=acc, m=m, n=n) | MmaStationary(acc=acc, m=m, n=n) if (
-                    m,
-                    n,
-                ) != (
-                    accumulators[acc].lanes,
-                    accumulators[acc].columns,
-                ):
+                case Multiply(acc=acc, m=m, n=n) if (m, n) != (accumulators[acc].lanes, accumulators[acc].columns):
                     yield f"{step.id} makes {m} x {n}, accumulator {acc} is another size"
                 case TmemLoad(acc=acc, columns=columns) if columns * count != accumulators[acc].columns:
                     yield f"{step.id} reads {columns * count} of {accumulators[acc].columns} columns"
@@ -223,10 +218,10 @@ def _resources(step: Step) -> tuple[tuple[str, str], ...]:
             return ("map", source), ("tile", tile), ("ring", ring)
         case RingWait(ring=ring) | ExpectBytes(ring=ring) | Commit(ring=ring):
             return (("ring", ring),)
-        case Mma(acc=acc, a=a, b=b) | MmaStationary(acc=acc, a=a, b=b):
-            return ("acc", acc), ("tile", a), ("tile", b)
         case MmaTensor(acc=acc, a=a, b=b):
             return ("acc", acc), ("acc", a), ("tile", b)
+        case Multiply(acc=acc, a=a, b=b):
+            return ("acc", acc), ("tile", a), ("tile", b)
         case TensorFill(source=source, tile=tile) | Refresh(source=source, tile=tile):
             return ("tile", source), ("acc", tile)
         case MoveRows(tile=tile):

@@ -84,10 +84,6 @@ EXCUSES = (
     Excuse(r"0 \+1 in \d+: mov\.b32 %zero, 0; @clear", "the smallest subnormal number is lost in the first sum"),
     Excuse(r"128 [+-]1 in .* @store\.m$", "of two tiles a row the second starts late"),
     Excuse(r"[23] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
-    Excuse(
-        r"in \d+: .*%k_step_last", "the last filter column of three is never the first tap: it always adds", r"x3x3 "
-    ),
-    Excuse(r"in \d+: .* @mma\.k_step_last$", "the last filter column of three is never the first tap", r"x3x3 "),
     Excuse(r"setp\.lt\.s32 %p[01], %t[1457], 3; @store\.m$", "pixels past the last image have numbers past the limit"),
     Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
     Excuse(r"[+-]4294967296 in .* @mma\.refresh", "four rows have no second group of eight"),

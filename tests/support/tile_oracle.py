@@ -42,6 +42,7 @@ from convc.tile.steps import (
     InitRings,
     Loop,
     Mma,
+    Multiply,
     PrefetchMaps,
     RingWait,
     Role,
@@ -268,12 +269,11 @@ class Actor:
             case _:
                 raise AssertionError(f"the oracle does not know {type(step).__name__}")
 
-    def accumulate(self, step: Mma | MmaTensor | MmaStationary, acc: str, product: np.ndarray) -> None:
+    def accumulate(self, step: Multiply, acc: str, product: np.ndarray) -> None:
         """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
         old = self.cta.acc[acc]
         new = product if step.counter is not None and self.numbers[step.counter] == 0 else old + product
-        masked = getattr(step, "masked", False)
-        self.cta.acc[acc] = np.where(self.mask[:, None], old, new) if masked else new
+        self.cta.acc[acc] = np.where(self.mask[:, None], old, new) if step.masked else new
 
     def copy(self, step: TmaLoad | TmaWideLoad) -> None:
         """A tensor copy: gather, zero outside, count bytes."""
