@@ -18,8 +18,8 @@ from convc.index.row_walk import Tap
 from convc.index.symbols import Axis, FloorDiv, Mod
 
 CORNER_LIMITS = (-(1 << 15), (1 << 15) - 1)
-OFFSET_LIMIT = 32
-"""Exclusive limit of wOffset (PTX manual, tensor im2col::w mode)."""
+OFFSET_LIMIT = 31
+"""Largest wOffset (PTX manual, tensor im2col::w mode)."""
 
 
 def prove(maps: ReuseMaps) -> tuple[Outcome, ...]:
@@ -164,9 +164,11 @@ def prove_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:
         claim = f"the {name} corner fits 16 bits"
         inside = CORNER_LIMITS[0] <= value <= CORNER_LIMITS[1]
         outcomes.append(Proof(claim, str(value)) if inside else Counterexample(claim, (), str(value)))
-    claim = f"offsets of the buffers are below {OFFSET_LIMIT}"
+    claim = f"offsets of the buffers are at most {OFFSET_LIMIT}"
     last = max(buffer.offset for buffer in walk.buffers)
-    outcomes.append(Proof(claim, f"at most {last}") if last < OFFSET_LIMIT else Counterexample(claim, (), str(last)))
+    outcomes.append(
+        Proof(claim, f"the largest is {last}") if last <= OFFSET_LIMIT else Counterexample(claim, (), str(last))
+    )
     end = walk.problem.width + walk.upper
     outcomes.append(
         maps.start.prove_in({"w": (-walk.problem.pad, end - 1)}, "every copy starts before the end of its box")

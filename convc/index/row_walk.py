@@ -117,10 +117,6 @@ class RowWalk:
         """Lanes of every output row that belong to no output pixel."""
         return self.period - self.problem.outputs
 
-    def buffer_of(self, s: int) -> tuple[Buffer, Tap]:
-        """The buffer and the tap of filter column s."""
-        return next((buffer, tap) for buffer in self.buffers for tap in buffer.taps if tap.s == s)
-
 
 def row_walk(problem: RowProblem, border: Border) -> RowWalk:
     """Derive the walk: the shortest one, if every filter column meets the image somewhere.

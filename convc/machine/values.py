@@ -148,16 +148,3 @@ def from_floats(value: np.ndarray | np.floating, bits: int) -> Value:
     if isinstance(value, np.ndarray):
         return value.view(DTYPE[bits])
     return int(value.view(DTYPE[bits]))
-
-
-def flat_rows(value: Value, rows: int) -> int | np.ndarray:
-    """A value that may differ between CTAs but not inside one: an int, or int64 array of shape (rows,).
-
-    Takes lane and warp 0 of an array; callers use it for operands that only one thread supplies.
-    """
-    if not isinstance(value, np.ndarray):
-        return int(value)
-    column = value[:, 0, 0]
-    if column.size == 1:
-        return int(column[0])
-    return column.astype(np.int64) if column.size == rows else np.broadcast_to(column, (rows,)).astype(np.int64)

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from convc.arch import Arch
 from convc.errors import PlanError
 from convc.index.geometry import Geometry, geometry
+from convc.index.reuse_claims import OFFSET_LIMIT
 from convc.index.row_walk import BORDERS, padding_run
 from convc.packing import DeviceForm
 from convc.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
@@ -42,8 +43,6 @@ WS_COLUMNS = (64, 128, 256)
 WS_ROWS = 128
 HALO_LIMIT = {"slide": 511, "stationary": 32, "chain": 31, "ashift": 31, "windows": 31}
 """Longest halo: wHalo of im2col::w and ::w::128, the column shift of tcgen05.mma.ws with M = 128, a window's lanes."""
-OFFSET_LIMIT = 31
-"""Largest wOffset (PTX manual, tensor im2col::w mode)."""
 RUN_LIMIT = 256
 """Longest run of zeroed, or of used, columns in a zero-column mask (PTX manual, zero-column mask descriptor)."""
 HELD = (2, 3, 4)
