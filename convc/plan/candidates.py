@@ -39,8 +39,13 @@ def pipeline_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> Pipeline:
         taps=form.problem.kernel,
         blocks=-(-form.c_pitch // channels),
         channels=channels,
-        atoms=tiling.row_bytes // atom_bytes,
+        atoms=atoms_of(form, tiling, atom_bytes),
     )
+
+
+def atoms_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> int:
+    """MMAs along an operand row: where a row is longer than a pixel, its end is fill, and nobody multiplies that."""
+    return -(-min(tiling.row_bytes, pixel_bytes(form)) // atom_bytes)
 
 
 def tilings(form: DeviceForm, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:

@@ -133,7 +133,7 @@ def _proposals(
     candidates = (
         Candidate(
             form=form, arch=arch, tiling=tiling,
-            storage=reuse_storage(problem, tiling, arch, schedule, variant, cut),
+            storage=reuse_storage(form, tiling, arch, schedule, variant, cut),
             grid=(cut.all_tiles, -(-problem.out_channels // tiling.block_n)),
         )
         for tiling in _tilings(form, schedule, cut, block_n, stages)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from convc.arch import Arch
 from convc.index.geometry import Geometry
+from convc.packing import DeviceForm
+from convc.plan.candidates import atoms_of
 from convc.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.problem import ConvProblem
@@ -33,9 +35,7 @@ def mask_entries(problem: ConvProblem, schedule: str, cut: Geometry) -> int:
     return columns + (problem.kernel[0] if cut.stream.masked else 0)
 
 
-def reuse_storage(
-    problem: ConvProblem, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry
-) -> Storage:
+def reuse_storage(form: DeviceForm, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry) -> Storage:
     """The layout of one CTA.
 
     Rings: `full_a`/`free_a` and `full_b`/`free_b` between load and mma; `done` is for the accumulator. Schedule shift
@@ -58,7 +58,7 @@ def reuse_storage(
             wanted.append(("held", turns, "mma", "mma", "held"))
         if waits(variant, cut):
             wanted.append(("order", 1, "mma", "mma", "order"))
-        atoms = tiling.row_bytes // arch.limits.mma_atom_bytes
+        atoms = atoms_of(form, tiling, arch.limits.mma_atom_bytes)
         tmem.append(
             TmemTile(
                 name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=turns,
@@ -74,7 +74,7 @@ def reuse_storage(
             )
         )  # fmt: skip
         offset = rings[-1].end
-    masks = mask_entries(problem, schedule, cut)
+    masks = mask_entries(form.problem, schedule, cut)
     table = -(-offset // MASK_BYTES) * MASK_BYTES
     slot = table + MASK_BYTES * masks if masks else offset
     return Storage(

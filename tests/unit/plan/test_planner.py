@@ -18,7 +18,7 @@ from convc.plan.candidates import tilings
 from convc.plan.constraints import Candidate, check_problem, check_tiling
 from convc.plan.planner import plan
 from convc.plan.rank import SLACK, choose
-from convc.plan.records import Tiling, to_json
+from convc.plan.records import Options, Tiling, to_json
 from convc.plan.storage import storage_of
 from convc.problem import ConvProblem
 from convc.tile.build import build
@@ -183,6 +183,16 @@ def test_short_rows_for_few_channels():
         channels: plan(device_form(problem(in_channels=channels))).tiling.row_bytes for channels in (3, 16, 17, 64, 65)
     }
     assert rows == {3: 32, 16: 32, 17: 64, 64: 128, 65: 128}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "channels", "row_bytes", "atoms"),
+    [("reload", 3, 32, 1), ("reload", 40, 128, 3), ("reload", 96, 128, 4), ("slide", 3, 64, 1), ("shift", 40, 128, 3)],
+)
+def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, row_bytes, atoms):
+    """40 channels of 2 bytes are 3 instructions of 32 bytes; with several blocks all are whole."""
+    found = plan(device_form(problem(in_channels=channels)), options=Options(schedule=schedule))
+    assert (found.tiling.row_bytes, found.pipeline.atoms) == (row_bytes, atoms)
 
 
 @pytest.mark.parametrize(
