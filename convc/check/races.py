@@ -19,7 +19,7 @@ from convc.check.shadow import Access, Spot
 from convc.check.strength import RELAXED, Strength, strength_of
 from convc.machine.events import Transfer
 from convc.machine.ops.telling import actors, touches
-from convc.machine.state import COLUMNS, LANES
+from convc.machine.tensor_state import COLUMNS, LANES
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""

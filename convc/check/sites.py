@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.check.shadow import LANES, Access, Spot
 from convc.findings import Finding, Region, Site, Verdict, merged
-from convc.machine.state import COLUMNS
+from convc.machine.tensor_state import COLUMNS
 
 RUNS = 32
 """Most pieces of memory that a finding lists."""

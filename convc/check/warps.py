@@ -12,7 +12,7 @@ from __future__ import annotations
 from convc.findings import Finding, Region, Verdict
 from convc.machine.events import Observer
 from convc.machine.ops.telling import watched_rows
-from convc.machine.state import COLUMNS
+from convc.machine.tensor_state import COLUMNS
 
 Warp = tuple[int, int]
 """Row of the CTA in its cohort, and number of the warp."""

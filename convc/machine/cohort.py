@@ -22,9 +22,10 @@ from convc.machine.events import Observer
 from convc.machine.mbarrier import MBarrier
 from convc.machine.memory import GlobalMemory
 from convc.machine.pending import Pending
-from convc.machine.state import SharedMemory, Spare, TensorMemory
+from convc.machine.state import SharedMemory, Spare
 from convc.machine.switches import Switches
 from convc.machine.tensor_core import TensorCore
+from convc.machine.tensor_state import TensorMemory
 from convc.machine.values import Value, narrow
 
 

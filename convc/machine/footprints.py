@@ -8,9 +8,9 @@ from convc.errors import MachineFault
 from convc.machine import formats, operands, scale_factors
 from convc.machine.matrix_layout import chunk_offsets
 from convc.machine.mma import Mma
-from convc.machine.state import LANES, TensorMemory
 from convc.machine.switches import Switches
 from convc.machine.tensor_moves import SHIFT_COLUMNS, Copy, Shift, copy_places, shift_parts
+from convc.machine.tensor_state import LANES, TensorMemory
 from convc.machine.zero_columns import zero_columns
 from convc.ptx.descriptors import decode_shared
 

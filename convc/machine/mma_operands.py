@@ -73,8 +73,11 @@ class Operands:
                     f"operand A: columns {column}..{column + fetch.A_COLUMNS - 1} are not allocated",
                     "compare with tcgen05.alloc",
                 )
+            key = ("a", shape.word, lane, column)
+            if key in tensor.written.known:
+                continue
             places = tensor.places(lanes, column, fetch.A_COLUMNS)
-            missing = tensor.written.missing(("a", shape.word, lane, column), places, self.rows)
+            missing = tensor.written.missing(key, places, self.rows)
             if missing:
                 message = f"operand A reads {missing} cells of tensor memory never written"
                 self._report("tensor-memory-unwritten", message, tensor.written.lacking(places, self.rows))
@@ -82,10 +85,10 @@ class Operands:
         six_bit = self.switches.six_bit
 
         def run(select):
-            cells = tensor.cells[select]
+            cells = fetch.operand_cells(tensor, columns)[select]
             if shape.spread_lanes:
                 cells = cells[:, lanes]
-            found = fetch.fetch_cells(cells, columns, element, packed_as, six_bit)
+            found = formats.widen(cells, element, packed_as, six_bit)
             found = found.reshape(found.shape[0], shape.banks, shape.rows, -1)
             return found if self.switches.bank_copies == "own" else found[:, :1]
 
@@ -197,8 +200,11 @@ class Operands:
         """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
         first, rows, tensor = self.first, self.rows, self.cohort.tensor
         key = ("d", first.d, self.shape.word, self.shape.ws, self.shape.pair)
-        places = tensor.places(lanes, first.d & 0xFFFF, self.shape.columns)
-        if first.mask is None or not tensor.written.missing(key, places, rows):
+        if (
+            first.mask is None
+            or key in tensor.written.known
+            or not tensor.written.missing(key, tensor.places(lanes, first.d & 0xFFFF, self.shape.columns), rows)
+        ):
             yield key, lanes, rows
             return
         enabled = first.mask.enabled[:, lanes]

@@ -63,13 +63,13 @@ class Product:
         shape, accumulate = self.shape, self.first.accumulate
         desc = shape.desc
         columns = slice(column, column + shape.columns)
-        cells = self.cohort.tensor.cells
+        tensor = self.cohort.tensor
         if desc.negate_a != desc.negate_b:
             a = -a
         direct = isinstance(select, slice) and not shape.spread_lanes
         plain = shape.d_type == "f32" and not self.exact and factors is None
         if direct and plain and shape.banks == 1 and not shape.pair:
-            target = cells[select, :, columns].view(np.float32)
+            target = tensor.panel(column, shape.columns)[select].view(np.float32)
             kept = None if mask is None else np.nonzero(~np.broadcast_to(mask, target.shape[:2]))
             old = None if kept is None else target[kept]
             b = np.ascontiguousarray(b.transpose(0, 2, 1))  # BLAS takes longer to transpose it
@@ -82,7 +82,7 @@ class Product:
             if kept is not None:
                 target[kept] = old
             return
-        old = cells[select, :, columns] if direct else cells[select][:, lanes, columns]
+        old = tensor.panel(column, shape.columns)[select] if direct else tensor.cells[select][:, lanes, columns]
         a, b = (np.broadcast_to(x, (len(old), *x.shape[1:])) for x in (a, b))
         if self.exact:
             result = self._exact(a, b, factors, old)
@@ -91,8 +91,8 @@ class Product:
         if not direct:
             if mask is not None:
                 result = np.where(mask[:, :, None], result, old)
-            index = np.arange(cells.shape[0])[select]
-            cells[index[:, None, None], lanes[None, :, None], np.arange(columns.start, columns.stop)] = result
+            index = np.arange(tensor.ctas)[select]
+            tensor.cells[index[:, None, None], lanes[None, :, None], np.arange(columns.start, columns.stop)] = result
         elif mask is None:
             old[...] = result
         else:

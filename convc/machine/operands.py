@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.machine import formats
 from convc.machine.matrix_layout import chunk_offsets, element_offsets
 from convc.ptx.descriptors import decode_shared
+
+if TYPE_CHECKING:
+    from convc.machine.tensor_state import TensorMemory
 
 SPAN = 32
 """Bytes of each operand row that one dense tcgen05.mma consumes (PTX manual, tcgen05 matrix shapes)."""
@@ -59,13 +63,11 @@ def fetch_elements(memory: np.ndarray, index: np.ndarray, element: str) -> np.nd
     return formats.widen(raw, element, "plain")
 
 
-def fetch_cells(cells: np.ndarray, columns: tuple[int, ...], element: str, packed_as: str, six_bit: str) -> np.ndarray:
-    """Operand (ctas, lanes, k) in float32 from cells (ctas, lanes, width): 8 columns from each of ``columns`` on."""
+def operand_cells(tensor: TensorMemory, columns: tuple[int, ...]) -> np.ndarray:
+    """Cells (ctas, 128, width) of tensor memory: 8 columns from each of ``columns`` on."""
     if all(b - a == A_COLUMNS for a, b in pairwise(columns)):
-        raw = cells[:, :, columns[0] : columns[-1] + A_COLUMNS]
-    else:
-        raw = np.ascontiguousarray(cells[:, :, (np.asarray(columns)[:, None] + np.arange(A_COLUMNS)).reshape(-1)])
-    return formats.widen(raw, element, packed_as, six_bit)
+        return tensor.panel(columns[0], A_COLUMNS * len(columns))
+    return np.ascontiguousarray(tensor.cells[:, :, (np.asarray(columns)[:, None] + np.arange(A_COLUMNS)).reshape(-1)])
 
 
 def places(index: np.ndarray, used: int) -> np.ndarray:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +37,7 @@ from convc.findings import Verdict
 from convc.machine import formats, operands
 from convc.machine.matrix_layout import chunk_offsets
 from convc.machine.mma import Mma
+from convc.machine.tensor_state import LANES
 from convc.ptx.descriptors import decode_shared
 
 if TYPE_CHECKING:
@@ -90,6 +92,25 @@ def copy_width(copy: Copy) -> int:
     return int(copy.shape.split("x")[1].removesuffix("b")) // 32
 
 
+@lru_cache(maxsize=1024)
+def unit_index(descriptor: int, count: int, rows: int, width: int) -> np.ndarray:
+    """Numbers of the 16-byte units that ``count`` copies of ``width`` columns each read, row by row, flattened.
+
+    Raises:
+        ValueError: as of `chunk_offsets`.
+    """
+    descriptors = (decode_shared(descriptor + index * width // 4) for index in range(count))
+    return np.concatenate([chunk_offsets(each, rows, 4 * width) for each in descriptors], axis=-1).reshape(-1)
+
+
+def evenly(lanes: np.ndarray) -> slice | np.ndarray:
+    """The lanes as a slice, which numpy copies faster, where they are evenly spaced."""
+    first, step = int(lanes[0]), int(lanes[1] - lanes[0])
+    last = int(lanes[-1])
+    even = step > 0 and np.array_equal(lanes, np.arange(first, last + 1, step))
+    return slice(first, last + 1, step) if even else lanes
+
+
 def shift_parts(taddr: int, extent: str) -> np.ndarray:
     """Sub-partitions that a tcgen05.shift moves."""
     return np.arange(4) if extent == "all" else np.array([taddr >> 21])
@@ -124,38 +145,43 @@ class Copy:
         rows = None if self.rows is None else np.asarray(self.rows)
         self._check(cohort, lanes, column, width * self.count, rows)
         try:
-            index = self._index(lanes.shape[1], width)
+            index = unit_index(self.descriptor, self.count, lanes.shape[1], width)
         except ValueError as error:
             raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
+        self._check_source(cohort, index, rows)
+        select = slice(None) if rows is None else rows
+        width *= self.count
+        units = np.take(shared.chunks[select], index, axis=1).view(np.uint8)
+        if self.decompress is not None:
+            units = self._unpack(units, switches.six_bit)
+        cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
+        panel = tensor.panel(column, width)
+        for own in lanes:
+            if rows is None:
+                panel[:, evenly(own)] = cells
+            else:
+                panel[rows[:, None], own] = cells
+        key = ("cp", self.shape, self.multicast, self.taddr, width)
+        if key not in tensor.written.known:
+            tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
+
+    def _check_source(self, cohort: Cohort, index: np.ndarray, rows: np.ndarray | None) -> None:
+        """The units must lie inside shared memory, and what is used of them must have been written."""
+        shared = cohort.shared
         used = 16 if self.decompress is None else formats.unit_bytes(UNPACKED[self.decompress], "padded")
-        places = operands.places(index.reshape(-1), used)
+        key = ("cp", self.descriptor, self.shape, self.count, used)
+        if key in shared.written.known:
+            return
+        places = operands.places(index, used)
         if int(places.max()) >= shared.size:
             raise self._fault(
                 f"descriptor {self.descriptor:#018x} reaches shared address {int(places.max()):#x}, "
                 f"but the CTA has {shared.size:#x} bytes"
             )
-        missing = shared.written.missing(("cp", self.descriptor, self.shape, used), places, rows)
+        missing = shared.written.missing(key, places, rows)
         if missing:
             message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
             cohort.report("shared-memory-unwritten", message, self.instr, row=shared.written.lacking(places, rows))
-        select = slice(None) if rows is None else rows
-        width *= self.count
-        units = np.ascontiguousarray(shared.chunks[select][:, index]).view(np.uint8)
-        if self.decompress is not None:
-            units = self._unpack(units, switches.six_bit)
-        cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
-        for own in lanes:
-            if rows is None:
-                tensor.cells[:, own, column : column + width] = cells
-            else:
-                at = np.arange(column, column + width)
-                tensor.cells[rows[:, None, None], own[None, :, None], at[None, None, :]] = cells
-        tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows)
-
-    def _index(self, rows: int, width: int) -> np.ndarray:
-        """Numbers of the 16-byte units of shared memory that each row reads; ValueError as of `chunk_offsets`."""
-        descriptors = (decode_shared(self.descriptor + index * width // 4) for index in range(self.count))
-        return np.concatenate([chunk_offsets(each, rows, 4 * width) for each in descriptors], axis=-1)
 
     def _unpack(self, units: np.ndarray, six_bit: str) -> np.ndarray:
         """One element per byte: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
@@ -239,11 +265,15 @@ class RowShift:
 def move_lanes(cohort: Cohort, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
     """Lane i takes lane i + 1 in some columns of the sub-partitions ``parts``; their last lanes keep their content."""
     tensor = cohort.tensor
-    columns = slice(column, column + width)
-    cells = tensor.cells.reshape(tensor.ctas, 4, 32, -1)
+    cells = tensor.panel(column, width).reshape(tensor.ctas, 4, 32 * width)
     for part in parts:
         for select in (slice(None),) if rows is None else rows:
-            own = cells[select, part, :, columns]
-            own[..., :-1, :] = own[..., 1:, :].copy()
+            own = cells[select, part]
+            own[..., :-width] = own[..., width:].copy()
+    key = ("lanes", column, width)
+    if key in tensor.written.known or not tensor.written.missing(
+        key, tensor.places(np.arange(LANES), column, width), rows
+    ):
+        return
     to = (32 * parts[:, None] + np.arange(31)).reshape(-1)
     tensor.written.move(tensor.places(to, column, width), tensor.places(to + 1, column, width), rows)

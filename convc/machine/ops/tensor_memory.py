@@ -18,8 +18,8 @@ from convc.machine.ops.memory import address_of
 from convc.machine.ops.registry import op
 from convc.machine.ops.telling import LANES
 from convc.machine.register_moves import RegisterMove
-from convc.machine.state import COLUMNS
 from convc.machine.strand import Strand
+from convc.machine.tensor_state import COLUMNS
 from convc.machine.values import Value
 from convc.ptx import Sink, Vector
 

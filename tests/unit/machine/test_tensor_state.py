@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.state import LANES, TensorMemory, Written
+from convc.machine.state import Written
+from convc.machine.tensor_state import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
 
@@ -82,3 +83,25 @@ def test_allocations_never_overlap(steps):
     for row, columns in held.items():
         total = sum(memory.allocated_in(np.array([row])).values())
         assert total == len(columns)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["panel", "cells"]), st.integers(0, 63), st.integers(1, 64)), max_size=12))
+def test_panels_and_all_cells_are_the_same_memory(accesses):
+    """Whoever writes columns through one view is read through every other."""
+    memory, plain = TensorMemory(2), np.full((2, LANES, 64), 0xFFFFFFFF, np.uint32)
+    memory.allocate(64, None, False)
+    for number, (view, column, width) in enumerate(accesses):
+        width = min(width, 64 - column)
+        found = memory.panel(column, width) if view == "panel" else memory.cells[:, :, column : column + width]
+        assert np.array_equal(found, plain[:, :, column : column + width])
+        found[...] = plain[:, :, column : column + width] = number
+    assert np.array_equal(memory.cells, plain)
+
+
+def test_tensor_memory_that_grows_keeps_its_panels():
+    memory = TensorMemory(1)
+    memory.allocate(32, None, False)
+    memory.panel(8, 8)[...] = 5
+    memory.allocate(32, None, False)
+    assert (memory.cells[0, :, 8:16] == 5).all()
+    assert memory.cells.shape == (1, LANES, 64)
