@@ -25,6 +25,9 @@ blocks into pixels; what is left is a convolution with stride 1, dilation 1, no 
 of its own and the kernel is 1 (all t are places, block p alone): this always fits, and stores a pixel once
 for each tap.
 
+**Images.** The kernel runs over images (H, W). A row (W) is an image of one line. A volume (D, H, W) is folded
+along D, every tap of its own, and what is left are N*D' images, one for each output plane.
+
 The problem that the kernel runs, `DeviceForm.problem`, is then another one than was asked,
 `DeviceForm.model`. With both axes folded, its channels are ordered (place along H, place along W, C).
 """
@@ -92,8 +95,9 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         model: the problem that was asked.
-        problem: the problem that the kernel runs; differs from ``model`` only where an axis is folded.
-        folds: per spatial axis how it is folded, None where it is not.
+        problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
+            is folded, or where the model has rows or volumes in place of images.
+        folds: per spatial axis of the model how it is folded, None where it is not.
         activation, filter, bias, output: the buffers.
         notes: what the repacking does and costs, one sentence each.
     """
@@ -121,7 +125,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
 def device_form(problem: ConvProblem) -> DeviceForm:
     """Choose the device layout of a problem."""
     folds = tuple(_choose_fold(problem, axis) for axis in range(problem.rank))
-    device = _fold_problem(problem, folds)
+    device = _images(_fold_problem(problem, folds))
     c_pitch = _pitch(device.in_channels, device.operand_dtype)
     k_pitch = _pitch(device.out_channels, device.out_dtype)
     activation = BufferForm(dtype=device.operand, shape=(device.batch, *device.in_extent, c_pitch))
@@ -147,9 +151,9 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     pixels = _channels_last(form, x, form.model.x_shape, "x")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
-            blocks = form.problem.in_extent[axis]
+            blocks = form.model.out_extent[axis] + fold.blocks - 1
             pixels = _fold_pixels(pixels, axis + 1, fold, form.model.pad_lo[axis], blocks)
-    return _with_pitch(pixels, form.activation.shape)
+    return _with_pitch(pixels.reshape(*form.activation.shape[:-1], pixels.shape[-1]), form.activation.shape)
 
 
 def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
@@ -173,7 +177,14 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
 def unpack_output(form: DeviceForm, y: np.ndarray) -> np.ndarray:
     """What the kernel wrote (`DeviceForm.output`) as contiguous (N, K, P, Q) of the same element type."""
     _expect_shape(form, y, form.output.shape, "the output buffer")
-    return np.ascontiguousarray(np.moveaxis(y[..., : form.model.out_channels], -1, 1))
+    pixels = y[..., : form.model.out_channels].reshape(form.model.batch, *form.model.out_extent, -1)
+    return np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
+
+
+def output_index(form: DeviceForm, element: tuple[int, ...]) -> int:
+    """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
+    n, k, *pixel = element
+    return int(np.ravel_multi_index((n, *pixel, k), (form.model.batch, *form.model.out_extent, form.k_pitch)))
 
 
 def _channels_last(form: DeviceForm, array: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
@@ -234,9 +245,24 @@ def _notes(
     return notes
 
 
+def _images(problem: ConvProblem) -> ConvProblem:
+    """The same convolution over images: a row is an image of one line, and planes of a folded volume are images."""
+    if problem.rank == 2:
+        return problem
+    names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+    if problem.rank == 3:
+        planes = {name: getattr(problem, name)[1:] for name in names}
+        return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], **planes)
+    lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in names}
+    return dataclasses.replace(problem, **lines)
+
+
 def _choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
     """How to bring an axis within the limits of tensor maps; None when it is within them already."""
     stride, reach = problem.stride[axis], problem.span[axis] - 1
+    if problem.rank == 3 and axis == 0:
+        offsets = tuple(tap * problem.dilation[0] for tap in range(problem.kernel[0]))
+        return AxisFold(step=stride, places=offsets, taps=tuple((0, tap) for tap in range(len(offsets))))
     if stride <= MAX_ELEMENT_STRIDE and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
         return None
     offsets = [tap * problem.dilation[axis] for tap in range(problem.kernel[axis])]
@@ -288,6 +314,11 @@ def _fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
 def _fold_note(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
     """One sentence: why an axis is folded, and into what."""
     name = AXIS_NAMES[problem.rank][axis]
+    if problem.rank == 3 and name == "D":
+        return (
+            f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
+            "filter reads"
+        )
     if fold.step > MAX_ELEMENT_STRIDE:
         cause = f"stride {fold.step} along {name} is above {MAX_ELEMENT_STRIDE}, the largest of a tensor map"
     else:

@@ -25,6 +25,7 @@ AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 """Names of the spatial axes by rank, outermost first."""
 
 _AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+_DEFAULTS = {"stride": 1, "dilation": 1, "pad_lo": 0, "pad_hi": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,10 +36,10 @@ class ConvProblem:
         name: for messages and folders; it does not change what is computed.
         batch: images (N).
         in_channels, out_channels: C and K.
-        in_extent: (H, W) of the input.
+        in_extent: (H, W) of the input; (W,) of rows, (D, H, W) of volumes.
         kernel: (R, S), filter taps.
-        stride, dilation: (u_h, u_w) and (d_h, d_w), in pixels.
-        pad_lo, pad_hi: (top, left) and (bottom, right), in pixels, not negative.
+        stride, dilation: (u_h, u_w) and (d_h, d_w), in pixels; empty: 1.
+        pad_lo, pad_hi: (top, left) and (bottom, right), in pixels, not negative; empty: 0.
         operand: type that is multiplied: f16, bf16 or tf32. Sums are float32.
         out: type that the result is rounded to: f16, bf16 or f32.
         bias: whether a number per output channel is added before that rounding.
@@ -53,10 +54,10 @@ class ConvProblem:
     out_channels: int
     in_extent: tuple[int, ...]
     kernel: tuple[int, ...]
-    stride: tuple[int, ...] = (1, 1)
-    dilation: tuple[int, ...] = (1, 1)
-    pad_lo: tuple[int, ...] = (0, 0)
-    pad_hi: tuple[int, ...] = (0, 0)
+    stride: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    pad_lo: tuple[int, ...] = ()
+    pad_hi: tuple[int, ...] = ()
     operand: str = "f16"
     out: str = "f16"
     bias: bool = False
@@ -170,6 +171,8 @@ class ConvProblem:
                 object.__setattr__(self, field, operator.index(getattr(self, field)))
             for field in _AXIS_FIELDS:
                 values = tuple(operator.index(value) for value in getattr(self, field))
+                if not values and field in _DEFAULTS:
+                    values = (_DEFAULTS[field],) * len(self.in_extent)
                 object.__setattr__(self, field, values)
         except TypeError:
             raise self._error(f"{field} must be whole numbers, got {getattr(self, field)!r}") from None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from onnx import AttributeProto, NodeProto
 
 from convc.errors import NodeError
-from convc.problem import ConvProblem
+from convc.problem import AXIS_NAMES, ConvProblem
 
 _ATTRIBUTES = {
     "auto_pad": AttributeProto.STRING,
@@ -68,9 +68,8 @@ def conv_problem(
         ProblemError: the numbers do not fit together.
     """
     rank = len(w_shape) - 2
-    if rank != 2:
-        known = f"{rank}-D convolutions are not compiled yet" if rank in (1, 3) else "not a convolution"
-        raise refuse(f"{known}: weights must have shape (K, C, R, S), got {w_shape}")
+    if rank not in AXIS_NAMES:
+        raise refuse(f"weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
     if len(x_shape) != len(w_shape) or x_shape[1] != w_shape[1]:
         raise refuse(f"the input has shape (N, C, H, W) = {x_shape}, the weights (K, C, R, S) = {w_shape}")
 

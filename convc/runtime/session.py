@@ -22,7 +22,7 @@ from convc.files import NpyHeader, read_npy
 from convc.findings import Finding, Verdict
 from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
-from convc.packing import DeviceForm, device_bytes, pack_activation, unpack_output
+from convc.packing import DeviceForm, device_bytes, output_index, pack_activation, unpack_output
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
@@ -98,10 +98,7 @@ def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...]) -> Finding | N
 
     Runs the kernel again, watching that address.
     """
-    n, k, *pixel = element
-    index = (n, *pixel, k)
-    form = layer.form.output
-    offset = int(np.ravel_multi_index(index, form.shape)) * dtypes.BY_NAME[form.dtype].bytes
+    offset = output_index(layer.form, element) * dtypes.BY_NAME[layer.form.output.dtype].bytes
     return machine.writer_of(layer.ptx, layer.launch, input_buffers(layer, x), "output", offset, file=layer.file)
 
 

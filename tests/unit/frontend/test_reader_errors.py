@@ -142,9 +142,12 @@ def weights(shape, dtype=np.float32):
 @pytest.mark.parametrize(
     ("tensor", "x", "message"),
     [
-        (weights((6, 4, 3)), (1, 4, 8), "1-D convolutions are not compiled yet: weights must have shape"),
-        (weights((6, 4, 1, 1, 1)), (1, 4, 8, 8, 8), "3-D convolutions are not compiled yet: weights must have"),
-        (weights((6,)), (1, 4, 8, 8), "not a convolution: weights must have shape (K, C, R, S), got (6,)"),
+        (
+            weights((6, 4)),
+            (1, 4, 8, 8),
+            "weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got (6, 4)",
+        ),
+        (weights((6, 4, 1, 1, 1, 1)), (1, 4, 8, 8, 8, 8), "weights must have shape (K, C, [[T,] R,] S), for 1 to 3"),
         (
             weights((6, 5, 3, 3)),
             (1, 4, 8, 8),
