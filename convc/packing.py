@@ -15,6 +15,8 @@ by side, because one copy of the tensor memory accelerator (TMA) moves whole pix
 The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multiple of 16 (CUDA driver API,
 ``cuTensorMapEncodeIm2col``).
 
+**Groups** are joined to packs, see `convc.packs`.
+
 **Folding an axis.** The same page limits ``elementStrides`` to 1..8 and, for two spatial axes, the corners
 of the bounding box to -128..127; the instruction limits im2col offsets (tap times dilation) to 0..255 (PTX
 manual, ``cp.async.bulk.tensor``). An axis beyond these limits is folded on the host. Output p and tap r
@@ -44,6 +46,7 @@ from convc import dtypes
 from convc.dtypes import DType
 from convc.errors import InputError
 from convc.limits import human_bytes, require_memory
+from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_note, packs_of
 from convc.problem import AXIS_NAMES, ConvProblem
 
 PITCH_BYTES = 16
@@ -98,6 +101,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
             is folded, or where the model has rows or volumes in place of images.
         folds: per spatial axis of the model how it is folded, None where it is not.
+        packs: how groups are joined; None where there is one group.
         activation, filter, bias, output: the buffers.
         notes: what the repacking does and costs, one sentence each.
     """
@@ -105,6 +109,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
     model: ConvProblem
     problem: ConvProblem
     folds: tuple[AxisFold | None, ...]
+    packs: Packs | None = None
     activation: BufferForm
     filter: BufferForm
     bias: BufferForm
@@ -113,8 +118,8 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def c_pitch(self) -> int:
-        """Elements from one input pixel, or one filter tap, to the next."""
-        return self.activation.shape[-1]
+        """Elements from one filter tap to the next; with one group, from one input pixel to the next as well."""
+        return self.filter.shape[-1]
 
     @property
     def k_pitch(self) -> int:
@@ -125,19 +130,22 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
 def device_form(problem: ConvProblem) -> DeviceForm:
     """Choose the device layout of a problem."""
     folds = tuple(_choose_fold(problem, axis) for axis in range(problem.rank))
-    device = _images(_fold_problem(problem, folds))
-    c_pitch = _pitch(device.in_channels, device.operand_dtype)
+    folded = _images(_fold_problem(problem, folds))
+    packs = packs_of(folded)
+    device = folded if packs is None else pack_problem(folded, packs)
+    c_pitch = _pitch(device.group_channels, device.operand_dtype)
     k_pitch = _pitch(device.out_channels, device.out_dtype)
-    activation = BufferForm(dtype=device.operand, shape=(device.batch, *device.in_extent, c_pitch))
+    activation = BufferForm(dtype=device.operand, shape=(device.batch, *device.in_extent, device.groups * c_pitch))
     return DeviceForm(
         model=problem,
         problem=device,
         folds=folds,
+        packs=packs,
         activation=activation,
         filter=BufferForm(dtype=device.operand, shape=(device.out_channels, math.prod(device.kernel), c_pitch)),
         bias=BufferForm(dtype="f32", shape=(_round_up(device.out_channels, BIAS_MULTIPLE),)),
         output=BufferForm(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
-        notes=tuple(_notes(problem, device, folds, activation.size_bytes, c_pitch, k_pitch)),
+        notes=tuple(_notes(problem, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch)),
     )
 
 
@@ -153,7 +161,10 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
         if fold is not None:
             blocks = form.model.out_extent[axis] + fold.blocks - 1
             pixels = _fold_pixels(pixels, axis + 1, fold, form.model.pad_lo[axis], blocks)
-    return _with_pitch(pixels.reshape(*form.activation.shape[:-1], pixels.shape[-1]), form.activation.shape)
+    pixels = pixels.reshape(*form.activation.shape[:-1], -1)
+    if form.packs is not None:
+        pixels = pack_channels(pixels, form.model, form.packs)
+    return _with_pitch(pixels, form.activation.shape)
 
 
 def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
@@ -162,7 +173,10 @@ def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
             taps = _fold_taps(taps, axis + 1, fold)
-    return _with_pitch(taps.reshape(len(taps), -1, taps.shape[-1]), form.filter.shape)
+    taps = taps.reshape(len(taps), -1, taps.shape[-1])
+    if form.packs is not None:
+        taps = pack_taps(taps, form.model.groups, form.packs)
+    return _with_pitch(taps, form.filter.shape)
 
 
 def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
@@ -170,21 +184,30 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
     packed = np.zeros(form.bias.shape, np.float32)
     if bias is not None:
         _expect_shape(form, bias, (form.model.out_channels,), "bias")
-        packed[: form.model.out_channels] = dtypes.encode(dtypes.F32, bias)
+        packed[_device_channels(form)] = dtypes.encode(dtypes.F32, bias)
     return packed
 
 
 def unpack_output(form: DeviceForm, y: np.ndarray) -> np.ndarray:
     """What the kernel wrote (`DeviceForm.output`) as contiguous (N, K, P, Q) of the same element type."""
     _expect_shape(form, y, form.output.shape, "the output buffer")
-    pixels = y[..., : form.model.out_channels].reshape(form.model.batch, *form.model.out_extent, -1)
+    pixels = y[..., _device_channels(form)].reshape(form.model.batch, *form.model.out_extent, -1)
     return np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
 
 
 def output_index(form: DeviceForm, element: tuple[int, ...]) -> int:
     """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
     n, k, *pixel = element
+    if form.packs is not None:
+        k = int(device_channels(form.model, form.packs)[k])
     return int(np.ravel_multi_index((n, *pixel, k), (form.model.batch, *form.model.out_extent, form.k_pitch)))
+
+
+def _device_channels(form: DeviceForm) -> slice | np.ndarray:
+    """Where the model's output channels lie among those of the device."""
+    if form.packs is None:
+        return slice(0, form.model.out_channels)
+    return device_channels(form.model, form.packs)
 
 
 def _channels_last(form: DeviceForm, array: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
@@ -217,8 +240,10 @@ def _pitch(channels: int, dtype: DType) -> int:
 
 def _notes(
     problem: ConvProblem,
+    folded: ConvProblem,
     device: ConvProblem,
     folds: tuple[AxisFold | None, ...],
+    packs: Packs | None,
     activation_bytes: int,
     c_pitch: int,
     k_pitch: int,
@@ -230,6 +255,8 @@ def _notes(
         f"{human_bytes(before)} become {human_bytes(activation_bytes)} ({activation_bytes / before:.2f}x)"
     ]
     notes += [_fold_note(problem, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
+    if packs is not None:
+        return [*notes, packs_note(folded, device, packs)]
     channels = device.in_channels
     if c_pitch != channels:
         notes.append(

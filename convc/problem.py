@@ -5,9 +5,10 @@ A 2-D convolution takes activations x (N, C, H, W) and filters w (K, C, R, S) an
     y[n, k, p, q] = bias[k] + sum over c, r, s of
                     x[n, c, p*u_h + r*d_h - top, q*u_w + s*d_w - left] * w[k, c, r, s]
 
-where x is zero outside its extent (cross-correlation, as ONNX defines ``Conv``). As a matrix product
-("implicit GEMM") it has N*P*Q rows, one for each output pixel, K columns, one for each output channel, and
-sums of C*R*S terms. Extents and steps are tuples with one entry per spatial axis, outermost first, so that
+where x is zero outside its extent (cross-correlation, as ONNX defines ``Conv``). With G groups, filters are
+(K, C/G, R, S), and the K/G output channels of group g see only the C/G input channels of group g. As a matrix
+product ("implicit GEMM") it has N*P*Q rows, one for each output pixel, K columns, one for each output channel,
+and sums of C/G*R*S terms. Extents and steps are tuples with one entry per spatial axis, outermost first, so that
 nothing here knows the rank.
 """
 
@@ -25,12 +26,13 @@ AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 """Names of the spatial axes by rank, outermost first."""
 
 _AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+_COUNTS = ("batch", "in_channels", "out_channels", "groups")
 _DEFAULTS = {"stride": 1, "dilation": 1, "pad_lo": 0, "pad_hi": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvProblem:
-    """A convolution with one group.
+    """A convolution.
 
     Attributes:
         name: for messages and folders; it does not change what is computed.
@@ -40,6 +42,7 @@ class ConvProblem:
         kernel: (R, S), filter taps.
         stride, dilation: (u_h, u_w) and (d_h, d_w), in pixels; empty: 1.
         pad_lo, pad_hi: (top, left) and (bottom, right), in pixels, not negative; empty: 0.
+        groups: groups of channels (G); divides C and K.
         operand: type that is multiplied: f16, bf16 or tf32. Sums are float32.
         out: type that the result is rounded to: f16, bf16 or f32.
         bias: whether a number per output channel is added before that rounding.
@@ -58,15 +61,19 @@ class ConvProblem:
     dilation: tuple[int, ...] = ()
     pad_lo: tuple[int, ...] = ()
     pad_hi: tuple[int, ...] = ()
+    groups: int = 1
     operand: str = "f16"
     out: str = "f16"
     bias: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
-        for field in ("batch", "in_channels", "out_channels"):
+        for field in _COUNTS:
             if getattr(self, field) < 1:
                 raise self._error(f"{field} must be at least 1, got {getattr(self, field)}")
+        for field in ("in_channels", "out_channels"):
+            if getattr(self, field) % self.groups:
+                raise self._error(f"{field} must be a multiple of groups, {self.groups}, got {getattr(self, field)}")
         if self.rank not in AXIS_NAMES:
             raise self._error(f"a convolution has 1 to 3 spatial axes, got in_extent {self.in_extent}")
         for field in _AXIS_FIELDS:
@@ -105,6 +112,11 @@ class ConvProblem:
         )
 
     @property
+    def group_channels(self) -> int:
+        """Input channels of a group, C/G."""
+        return self.in_channels // self.groups
+
+    @property
     def gemm_m(self) -> int:
         """Rows of the matrix product: output pixels, N*P*Q."""
         return self.batch * math.prod(self.out_extent)
@@ -116,8 +128,8 @@ class ConvProblem:
 
     @property
     def gemm_k(self) -> int:
-        """Terms of each sum: C*R*S."""
-        return self.in_channels * math.prod(self.kernel)
+        """Terms of each sum: C/G*R*S."""
+        return self.group_channels * math.prod(self.kernel)
 
     @property
     def macs(self) -> int:
@@ -131,8 +143,8 @@ class ConvProblem:
 
     @property
     def w_shape(self) -> tuple[int, ...]:
-        """(K, C, R, S)."""
-        return (self.out_channels, self.in_channels, *self.kernel)
+        """(K, C/G, R, S)."""
+        return (self.out_channels, self.group_channels, *self.kernel)
 
     @property
     def y_shape(self) -> tuple[int, ...]:
@@ -158,6 +170,8 @@ class ConvProblem:
             parts.append(f"dilation {_same_or_all(self.dilation)}")
         if any(self.pad_lo + self.pad_hi):
             parts.append(f"pad {_same_or_all(self.pad_lo + self.pad_hi)}")
+        if self.groups > 1:
+            parts.append(f"{self.groups} groups")
         if self.bias:
             parts.append("bias")
         parts.append(self.operand if self.operand == self.out else f"{self.operand} to {self.out}")
@@ -167,7 +181,7 @@ class ConvProblem:
     def _check_types(self) -> None:
         """Accept any integer type and any sequence; keep plain ints and tuples."""
         try:
-            for field in ("batch", "in_channels", "out_channels"):
+            for field in _COUNTS:
                 object.__setattr__(self, field, operator.index(getattr(self, field)))
             for field in _AXIS_FIELDS:
                 values = tuple(operator.index(value) for value in getattr(self, field))

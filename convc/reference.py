@@ -34,6 +34,7 @@ def conv_problem(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.nd
         dilation=problem.dilation,
         pad_lo=problem.pad_lo,
         pad_hi=problem.pad_hi,
+        groups=problem.groups,
     )
 
 

@@ -29,7 +29,7 @@ Attributes = dict[str, int | bytes | list[int]]
 
 
 def conv_attributes(node: NodeProto, refuse: Refuse) -> Attributes:
-    """The attributes that a node has; `NodeError` for one of another kind, and for groups."""
+    """The attributes that a node has; `NodeError` for one of another kind."""
     found: Attributes = {}
     for attribute in node.attribute:
         if _ATTRIBUTES.get(attribute.name) != attribute.type:
@@ -41,9 +41,6 @@ def conv_attributes(node: NodeProto, refuse: Refuse) -> Attributes:
                 found[attribute.name] = attribute.s
             case _:
                 found[attribute.name] = list(attribute.ints)
-    group = found.get("group", 1)
-    if group != 1:
-        raise refuse(f"grouped convolutions are not compiled yet: group must be 1, got {group}")
     return found
 
 
@@ -70,8 +67,17 @@ def conv_problem(
     rank = len(w_shape) - 2
     if rank not in AXIS_NAMES:
         raise refuse(f"weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
-    if len(x_shape) != len(w_shape) or x_shape[1] != w_shape[1]:
-        raise refuse(f"the input has shape (N, C, H, W) = {x_shape}, the weights (K, C, R, S) = {w_shape}")
+    groups = int(attributes.get("group", 1))
+    if groups < 1:
+        raise refuse(f"group must be at least 1, got {groups}")
+    if len(x_shape) != len(w_shape) or x_shape[1] != groups * w_shape[1]:
+        per_group = "C" if groups == 1 else f"C/{groups}"
+        raise refuse(
+            f"the input has shape (N, C, H, W) = {x_shape}, the weights (K, {per_group}, R, S) = {w_shape}: they "
+            "must have the same C"
+        )
+    if w_shape[0] % groups:
+        raise refuse(f"{groups} groups do not divide the {w_shape[0]} output channels")
 
     def per_axis(key: str, default: int, count: int = rank) -> tuple[int, ...]:
         values = tuple(attributes.get(key, (default,) * count))
@@ -101,6 +107,7 @@ def conv_problem(
         dilation=dilation,
         pad_lo=pads[:rank],
         pad_hi=pads[rank:],
+        groups=groups,
         operand=operand,
         out=out,
         bias=bias,

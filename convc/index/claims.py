@@ -23,6 +23,7 @@ from convc.dtypes import BY_NAME
 from convc.index.algebra import digits, equal
 from convc.index.lower import translate
 from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
+from convc.index.symbols import FloorDiv
 from convc.index.walk import Im2colBox
 from convc.intexpr import Interval
 
@@ -111,7 +112,9 @@ def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
         ),
         Counterexample(aligned, (("block", 1),), f"the copy starts at byte {step_bytes}")
         if step_bytes % 16 and tiles.blocks > 1
-        else Proof(aligned, f"c = {translate(maps.step['c'])}"),
+        else Counterexample(aligned, (("group", 1),), f"the copy starts at byte {tiles.c_pitch * element}")
+        if tiles.c_pitch * element % 16 and maps.problem.groups > 1
+        else Proof(aligned, f"c = {translate(maps.slab['c'])}"),
     )
 
 
@@ -119,8 +122,8 @@ def prove_reads(maps: ConvMaps) -> Outcome:
     """Whether an operand element that is not filled with zero lies inside its tensor."""
     problem, pitch = maps.problem, maps.tiles.c_pitch
     claim = "every element that is not filled with zero is read inside its tensor"
-    (in_h, in_w), (taps_h, taps_w) = problem.in_extent, problem.kernel
-    inside_a = {"n": (0, problem.batch - 1), "h": (0, in_h - 1), "w": (0, in_w - 1), "c": (0, pitch - 1)}
+    (in_h, in_w), (taps_h, taps_w), channels = problem.in_extent, problem.kernel, problem.groups * pitch
+    inside_a = {"n": (0, problem.batch - 1), "h": (0, in_h - 1), "w": (0, in_w - 1), "c": (0, channels - 1)}
     inside_b = {"k": (0, problem.out_channels - 1), "tap": (0, taps_h * taps_w - 1), "c": (0, pitch - 1)}
     a, b = maps.operand_a.prove_in(inside_a, claim), maps.operand_b.prove_in(inside_b, claim)
     if not isinstance(a, Proof):
@@ -132,11 +135,11 @@ def prove_steps(maps: ConvMaps) -> Outcome:
     """Whether the K loop takes every (tap, channel) once: k_step counts the steps, c the channels."""
     (taps_h, taps_w), pitch = maps.problem.kernel, maps.tiles.c_pitch
     claim = f"the K loop takes each of {taps_h}*{taps_w} taps and {pitch} channels once"
-    ranges = {axis: limits for axis, limits in maps.operand_a.ranges.items() if axis in ("block", "e")}
+    ranges = {axis: limits for axis, limits in maps.operand_b.ranges.items() if axis in ("block", "e")}
     steps = _counted(maps.step["k_step"], maps.step.ranges)
-    channels = _counted(maps.operand_a["c"], ranges)
+    channels = _counted(maps.operand_b["c"], ranges)
     if steps != taps_h * taps_w * maps.tiles.blocks or channels is None:
-        return Unknown(claim, f"k_step = {maps.step['k_step']} or c = {maps.operand_a['c']} is not seen to count")
+        return Unknown(claim, f"k_step = {maps.step['k_step']} or c = {maps.operand_b['c']} is not seen to count")
     if channels < pitch:
         return Counterexample(claim, (("c", channels),), f"channels from {channels} on are in no block")
     tail = f"; channels {pitch}..{channels - 1} read zero" if channels > pitch else ""
@@ -147,13 +150,18 @@ def prove_agreement(maps: ConvMaps) -> Outcome:
     """Whether both operands hold the same tap and the same channel at the same place of the same step."""
     claim = "A and B hold the same (r, s, c) in column e of every step"
     a, b, step, taps_w = maps.operand_a, maps.operand_b, maps.step, maps.problem.kernel[1]
+    group: sympy.Expr = sympy.Integer(0)
+    if maps.problem.groups > 1:
+        claim = "A and B hold the same (r, s, c), c of the group of k, in column e of every step"
+        group = FloorDiv(b["k"], sympy.Integer(maps.problem.out_channels // maps.problem.groups))
     first = {axis.symbol: sympy.Integer(0) for axis in b.domain if axis.name == "e"}
     row, column, _ = step.domain
     tap = (row.symbol * taps_w + column.symbol).xreplace(
         {axis.symbol: sympy.Integer(0) for axis in (row, column) if axis.extent == 1}
     )
     for left, right, domain in (
-        (a["c"], b["c"], a.domain),
+        (a["c"], b["c"] + group * maps.tiles.c_pitch, (*a.domain, *(x for x in b.domain if x.name == "column"))),
+        (a["c"].xreplace(first), maps.slab["c"], maps.slab.domain),
         (b["c"].xreplace(first), step["c"], step.domain),
         (b["tap"], step["tap"], step.domain),
         (step["tap"], tap, step.domain),

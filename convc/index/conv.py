@@ -8,7 +8,7 @@ kernel computes about positions follows from a few maps, composed:
     row         (tile_m, lane)    -> m          which row of the product a lane works on
     digits      m                 -> n, p, q    which output pixel that is
     window      n, p, q           -> w, h, n    where its filter window begins, in the padding maybe
-    channel     (block, e)        -> c
+    channel     (block, e)        -> c          channel of the group that the columns belong to
     activation  n, p, q, r, s, c  -> n, h, w, c what a tap reads; zero outside the image
     filter      k, r, s, c        -> k, tap, c
     column      (tile_n, column)  -> k
@@ -17,14 +17,15 @@ kernel computes about positions follows from a few maps, composed:
 so ``pixel = digits after row``, ``operand_a = activation after pixel and channel``, ``store = output after
 pixel and column``. A guard that no edge makes necessary is dropped, and the record says why.
 `convc.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
-(K, R*S, c_pitch), output rows of k_pitch elements.
+(K, R*S, c_pitch), output rows of k_pitch elements. With G groups, activations have G times c_pitch channels, and
+the tiles along K divide a group: tile_n says which one (``slab``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sympy import Integer
+from sympy import Expr, Integer
 
 from convc.errors import PlanError
 from convc.index.claims import prove_all
@@ -60,7 +61,8 @@ class ConvMaps:
         walk: (image, y, x, lane) -> w, h, n: the im2col walk in closed form, from position (x, y) of the box.
         step: (r, s, block) -> off_w, off_h, c, tap, k_step: what one step of the K loop hands to the copies.
         activation: (n, p, q, r, s, c) -> n, h, w, c; zero where the guard fails.
-        operand_a: (tile_m, lane, r, s, block, e) -> n, h, w, c; zero where the guard fails.
+        slab: (tile_n, block) -> c: where a step's activation channels begin; the same for all tiles of one group.
+        operand_a: (tile_m, lane, r, s, [tile_n,] block, e) -> n, h, w, c; zero where the guard fails.
         filter: (k, r, s, c) -> k, tap, c.
         operand_b: (tile_n, column, r, s, block, e) -> k, tap, c; zero where the guard fails.
         column: (tile_n, column) -> k, below k_pitch (the padding of an output row is written too).
@@ -80,6 +82,7 @@ class ConvMaps:
     start: IndexMap
     walk: IndexMap
     step: IndexMap
+    slab: IndexMap
     activation: IndexMap
     operand_a: IndexMap
     filter: IndexMap
@@ -98,8 +101,9 @@ class ConvMaps:
     @property
     def maps(self) -> tuple[IndexMap, ...]:
         """All maps, in reading order."""
+        slab = (self.slab,) if self.problem.groups > 1 else ()
         return (
-            self.row, self.pixel, self.window, self.start, self.walk, self.step, self.activation,
+            self.row, self.pixel, self.window, self.start, self.walk, self.step, *slab, self.activation,
             self.operand_a, self.filter, self.operand_b, self.column, self.output, self.store,
         )  # fmt: skip
 
@@ -113,7 +117,7 @@ def conv_maps(
         problem: the convolution that the kernel runs (two spatial axes).
         block_m, block_n: output pixels and channels per CTA.
         channels_per_step: channels per step of the K loop.
-        c_pitch: elements per activation pixel and per filter tap, at least C.
+        c_pitch: elements per activation pixel of a group and per filter tap, at least C/G.
         k_pitch: elements per output pixel, at least K.
 
     Raises:
@@ -136,6 +140,7 @@ def conv_maps(
     first = IndexMap(name="first", domain=(tile_m,), results=(("m", tile_m.symbol * block_m),))
     row = _joined("row", "m", tile_m, lane, problem.gemm_m)
     channel = _joined("channel", "c", block, e, c_pitch)
+    slab_channel = _slab_channel(problem, tiles, tile_n, channel)
     column_b = _joined("column", "k", tile_n, column, problem.out_channels)
     column_out = _joined("column", "k", tile_n, column, k_pitch)
 
@@ -154,8 +159,9 @@ def conv_maps(
         "start": start,
         "walk": walk_digits(box, problem.batch, lane),
         "step": _step(problem, block, channels_per_step),
+        "slab": _slab(problem, tiles, tile_n, block),
         "activation": activation,
-        "operand_a": activation.compose(digits).compose(row).compose(channel, "operand_a"),
+        "operand_a": activation.compose(digits).compose(row).compose(slab_channel, "operand_a"),
         "filter": filter_of,
         "operand_b": filter_of.compose(column_b).compose(channel, "operand_b"),
         "column": column_out,
@@ -228,9 +234,30 @@ def _step(problem: ConvProblem, block: Axis, channels_per_step: int) -> IndexMap
     )
 
 
+def _first_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis) -> Expr:
+    """First activation channel of the group that a tile's output channels belong to."""
+    if problem.groups == 1:
+        return Integer(0)
+    return FloorDiv(tile_n.symbol, Integer(tiles.n_tiles // problem.groups)) * tiles.c_pitch
+
+
+def _slab(problem: ConvProblem, tiles: Tiles, tile_n: Axis, block: Axis) -> IndexMap:
+    c = _first_channel(problem, tiles, tile_n) + block.symbol * tiles.channels_per_step
+    domain = (tile_n, block) if problem.groups > 1 else (block,)
+    return IndexMap(name="slab", domain=domain, results=(("c", c),))
+
+
+def _slab_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis, channel: IndexMap) -> IndexMap:
+    """(tile_n, block, e) -> c, as ``channel`` from the first of the group on."""
+    if problem.groups == 1:
+        return channel
+    c = _first_channel(problem, tiles, tile_n) + channel["c"]
+    return IndexMap(name="slab_channel", domain=(tile_n, *channel.domain), results=(("c", c),), guard=channel.guard)
+
+
 def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
     """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads; zero where the guard fails, outside the image."""
-    (n, p, q), (r, s), c = _pixel_axes(problem), _tap_axes(problem), Axis("c", c_pitch)
+    (n, p, q), (r, s), c = _pixel_axes(problem), _tap_axes(problem), Axis("c", problem.groups * c_pitch)
     h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
     w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
     return IndexMap(
@@ -266,8 +293,13 @@ def _check(
         ("block_m", block_m, 1),
         ("block_n", block_n, 1),
         ("channels_per_step", channels_per_step, 1),
-        ("c_pitch", c_pitch, problem.in_channels),
+        ("c_pitch", c_pitch, problem.group_channels),
         ("k_pitch", k_pitch, problem.out_channels),
     ):
         if value < least:
             raise PlanError(f"{name} must be at least {least}, got {value}", where=f"convolution {problem.name!r}")
+    if problem.groups > 1 and problem.out_channels // problem.groups % block_n:
+        raise PlanError(
+            f"block_n = {block_n} does not divide the {problem.out_channels // problem.groups} channels of a group",
+            where=f"convolution {problem.name!r}",
+        )

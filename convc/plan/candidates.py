@@ -56,9 +56,12 @@ def tilings(form: DeviceForm, *, block_n: int | None = None, stages: int | None 
 
 
 def widths(form: DeviceForm, block_n: int | None) -> tuple[int, ...]:
-    """The width that is fixed, or all up to the first that covers all output channels."""
+    """The width that is fixed, or all up to the first that covers all output channels; with groups, divisors of one."""
     if block_n is not None:
         return (block_n,)
+    if form.problem.groups > 1:
+        own = form.problem.out_channels // form.problem.groups
+        return tuple(width for width in WIDTHS if own % width == 0)
     enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
     return tuple(width for width in WIDTHS if width <= enough)
 

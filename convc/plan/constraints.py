@@ -119,6 +119,15 @@ def mma_shape(candidate: Candidate) -> str | None:
     return None
 
 
+def group_tiles(candidate: Candidate) -> str | None:
+    """A tile of output channels lies in one group, since it reads the input channels of one."""
+    problem, n = candidate.form.problem, candidate.tiling.block_n
+    own = problem.out_channels // problem.groups
+    if problem.groups > 1 and own % n:
+        return f"{n} columns do not divide the {own} output channels of a group"
+    return None
+
+
 def ring_stages(candidate: Candidate) -> str | None:
     """A ring has at least one stage."""
     if candidate.tiling.stages < 1:
@@ -184,6 +193,7 @@ WALK_RULES: tuple[ProblemRule, ...] = (tensor_map_steps, tensor_map_extents, row
 """Rules about the problem for schedules that walk along image rows; their corners and offsets are proved as claims."""
 TILING_RULES: tuple[TilingRule, ...] = (
     mma_shape,
+    group_tiles,
     ring_stages,
     tensor_map_box,
     shared_memory,

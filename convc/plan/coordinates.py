@@ -21,6 +21,9 @@ from convc.packing import DeviceForm
 from convc.plan.records import Coordinate, Tiling
 from convc.problem import ConvProblem
 
+SLAB = "slab_c"
+"""First activation channel of a step where that depends on the group; ``c`` counts the channels of one group."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexing:
@@ -56,6 +59,7 @@ def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
                 meaning="first output channel of the tile",
             ),
             *(result_of(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
+            *((result_of(maps.slab, "c", SLAB),) if form.problem.groups > 1 else ()),
             result_of(maps.row, "m", "m"),
             result_of(maps.column, "k", "k"),
             Coordinate(

@@ -10,7 +10,7 @@ from convc.index.lower import lower, translate
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
-from convc.plan.coordinates import Indexing, demand_proof, result_of
+from convc.plan.coordinates import SLAB, Indexing, demand_proof, result_of
 from convc.plan.evidence import RESTS_ON, ROWS_BEFORE
 from convc.plan.proposals import Proposal
 from convc.plan.records import Coordinate, Reuse
@@ -67,6 +67,7 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
         Coordinate(
             name="c", value=Var("block") * proposal.pipeline.channels, meaning="first channel of the block"
         ),
+        *_slab(proposal),
         Coordinate(name="m", value=_output(maps, problem.gemm_m), meaning="output pixel of the lane"),
         Coordinate(
             name="k", value=Var("tile_n") * tiling.block_n + Var("lane" if stationary else "column"),
@@ -93,6 +94,21 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
         row_limit=problem.gemm_m if maps.pixel.guard else None,
         channel_limit=ends,
     )
+
+
+def _slab(proposal: Proposal) -> tuple[Coordinate, ...]:
+    """First activation channel of a block, in the group that the tile's output channels belong to."""
+    form, tiling = proposal.candidate.form, proposal.candidate.tiling
+    if form.problem.groups == 1:
+        return ()
+    tiles = form.problem.out_channels // form.problem.groups // tiling.block_n
+    first = Var("tile_n") // tiles * form.c_pitch
+    return (
+        Coordinate(
+            name=SLAB, value=first + Var("block") * proposal.pipeline.channels,
+            meaning=f"first channel of the block in the group of the tile, which is tile_n // {tiles}",
+        ),
+    )  # fmt: skip
 
 
 def _output(maps: ReuseMaps, beyond: int) -> IntExpr:

@@ -20,6 +20,8 @@ def convolution(problem: ConvProblem) -> str:
     ):
         if any(value != plain for value in values):
             parts.append(f"{word} {values[0] if len(set(values)) == 1 else ','.join(map(str, values))}")
+    if problem.groups > 1:
+        parts.append(f"{problem.groups} groups")
     return f"{', '.join(parts)} -> {times(problem.out_extent)}"
 
 

@@ -25,7 +25,8 @@ def coverage_of(plan: Plan, program: TileProgram) -> Coverage:
     return Coverage(
         pixel=to_json(pixel), channel=to_json(channel), pixels=problem.gemm_m, channels=problem.out_channels,
         lanes=accumulator.lanes, columns=accumulator.columns, first_column=accumulator.column_offset,
-        taps=pipeline.taps, blocks=pipeline.blocks, block_channels=pipeline.channels, in_channels=problem.in_channels,
+        taps=pipeline.taps, blocks=pipeline.blocks, block_channels=pipeline.channels,
+        in_channels=problem.group_channels,
         steps={step.id: s for role in program.all_roles for step, s in _scopes(role.steps, (), (), _columns(plan))},
     )  # fmt: skip
 

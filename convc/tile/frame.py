@@ -10,6 +10,7 @@ from typing import Literal
 
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.intexpr import IntExpr, Var, substitute
+from convc.plan.coordinates import SLAB
 from convc.plan.records import Plan
 from convc.tile.steps import (
     AddBias,
@@ -47,6 +48,16 @@ def compute(
         id=f"{role}.{id or dst or name}", note=coordinate.meaning, dst=dst or name, bits=bits,
         expr=substitute(coordinate.value, values) if values else coordinate.value,
     )  # fmt: skip
+
+
+def channels_of(plan: Plan) -> str:
+    """The number with the first activation channel of a block: with groups, another than the filter's."""
+    return SLAB if plan.problem.groups > 1 else "c"
+
+
+def block_channels(plan: Plan) -> tuple[Compute, ...]:
+    """The steps that compute a block's first channel, of the filter and of the activations."""
+    return tuple(compute(plan, "load", name) for name in dict.fromkeys(("c", channels_of(plan))))
 
 
 def setup(plan: Plan, before: tuple[Role, ...] = (), after: tuple[Role, ...] = ()) -> tuple[Role, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.plan.records import Plan
-from convc.tile.frame import compute
+from convc.tile.frame import block_channels, channels_of, compute
 from convc.tile.steps import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
 
 
@@ -11,7 +11,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
     """Copy an activation tile and a filter tile for every filter tap and channel block."""
     (rows, columns), blocks = plan.pipeline.taps, plan.pipeline.blocks
     stage = (
-        compute(plan, "load", "c"),
+        *block_channels(plan),
         RingWait(id="load.wait", note="until the stage is free", ring="free", fresh=True),
         ExpectBytes(
             id="load.expect", note="both tiles of the stage", ring="full",
@@ -19,7 +19,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
         ),
         TmaLoad(
             id="load.a", note="this tap's pixels, this block's channels", map="map_a", tile="a", ring="full",
-            coords=("c", "start_w", "start_h", "start_n"), offsets=("off_w", "off_h"),
+            coords=(channels_of(plan), "start_w", "start_h", "start_n"), offsets=("off_w", "off_h"),
         ),
         TmaLoad(
             id="load.b", note="filter rows of this tap and block", map="map_b", tile="b", ring="full",

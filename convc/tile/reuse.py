@@ -12,7 +12,7 @@ from convc.index.row_walk import Buffer
 from convc.intexpr import Const, IntExpr, Var
 from convc.plan.records import Plan
 from convc.plan.reuse_storage import apart, tile_rows
-from convc.tile.frame import compute
+from convc.tile.frame import block_channels, channels_of, compute
 from convc.tile.reuse_steps import (
     ClearAcc,
     LoadMask,
@@ -91,7 +91,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
     if windowed:
         starts = ["first_k"]
     per_row = [] if windowed else [compute(plan, "load", "start_row" if merged else "start_h")]
-    body: list[Step] = [compute(plan, "load", "c")]
+    body: list[Step] = [*block_channels(plan)]
     for index, buffer in enumerate(plan.reuse.walk.buffers):
         body += _load_buffer(plan, index, buffer)
     blocks = Loop(id="load.blocks", note="channel blocks", var="block", count=plan.pipeline.blocks, body=tuple(body))
@@ -134,7 +134,8 @@ def _load_buffer(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
 def _load_tile(plan: Plan, mark: str, buffer: Buffer) -> Iterator[Step]:
     """The copy of an activation tile, or one for each of its windows."""
     merged, windowed = plan.reuse.stream.merged, plan.reuse.tile.windows > 1
-    coords = ("c", "start_w", "start_row") if merged else ("c", "start_w", "start_h", "start_n")
+    first = channels_of(plan)
+    coords = (first, "start_w", "start_row") if merged else (first, "start_w", "start_h", "start_n")
     if not windowed:
         yield TmaWideLoad(
             id=f"load.a{mark}", note="pixels of one image row after the other", map="map_a", tile="a", ring="full_a",
@@ -142,7 +143,7 @@ def _load_tile(plan: Plan, mark: str, buffer: Buffer) -> Iterator[Step]:
         )  # fmt: skip
         return
     window, renamed = f"{WINDOW_VAR}{mark}", [f"{name}{mark}" for name in coords]
-    renamed[0] = "c"
+    renamed[0] = first
     lane_bytes = 32 * plan.tiling.row_bytes
     body = (
         *(

@@ -7,6 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.witnesses import witnesses_agree
 
+from convc.compiler import compile_problem
+from convc.errors import PlanError
+from convc.packs import packs_of, work
 from convc.plan.records import Options
 from convc.problem import ConvProblem
 
@@ -15,7 +18,7 @@ EXAMPLES = 40
 
 
 @st.composite
-def problems(draw, rank: int) -> ConvProblem:
+def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
     """Small convolutions with every step and pad."""
     most = {1: 7, 2: 4, 3: 3}[rank]
     kernel, stride, dilation = ([draw(st.integers(1, top)) for _ in range(rank)] for top in (most, 3, 2))
@@ -23,10 +26,12 @@ def problems(draw, rank: int) -> ConvProblem:
     low, high = ([draw(st.integers(0, 3)) for _ in range(rank)] for _ in range(2))
     extent = [draw(st.integers(max(1, s - a - b), s + 6)) for s, a, b in zip(span, low, high, strict=True)]
     operand = draw(st.sampled_from(["f16", "bf16", "tf32"]))
+    groups = draw(st.sampled_from([2, 3, 8, 17, 40])) if grouped else 1
     return ConvProblem(
         batch=draw(st.integers(1, 3)),
-        in_channels=draw(st.sampled_from([1, 3, 8, 24, 65])),
-        out_channels=draw(st.sampled_from([1, 4, 24, 130])),
+        in_channels=groups * draw(st.sampled_from([1, 2, 4, 24, 70] if grouped else [1, 3, 8, 24, 65])),
+        out_channels=groups * draw(st.sampled_from([1, 2, 9, 33] if grouped else [1, 4, 24, 130])),
+        groups=groups,
         in_extent=tuple(extent), kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation),
         pad_lo=tuple(low), pad_hi=tuple(high), operand=operand,
         out=draw(st.sampled_from(["f32"] if operand == "tf32" else [operand, "f32"])), bias=draw(st.booleans()),
@@ -44,3 +49,57 @@ def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
         witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
 
     every()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_witnesses_agree_on_groups(rank, assembled):
+    @settings(
+        max_examples=EXAMPLES // rank, derandomize=True, database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )  # fmt: skip
+    @given(problems(rank, grouped=True), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
+    def every(problem: ConvProblem, schedule: str, seed: int) -> None:
+        witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
+
+    every()
+
+
+def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
+    return ConvProblem(
+        in_channels=channels, out_channels=filters, groups=groups, in_extent=(9, 13), kernel=(3, 3), pad_lo=(1, 1),
+        pad_hi=(1, 1), bias=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "shift"])
+@pytest.mark.parametrize(
+    ("channels", "filters", "groups", "packs"),
+    [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (280, 600, 2, 2)],
+)
+def test_every_schedule_takes_groups(schedule, channels, filters, groups, packs, assembled):
+    """Depthwise with and without multiplier, wide groups, a last pack that is not full, one pack, several blocks."""
+    compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, Options(schedule=schedule))
+    assert compiled.form.packs.count == packs
+
+
+def test_stationary_weights_fill_128_rows(assembled):
+    witnesses_agree(grouped(64, 256, 2), 1, assembled, Options(schedule="stationary"))
+    with pytest.raises(PlanError, match="128 columns do not divide the 16 output channels of a group"):
+        compile_problem(grouped(32, 32, 32), options=Options(schedule="stationary"))
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 12), st.sampled_from(["f16", "tf32"]))
+def test_packs_have_no_more_work_than_one_group_each_or_all_in_one(channels, filters, groups, operand):
+    problem = ConvProblem(
+        in_channels=groups * channels, out_channels=groups * filters, groups=groups, in_extent=(5, 5), kernel=(1, 1),
+        operand=operand, out="f32",
+    )  # fmt: skip
+    packs, element = packs_of(problem), problem.operand_dtype.bytes
+    if groups == 1:
+        assert packs is None
+        return
+    apart = groups * -(-channels * element // 32) * -(-filters // 16)
+    together = -(-groups * channels * element // 32) * -(-groups * filters // 16)
+    assert work(problem, packs) <= together
+    assert work(problem, packs) <= apart or channels * element > 128
+    assert packs.groups * packs.count >= groups > packs.groups * (packs.count - 1)

@@ -97,8 +97,8 @@ def test_a_file_that_is_no_model_is_refused(convc, tiny, tmp_path, content, mess
     ("parts", "message"),
     [
         ({"nodes": [helper.make_node("Relu", ["x"], ["y"])]}, "no Conv node"),
-        (conv(weight=(8, 2, 3, 3), group=2), "group"),
-        (conv(weight=(8, 4, 3), x_shape=(1, 4, 8)), "'c'"),
+        (conv(weight=(8, 2, 3, 3), group=3), "C/3"),
+        (conv(weight=(8, 4, 3), x_shape=(1, 5, 8)), "'c'"),
         (conv(weight=(8, 4, 9, 9)), "no pixel"),
         (conv(x_shape=(1, 4, "h", 8)), "not fixed"),
         (conv(x_shape=(1, 2**31, 2**31, 8), weight=(8, 1, 1, 1)), "'c'"),
@@ -114,7 +114,7 @@ def test_a_convolution_that_cannot_be_compiled_is_named(convc, tmp_path, parts, 
 def test_one_layer_compiles_although_another_cannot(convc, tmp_path):
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["h"], name="good"),
-        helper.make_node("Conv", ["h", "v"], ["y"], name="grouped", group=2),
+        helper.make_node("Conv", ["h", "v"], ["y"], name="grouped", group=3),
     ]
     weights = [("w", np.zeros((8, 4, 3, 3))), ("v", np.zeros((8, 4, 1, 1)))]
     model = model_of(tmp_path / "m.onnx", nodes, weights)

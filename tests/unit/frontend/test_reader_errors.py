@@ -100,7 +100,13 @@ def test_no_convolution(tmp_path):
 @pytest.mark.parametrize(
     ("attributes", "kind", "message"),
     [
-        ({"group": 2}, NodeError, "grouped convolutions are not compiled yet: group must be 1, got 2"),
+        ({"group": 0}, NodeError, "group must be at least 1, got 0"),
+        (
+            {"group": 2},
+            NodeError,
+            "the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/2, R, S) = (6, 4, 3, 3): "
+            "they must have the same C",
+        ),
         ({"kernel_shape": [3, 2]}, NodeError, "kernel_shape is (3, 2), the weights have (3, 3)"),
         ({"pads": [1, 1]}, NodeError, "pads must have 4 entries, got (1, 1)"),
         ({"strides": [1, 1, 1]}, NodeError, "strides must have 2 entries, got (1, 1, 1)"),
@@ -151,7 +157,7 @@ def weights(shape, dtype=np.float32):
         (
             weights((6, 5, 3, 3)),
             (1, 4, 8, 8),
-            "the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C, R, S) = (6, 5, 3, 3)",
+            "the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C, R, S) = (6, 5, 3, 3): they must",
         ),
         (weights((6, 4, 3, 3)), (1, 4, 8), "the input has shape (N, C, H, W) = (1, 4, 8), the weights"),
         (weights((6, 4, 3, 3), np.float16), (1, 4, 8, 8), "the input is f32, the weights float16: they must be"),
@@ -225,7 +231,7 @@ def test_several_refusals_are_counted_and_can_be_skipped(tmp_path):
     network = read_model(tmp_path / "m.onnx", skip_refused=True)
     assert [node.name for node in network.convs] == ["good"]
     assert [node.name for node in network.skipped] == ["bad", "worse"]
-    assert network.skipped[0].reason.startswith("grouped convolutions are not compiled yet")
+    assert network.skipped[0].reason.startswith("the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/2")
     refusal(tmp_path, build(nodes[1:]), NodeError, skip_refused=True)
 
 
