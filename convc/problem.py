@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convc import dtypes
 from convc.dtypes import DType
@@ -115,6 +115,11 @@ class ConvProblem:
     def group_channels(self) -> int:
         """Input channels of a group, C/G."""
         return self.in_channels // self.groups
+
+    @property
+    def one_group(self) -> ConvProblem:
+        """The convolution of one group; they are all alike."""
+        return replace(self, in_channels=self.group_channels, out_channels=self.out_channels // self.groups, groups=1)
 
     @property
     def gemm_m(self) -> int:

@@ -56,7 +56,8 @@ class Derivation:
 
 
 def derive(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Derivation:
-    """Derive the loops of a schedule on the stream of `maps`; ValueError for a schedule that there is not."""
+    """Derive the loops of a schedule on the stream of `maps`, of one group; ValueError for an unknown schedule."""
+    maps = replace(maps, problem=maps.problem.one_group)
     masked = bool(masked_columns(maps) or masked_lines(maps))
     full = _chain(maps.problem, chapters(maps, schedule, mma, masked))
     if _quick(full):
@@ -72,7 +73,7 @@ def derive(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Derivation:
 
 def derive_reload(maps: ConvMaps) -> Derivation:
     """Derive the loops of a kernel that loads a tile for every filter tap: tiles of all output pixels (n, p, q)."""
-    problem, lanes = maps.problem, maps.tiles.block_m
+    problem, lanes = maps.problem.one_group, maps.tiles.block_m
     mma = MmaTile(columns=maps.tiles.block_n, channels=maps.tiles.channels_per_step)
     title = "Algorithm 2: reload"
     full = _chain(problem, (Chapter(title, pixel_tiles(problem, lanes, mma)),))

@@ -37,13 +37,14 @@ def maps_lines(maps: ConvMaps) -> list[str]:
 def loop_nest(maps: ConvMaps) -> list[str]:
     """The loops around one multiply-add, outermost first, with their extents and what runs them."""
     problem, tiles = maps.problem, maps.tiles
-    (taps_h, taps_w), rows, channels = problem.kernel, problem.gemm_m, problem.in_channels
+    (taps_h, taps_w), rows, channels = problem.kernel, problem.gemm_m, problem.group_channels
+    groups = f" in {problem.groups} groups" if problem.groups > 1 else ""
     loops = (
         ("tile_m", tiles.m_tiles, f"grid x: {tiles.block_m} output pixels each, M = {rows}"),
         (
             "tile_n",
             tiles.n_tiles,
-            f"grid y: {tiles.block_n} output channels each, K = {problem.out_channels}",
+            f"grid y: {tiles.block_n} output channels each, K = {problem.out_channels}{groups}",
         ),
         ("r", taps_h, "filter rows"),
         ("s", taps_w, "filter columns"),
@@ -59,7 +60,7 @@ def loop_nest(maps: ConvMaps) -> list[str]:
     heads = ["  " * depth + f"for {name} in 0..{extent - 1}:" for depth, (name, extent, _) in enumerate(loops)]
     width = max(map(len, heads)) + 2
     lines = [f"{head:<{width}}# {note}" for head, (_, _, note) in zip(heads, loops, strict=True)]
-    a, b = ("tile_m, lane, r, s, block, e", "tile_n, column, r, s, block, e")
+    a, b = (", ".join(axis.name for axis in each.domain) for each in (maps.operand_a, maps.operand_b))
     lines.append("  " * len(loops) + f"acc[lane, column] += A[operand_a({a})] * B[operand_b({b})]")
     lines.append("    out[store(tile_m, lane, tile_n, column)] = acc[lane, column] + bias[column(tile_n, column)]")
     return lines

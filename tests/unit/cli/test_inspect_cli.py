@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from onnx import helper
+from test_compile_cli import model_of
 
 from convc.models import make_models
 
@@ -118,3 +121,26 @@ def test_a_bad_call_is_refused(convc, tiny):
     said = convc.refused("inspect", tiny, "--layer", "tail")
     assert "no layer 'tail'" in said
     assert "layers: conv" in said
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide"])
+@pytest.mark.parametrize(
+    ("weight", "group", "said"),
+    [
+        ((8, 3), 4, "4 groups of 1 channels are one block-diagonal filter"),
+        ((80, 3), 40, "40 groups of 1 channels, 8 to a pack: 5 block-diagonal filters of 8 x 16 channels"),
+        ((5, 3, 3, 3), 1, "along D every output plane becomes an image whose channels are the 3 planes"),
+    ],
+)
+def test_rows_volumes_and_groups_are_shown(convc, tmp_path, schedule, weight, group, said):
+    filters, *kernel = weight
+    channels = group if group > 1 else 2
+    shape = (1, channels, *(9 for _ in kernel))
+    path = model_of(
+        tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], name="c", group=group)],
+        [("w", np.zeros((filters, channels // group, *kernel)))], x_shape=shape,
+    )  # fmt: skip
+    call = "inspect", path, "--layer", "c", "--schedule", schedule
+    assert said in convc.good(*call)
+    assert "ran: " in convc.good(*call, "--nests")
+    assert "(0, 0, 1)" in convc.good(*call, "--lanes")
