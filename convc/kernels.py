@@ -124,4 +124,5 @@ def kernel_name(problem: ConvProblem) -> str:
     """A name that says what the kernel computes, such as ``conv3x3_c64_k64``."""
     taps = "x".join(map(str, problem.kernel))
     groups = f"_g{problem.groups}" if problem.groups > 1 else ""
-    return f"conv{taps}_c{problem.in_channels}_k{problem.out_channels}{groups}"
+    kind = "transposed" if problem.transposed else "conv"
+    return f"{kind}{taps}_c{problem.in_channels}_k{problem.out_channels}{groups}"

@@ -48,6 +48,16 @@ from convc.errors import InputError
 from convc.limits import human_bytes, require_memory
 from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_note, packs_of
 from convc.problem import AXIS_NAMES, ConvProblem
+from convc.transposed import (
+    Untransposed,
+    ordinary_bias,
+    ordinary_element,
+    ordinary_filter,
+    ordinary_input,
+    transposed_output,
+    untransposed,
+    way_note,
+)
 
 PITCH_BYTES = 16
 """Strides of a tensor map are multiples of this."""
@@ -102,6 +112,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
             is folded, or where the model has rows or volumes in place of images.
         folds: per spatial axis of the model how it is folded, None where it is not.
         packs: how groups are joined; None where there is one group.
+        way: the ordinary convolution in place of a transposed one; None where the model's is ordinary.
         activation, filter, bias, output: the buffers.
         notes: what the repacking does and costs, one sentence each.
     """
@@ -110,11 +121,17 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
     problem: ConvProblem
     folds: tuple[AxisFold | None, ...]
     packs: Packs | None = None
+    way: Untransposed | None = None
     activation: BufferForm
     filter: BufferForm
     bias: BufferForm
     output: BufferForm
     notes: tuple[str, ...]
+
+    @property
+    def ordinary(self) -> ConvProblem:
+        """The problem that was asked, or the ordinary convolution in its place."""
+        return self.model if self.way is None else self.way.problem
 
     @property
     def c_pitch(self) -> int:
@@ -129,8 +146,10 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
 
 def device_form(problem: ConvProblem) -> DeviceForm:
     """Choose the device layout of a problem."""
-    folds = tuple(_choose_fold(problem, axis) for axis in range(problem.rank))
-    folded = _images(_fold_problem(problem, folds))
+    way = untransposed(problem) if problem.transposed else None
+    ordinary = problem if way is None else way.problem
+    folds = tuple(_choose_fold(ordinary, axis) for axis in range(problem.rank))
+    folded = _images(_fold_problem(ordinary, folds))
     packs = packs_of(folded)
     device = folded if packs is None else pack_problem(folded, packs)
     c_pitch = _pitch(device.group_channels, device.operand_dtype)
@@ -141,11 +160,15 @@ def device_form(problem: ConvProblem) -> DeviceForm:
         problem=device,
         folds=folds,
         packs=packs,
+        way=way,
         activation=activation,
         filter=BufferForm(dtype=device.operand, shape=(device.out_channels, math.prod(device.kernel), c_pitch)),
         bias=BufferForm(dtype="f32", shape=(_round_up(device.out_channels, BIAS_MULTIPLE),)),
         output=BufferForm(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
-        notes=tuple(_notes(problem, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch)),
+        notes=(
+            *(() if way is None else (way_note(way, problem),)),
+            *_notes(ordinary, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch),
+        ),
     )
 
 
@@ -156,26 +179,28 @@ def device_bytes(form: DeviceForm) -> int:
 
 def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceForm.activation`."""
-    pixels = _channels_last(form, x, form.model.x_shape, "x")
+    _expect_shape(form, x, form.model.x_shape, "x")
+    pixels = _channels_last(form, x if form.way is None else ordinary_input(form.way, form.model, x), "x")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
-            blocks = form.model.out_extent[axis] + fold.blocks - 1
-            pixels = _fold_pixels(pixels, axis + 1, fold, form.model.pad_lo[axis], blocks)
+            blocks = form.ordinary.out_extent[axis] + fold.blocks - 1
+            pixels = _fold_pixels(pixels, axis + 1, fold, form.ordinary.pad_lo[axis], blocks)
     pixels = pixels.reshape(*form.activation.shape[:-1], -1)
     if form.packs is not None:
-        pixels = pack_channels(pixels, form.model, form.packs)
+        pixels = pack_channels(pixels, form.ordinary, form.packs)
     return _with_pitch(pixels, form.activation.shape)
 
 
 def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceForm.filter`."""
-    taps = _channels_last(form, w, form.model.w_shape, "w")
+    _expect_shape(form, w, form.model.w_shape, "w")
+    taps = _channels_last(form, w if form.way is None else ordinary_filter(form.way, form.model, w), "w")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
             taps = _fold_taps(taps, axis + 1, fold)
     taps = taps.reshape(len(taps), -1, taps.shape[-1])
     if form.packs is not None:
-        taps = pack_taps(taps, form.model.groups, form.packs)
+        taps = pack_taps(taps, form.ordinary.groups, form.packs)
     return _with_pitch(taps, form.filter.shape)
 
 
@@ -184,6 +209,7 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
     packed = np.zeros(form.bias.shape, np.float32)
     if bias is not None:
         _expect_shape(form, bias, (form.model.out_channels,), "bias")
+        bias = bias if form.way is None else ordinary_bias(form.way, form.model, bias)
         packed[_device_channels(form)] = dtypes.encode(dtypes.F32, bias)
     return packed
 
@@ -191,28 +217,28 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
 def unpack_output(form: DeviceForm, y: np.ndarray) -> np.ndarray:
     """What the kernel wrote (`DeviceForm.output`) as contiguous (N, K, P, Q) of the same element type."""
     _expect_shape(form, y, form.output.shape, "the output buffer")
-    pixels = y[..., _device_channels(form)].reshape(form.model.batch, *form.model.out_extent, -1)
-    return np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
+    pixels = y[..., _device_channels(form)].reshape(form.model.batch, *form.ordinary.out_extent, -1)
+    found = np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
+    return found if form.way is None else transposed_output(form.way, form.model, found)
 
 
 def output_index(form: DeviceForm, element: tuple[int, ...]) -> int:
     """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
-    n, k, *pixel = element
+    n, k, *pixel = element if form.way is None else ordinary_element(form.way, form.model, element)
     if form.packs is not None:
-        k = int(device_channels(form.model, form.packs)[k])
-    return int(np.ravel_multi_index((n, *pixel, k), (form.model.batch, *form.model.out_extent, form.k_pitch)))
+        k = int(device_channels(form.ordinary, form.packs)[k])
+    return int(np.ravel_multi_index((n, *pixel, k), (form.model.batch, *form.ordinary.out_extent, form.k_pitch)))
 
 
 def _device_channels(form: DeviceForm) -> slice | np.ndarray:
     """Where the model's output channels lie among those of the device."""
     if form.packs is None:
-        return slice(0, form.model.out_channels)
-    return device_channels(form.model, form.packs)
+        return slice(0, form.ordinary.out_channels)
+    return device_channels(form.ordinary, form.packs)
 
 
-def _channels_last(form: DeviceForm, array: np.ndarray, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Check, round to the operand type, and view with dimension 1 (channels) last."""
-    _expect_shape(form, array, shape, what)
+def _channels_last(form: DeviceForm, array: np.ndarray, what: str) -> np.ndarray:
+    """Round to the operand type, and view with dimension 1 (channels) last."""
     buffer = form.activation if what == "x" else form.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {form.model.name!r}")
     return np.moveaxis(dtypes.encode(form.problem.operand_dtype, array), 1, -1)
@@ -279,9 +305,9 @@ def _images(problem: ConvProblem) -> ConvProblem:
     names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
     if problem.rank == 3:
         planes = {name: getattr(problem, name)[1:] for name in names}
-        return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], **planes)
+        return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], output_padding=(), **planes)
     lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in names}
-    return dataclasses.replace(problem, **lines)
+    return dataclasses.replace(problem, output_padding=(), **lines)
 
 
 def _choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:

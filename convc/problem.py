@@ -25,9 +25,9 @@ from convc.errors import ProblemError
 AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 """Names of the spatial axes by rank, outermost first."""
 
-_AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+_AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi", "output_padding")
 _COUNTS = ("batch", "in_channels", "out_channels", "groups")
-_DEFAULTS = {"stride": 1, "dilation": 1, "pad_lo": 0, "pad_hi": 0}
+_DEFAULTS = {"stride": 1, "dilation": 1, "pad_lo": 0, "pad_hi": 0, "output_padding": 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,9 @@ class ConvProblem:
         stride, dilation: (u_h, u_w) and (d_h, d_w), in pixels; empty: 1.
         pad_lo, pad_hi: (top, left) and (bottom, right), in pixels, not negative; empty: 0.
         groups: groups of channels (G); divides C and K.
+        transposed: whether it is the transposed convolution of these numbers (ONNX ``ConvTranspose``): filters are
+            (C, K/G, R, S), every input pixel is added, times the filter, into the output, the pads are cropped.
+        output_padding: pixels that a transposed convolution has at the end, in addition; empty: 0.
         operand: type that is multiplied: f16, bf16 or tf32. Sums are float32.
         out: type that the result is rounded to: f16, bf16 or f32.
         bias: whether a number per output channel is added before that rounding.
@@ -62,6 +65,8 @@ class ConvProblem:
     pad_lo: tuple[int, ...] = ()
     pad_hi: tuple[int, ...] = ()
     groups: int = 1
+    transposed: bool = False
+    output_padding: tuple[int, ...] = ()
     operand: str = "f16"
     out: str = "f16"
     bias: bool = False
@@ -77,13 +82,18 @@ class ConvProblem:
         if self.rank not in AXIS_NAMES:
             raise self._error(f"a convolution has 1 to 3 spatial axes, got in_extent {self.in_extent}")
         for field in _AXIS_FIELDS:
-            self._check_axes(field, least=0 if field.startswith("pad") else 1)
+            self._check_axes(field, least=0 if "pad" in field else 1)
         if self.operand not in dtypes.OPERANDS:
             raise self._error(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
         if self.out not in dtypes.OUTPUTS:
             raise self._error(f"out must be one of {', '.join(dtypes.OUTPUTS)}, got {self.out!r}")
         for axis, extent in enumerate(self.out_extent):
             if extent < 1:
+                if self.transposed:
+                    raise self._error(
+                        f"the output has {extent} pixels along {AXIS_NAMES[self.rank][axis]}: the pads "
+                        f"{self.pad_lo[axis]} and {self.pad_hi[axis]} crop more than there is"
+                    )
                 padded = self.in_extent[axis] + self.pad_lo[axis] + self.pad_hi[axis]
                 raise self._error(
                     f"the output has no pixel along {AXIS_NAMES[self.rank][axis]}: the filter spans "
@@ -103,7 +113,17 @@ class ConvProblem:
 
     @property
     def out_extent(self) -> tuple[int, ...]:
-        """(P, Q): floor((in + pads - span) / stride) + 1 (ONNX operator ``Conv``)."""
+        """(P, Q): floor((in + pads - span) / stride) + 1; transposed: (in - 1) * stride + span + output_padding - pads.
+
+        Source: ONNX operators ``Conv`` and ``ConvTranspose``.
+        """
+        if self.transposed:
+            return tuple(
+                (extent - 1) * stride + span + more - lo - hi
+                for extent, lo, hi, span, stride, more in zip(
+                    self.in_extent, self.pad_lo, self.pad_hi, self.span, self.stride, self.output_padding, strict=True
+                )
+            )
         return tuple(
             (extent + lo + hi - span) // stride + 1
             for extent, lo, hi, span, stride in zip(
@@ -133,7 +153,7 @@ class ConvProblem:
 
     @property
     def gemm_k(self) -> int:
-        """Terms of each sum: C/G*R*S."""
+        """Terms of each sum: C/G*R*S; transposed: at most that."""
         return self.group_channels * math.prod(self.kernel)
 
     @property
@@ -148,7 +168,9 @@ class ConvProblem:
 
     @property
     def w_shape(self) -> tuple[int, ...]:
-        """(K, C/G, R, S)."""
+        """(K, C/G, R, S); transposed: (C, K/G, R, S)."""
+        if self.transposed:
+            return (self.in_channels, self.out_channels // self.groups, *self.kernel)
         return (self.out_channels, self.group_channels, *self.kernel)
 
     @property
@@ -169,6 +191,8 @@ class ConvProblem:
     def describe(self) -> str:
         """One line for people."""
         parts = [f"{self.name}: {_times(self.x_shape)} * {_times(self.w_shape)} -> {_times(self.y_shape)}"]
+        if self.transposed:
+            parts.append("transposed")
         if any(step != 1 for step in self.stride):
             parts.append(f"stride {_same_or_all(self.stride)}")
         if any(step != 1 for step in self.dilation):

@@ -26,6 +26,8 @@ def conv_problem(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.nd
     """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None."""
     if x.shape != problem.x_shape or w.shape != problem.w_shape:
         raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
+    if problem.transposed:
+        return transposed(problem, x, w, bias)
     return conv(
         x,
         w,
@@ -36,6 +38,26 @@ def conv_problem(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.nd
         pad_hi=problem.pad_hi,
         groups=problem.groups,
     )
+
+
+def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """Transposed convolution (ONNX ``ConvTranspose``) in float64, (N, K, *out): every input pixel times the filter is
+    added where it belongs; x (N, C, *in), w (C, K/G, *kernel), bias (K,) or None."""
+    groups, depth = problem.groups, problem.out_channels // problem.groups
+    full = [out + lo + hi for out, lo, hi in zip(problem.out_extent, problem.pad_lo, problem.pad_hi, strict=True)]
+    total = np.zeros((problem.batch, groups, depth, *full))
+    pixels = x.astype(np.float64).reshape(problem.batch, groups, problem.group_channels, -1)
+    filters = w.astype(np.float64).reshape(groups, problem.group_channels, depth, *problem.kernel)
+    for tap in np.ndindex(*problem.kernel):
+        products = np.matmul(filters[(..., *tap)].swapaxes(1, 2), pixels)
+        place = (
+            slice(t * d, t * d + (extent - 1) * u + 1, u)
+            for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True)
+        )
+        total[(..., *place)] += products.reshape(*total.shape[:3], *problem.in_extent)
+    cropped = total[(..., *(slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)))]
+    cropped = cropped.reshape(problem.y_shape)
+    return cropped if bias is None else cropped + np.asarray(bias, np.float64).reshape(-1, *(1,) * problem.rank)
 
 
 def conv(

@@ -13,10 +13,13 @@ def times(shape: tuple[int, ...]) -> str:
 def convolution(problem: ConvProblem) -> str:
     """A convolution in a table cell: ``1x64x56x56 * 64x3x3, pad 1 -> 56x56``."""
     parts = [f"{times(problem.x_shape)} * {problem.out_channels}x{times(problem.kernel)}"]
+    if problem.transposed:
+        parts.append("transposed")
     for word, values, plain in (
         ("stride", problem.stride, 1),
         ("dilation", problem.dilation, 1),
         ("pad", problem.pad_lo + problem.pad_hi, 0),
+        ("output padding", problem.output_padding, 0),
     ):
         if any(value != plain for value in values):
             parts.append(f"{word} {values[0] if len(set(values)) == 1 else ','.join(map(str, values))}")

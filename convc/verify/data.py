@@ -43,7 +43,7 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     b = _integers(rng, x_max, (problem.out_channels,)) if problem.bias else None
     room = _largest_sum(problem) - x_max
     if problem.gemm_k * x_max * w_max > room:
-        _thin(rng, w, room // (x_max * w_max))
+        _thin(rng, w.swapaxes(0, 1) if problem.transposed else w, room // (x_max * w_max))
     return x, w, b
 
 
@@ -102,8 +102,8 @@ def _integers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]) ->
 
 def _thin(rng: np.random.Generator, w: np.ndarray, keep: int) -> None:
     """Leave at most ``keep`` weights of each output channel different from zero, in place."""
-    for row in w.reshape(len(w), -1):
-        row[rng.permutation(row.size)[keep:]] = 0
+    for row in w:
+        row[np.unravel_index(rng.permutation(row.size)[keep:], row.shape)] = 0
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType, scale: float) -> np.ndarray:

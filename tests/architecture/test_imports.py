@@ -17,7 +17,7 @@ LEVELS = (
     ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models"),
     ("problem", "artifact", "coverage", "ptx"),
     ("network", "index", "machine", "reference"),
-    ("packs",),
+    ("packs", "transposed"),
     ("packing",),
     ("plan", "build"),
     ("tile",),
@@ -51,7 +51,8 @@ DOORS = {
     "jinja2": ("emit/render.py",),
     "numpy": (
         "api.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py", "frontend/", "index/",
-        "machine/", "kernels.py", "network.py", "packing.py", "packs.py", "reference.py", "runtime/", "verify/",
+        "machine/", "kernels.py", "network.py", "packing.py", "packs.py", "reference.py", "runtime/",
+        "transposed.py", "verify/",
     ),
     "onnx": ("frontend/",),
     "rich": ("report/",),

@@ -103,3 +103,38 @@ def test_packs_have_no_more_work_than_one_group_each_or_all_in_one(channels, fil
     assert work(problem, packs) <= together
     assert work(problem, packs) <= apart or channels * element > 128
     assert packs.groups * packs.count >= groups > packs.groups * (packs.count - 1)
+
+
+@st.composite
+def transposed_problems(draw) -> ConvProblem:
+    """Transposed convolutions of any rank, with groups, pads that crop more than the filter adds, and extra pixels."""
+    rank = draw(st.integers(1, 3))
+    most = {1: 7, 2: 4, 3: 3}[rank]
+    kernel, stride, dilation, extent = ([draw(st.integers(1, top)) for _ in range(rank)] for top in (most, 4, 3, 5))
+    span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    more = [draw(st.integers(0, 3)) for _ in range(rank)]
+    room = [(e - 1) * u + s + m - 1 for e, u, s, m in zip(extent, stride, span, more, strict=True)]
+    low = [draw(st.integers(0, min(5, r))) for r in room]
+    high = [draw(st.integers(0, min(5, r - a))) for r, a in zip(room, low, strict=True)]
+    groups = draw(st.sampled_from([1, 1, 2, 17]))
+    return ConvProblem(
+        batch=draw(st.integers(1, 2)), in_channels=groups * draw(st.integers(1, 9)),
+        out_channels=groups * draw(st.integers(1, 9)), groups=groups, in_extent=tuple(extent), kernel=tuple(kernel),
+        stride=tuple(stride), dilation=tuple(dilation), pad_lo=tuple(low), pad_hi=tuple(high), transposed=True,
+        output_padding=tuple(more), operand="f16", out=draw(st.sampled_from(["f16", "f32"])), bias=draw(st.booleans()),
+    )  # fmt: skip
+
+
+def test_witnesses_agree_on_transposed_convolutions(assembled):
+    ways = set()
+
+    @settings(
+        max_examples=60, derandomize=True, database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )  # fmt: skip
+    @given(transposed_problems(), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
+    def every(problem: ConvProblem, schedule: str, seed: int) -> None:
+        ways.add(witnesses_agree(problem, seed, assembled, Options(schedule=schedule)).form.way.way)
+
+    every()
+    assert ways == {"phases", "dilated"}

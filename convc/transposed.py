@@ -1,0 +1,197 @@
+"""Transposed convolutions (ONNX ``ConvTranspose``) as ordinary ones.
+
+A transposed convolution with filter w (C, K/G, R, S) adds every input pixel, times the filter, into the output:
+
+    y[n, k, o] = bias[k] + sum over c, t of x[n, c, j] * w[c, k, t],     o + pad_lo = j*u + t*d   (each axis)
+
+Two ordinary convolutions compute that, and the one with fewer multiplications is taken:
+
+phases      Output o = i*u + a of phase a reads the pixels j = i + (a + pad_lo - t*d)/u, for the taps t that leave no
+            remainder. All phases read a few pixels around i, so one convolution with stride 1 and a set of output
+            channels for each phase makes them all; the host puts the phases side by side ("depth to space"). Where a
+            phase does not read a pixel, its filter is zero there.
+dilated     The input is spread out, u - 1 zeros between neighbours; then it is an ordinary convolution with stride 1
+            and the filter turned round. It multiplies the zeros.
+
+Sources: V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", arXiv 1603.07285, chapter 4;
+W. Shi et al., "Real-Time Single Image and Video Super-Resolution ...", arXiv 1609.05158, for the phases.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from convc.problem import ConvProblem
+
+
+class PhaseAxis(msgspec.Struct, frozen=True, kw_only=True):
+    """One axis of the phases.
+
+    Attributes:
+        reads: (phase, tap of the transposed filter, tap of the ordinary one) of all that are not zero.
+        taps: extent of the ordinary filter.
+        before: pixels that its first tap lies before pixel i.
+    """
+
+    reads: tuple[tuple[int, int, int], ...]
+    taps: int
+    before: int
+
+
+class Untransposed(msgspec.Struct, frozen=True, kw_only=True):
+    """A transposed convolution as an ordinary one.
+
+    Attributes:
+        way: see the module.
+        problem: the ordinary convolution; with phases its output channels are (group, phase, channel of the group).
+        axes: how each axis is cut into phases; empty for ``dilated``.
+    """
+
+    way: Literal["phases", "dilated"]
+    problem: ConvProblem
+    axes: tuple[PhaseAxis, ...] = ()
+
+
+def untransposed(problem: ConvProblem) -> Untransposed:
+    """The way with fewer multiplications; of two equal ones that without zeros in the input."""
+    ways = (_phases(problem), _dilated(problem))
+    return min((way for way in ways if way is not None), key=lambda way: way.problem.macs)
+
+
+def _phases(problem: ConvProblem) -> Untransposed:
+    axes = tuple(_phase_axis(problem, axis) for axis in range(problem.rank))
+    phases = math.prod(problem.stride)
+    pixels = [-(-out // u) for out, u in zip(problem.out_extent, problem.stride, strict=True)]
+    after = [
+        max(0, i + axis.taps - 1 - extent - axis.before)
+        for i, axis, extent in zip(pixels, axes, problem.in_extent, strict=True)
+    ]
+    ones = (1,) * problem.rank
+    return Untransposed(
+        way="phases",
+        problem=replace(
+            problem, transposed=False, output_padding=(), out_channels=problem.out_channels * phases,
+            kernel=tuple(axis.taps for axis in axes), stride=ones, dilation=ones,
+            pad_lo=tuple(axis.before for axis in axes), pad_hi=tuple(after),
+        ),
+        axes=axes,
+    )  # fmt: skip
+
+
+def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
+    u, d, pad = problem.stride[axis], problem.dilation[axis], problem.pad_lo[axis]
+    found = [
+        (phase, tap, (phase + pad - tap * d) // u)
+        for phase in range(u)
+        for tap in range(problem.kernel[axis])
+        if (phase + pad - tap * d) % u == 0
+    ]
+    offsets = [0, *(offset for _, _, offset in found)]
+    first, last = min(offsets), max(offsets)
+    reads = tuple((phase, tap, offset - first) for phase, tap, offset in found)
+    return PhaseAxis(reads=reads, taps=last - first + 1, before=-first)
+
+
+def _dilated(problem: ConvProblem) -> Untransposed | None:
+    """None where the pads leave nothing of the input."""
+    extent = tuple((e - 1) * u + 1 for e, u in zip(problem.in_extent, problem.stride, strict=True))
+    sides = []
+    for pads in (problem.pad_lo, [hi - more for hi, more in zip(problem.pad_hi, problem.output_padding, strict=True)]):
+        sides.append([span - 1 - pad for span, pad in zip(problem.span, pads, strict=True)])
+    cropped = tuple(e + min(0, lo) + min(0, hi) for e, lo, hi in zip(extent, *sides, strict=True))
+    if min(cropped) < 1:
+        return None
+    return Untransposed(
+        way="dilated",
+        problem=replace(
+            problem, transposed=False, output_padding=(), in_extent=cropped, stride=(1,) * problem.rank,
+            pad_lo=tuple(max(0, pad) for pad in sides[0]), pad_hi=tuple(max(0, pad) for pad in sides[1]),
+        ),
+    )  # fmt: skip
+
+
+def ordinary_input(way: Untransposed, model: ConvProblem, x: np.ndarray) -> np.ndarray:
+    """Activations (N, C, *in) as the ordinary convolution takes them: spread out and cropped, or as they are."""
+    if way.way == "phases":
+        return x
+    extent = [(e - 1) * u + 1 for e, u in zip(model.in_extent, model.stride, strict=True)]
+    spread = np.zeros((*x.shape[:2], *extent), x.dtype)
+    spread[(..., *(slice(None, None, u) for u in model.stride))] = x
+    first = [max(0, pad - span + 1) for pad, span in zip(model.pad_lo, model.span, strict=True)]
+    return spread[(..., *(slice(lo, lo + e) for lo, e in zip(first, way.problem.in_extent, strict=True)))]
+
+
+def ordinary_filter(way: Untransposed, model: ConvProblem, w: np.ndarray) -> np.ndarray:
+    """Filters (C, K/G, *kernel) as (K, C/G, *kernel) of the ordinary convolution."""
+    groups, depth = model.groups, model.out_channels // model.groups
+    turned = w.reshape(groups, model.group_channels, depth, *model.kernel).swapaxes(1, 2)
+    if way.way == "dilated":
+        turned = turned[(..., *(slice(None, None, -1) for _ in model.kernel))]
+        return turned.reshape(way.problem.w_shape)
+    taps = way.problem.kernel
+    found = np.zeros((groups, *model.stride, depth, model.group_channels, *taps), w.dtype)
+    for reads in itertools.product(*(axis.reads for axis in way.axes)):
+        phases, old, new = zip(*reads, strict=True)
+        found[(slice(None), *phases, slice(None), slice(None), *new)] = turned[(..., *old)]
+    return found.reshape(way.problem.w_shape)
+
+
+def ordinary_bias(way: Untransposed, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
+    """Bias (K,) for every phase."""
+    phases = way.problem.out_channels // model.out_channels
+    groups = bias.reshape(model.groups, 1, -1)
+    return np.repeat(groups, phases, axis=1).reshape(-1)
+
+
+def transposed_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+    """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
+    if way.way == "dilated":
+        return y
+    rank, depth = model.rank, model.out_channels // model.groups
+    pixels = y.shape[2:]
+    apart = y.reshape(len(y), model.groups, *model.stride, depth, *pixels)
+    order = [0, 1, 2 + rank]
+    for axis in range(rank):
+        order += [3 + rank + axis, 2 + axis]
+    together = apart.transpose(order).reshape(len(y), model.out_channels, *_whole(model, pixels))
+    return np.ascontiguousarray(together[(..., *map(slice, model.out_extent))])
+
+
+def ordinary_element(way: Untransposed, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
+    """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
+    if way.way == "dilated":
+        return element
+    n, k, *pixel = element
+    group, inside = divmod(k, model.out_channels // model.groups)
+    phase = np.ravel_multi_index([o % u for o, u in zip(pixel, model.stride, strict=True)], model.stride)
+    number = (group * math.prod(model.stride) + int(phase)) * (model.out_channels // model.groups) + inside
+    return (n, number, *(o // u for o, u in zip(pixel, model.stride, strict=True)))
+
+
+def way_note(way: Untransposed, model: ConvProblem) -> str:
+    """One sentence: what is computed in its place, and what share of the multiplications that wastes."""
+    taps = "x".join(map(str, way.problem.kernel))
+    share = 100 * _products(model) / way.problem.macs
+    done = f"{min(share, 100):.3g} % of its products are of the model"
+    if way.way == "dilated":
+        return f"transposed: an ordinary {taps} convolution of the input with zeros between its pixels; {done}"
+    return (
+        f"transposed: an ordinary {taps} convolution with stride 1 makes the {math.prod(model.stride)} phases of the "
+        f"output as channels; {done}"
+    )
+
+
+def _products(model: ConvProblem) -> int:
+    """Products of the definition: every input pixel with every tap."""
+    return model.batch * math.prod(model.in_extent) * model.out_channels * model.gemm_k
+
+
+def _whole(model: ConvProblem, pixels: tuple[int, ...]) -> Iterator[int]:
+    return (count * u for count, u in zip(pixels, model.stride, strict=True))
