@@ -1,1 +1,1 @@
-"""The front door: ONNX files become plain records. The only room that imports onnx."""
+"""The front door: ONNX files become plain records. Only `convc.graph` and `convc.backend` import onnx besides."""

@@ -53,6 +53,19 @@ def load_model(path: Path) -> onnx.ModelProto:
         model = onnx.ModelProto.FromString(data)
     except Exception:  # whatever protobuf raises: its exception classes live in a package that onnx hides
         raise bad("not an ONNX model, or cut short: the bytes are not a protobuf message") from None
+    check_header(model, str(path))
+    return model
+
+
+def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MIN_OPSET) -> None:
+    """Raise `ModelError` unless a message is a model of a version that convc knows, with a graph in it.
+
+    With ``oldest_opset`` 0 it may have any operator set up to the newest, or none but those of other domains.
+    """
+
+    def bad(message: str, hint: str = "") -> ModelError:
+        return ModelError(message, where=where, hint=hint)
+
     if not model.HasField("graph") or not model.graph.node:
         raise bad("not an ONNX model, or cut short: there is no graph with nodes in it")
     if not all(isinstance(text, str) for text in _names(model.graph)):
@@ -61,14 +74,15 @@ def load_model(path: Path) -> onnx.ModelProto:
         raise bad(f"expected ONNX IR version {MIN_IR} to {onnx.IR_VERSION}, got {model.ir_version}")
     newest = onnx.defs.onnx_opset_version()
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=None)
+    if opset is None and not oldest_opset:
+        return
     if opset is None:
         raise bad("the model does not say which ONNX operator set it uses, or is cut short")
-    if not MIN_OPSET <= opset <= newest:
+    if not oldest_opset <= opset <= newest:
         raise bad(
-            f"expected ONNX operator set {MIN_OPSET} to {newest}, got {opset}",
+            f"expected ONNX operator set {oldest_opset} to {newest}, got {opset}",
             hint="convert the model (onnx.version_converter), or install another version of the onnx package",
         )
-    return model
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str | bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,9 @@ from convc.network import ConvNode, Network, SkippedNode, TensorRef
 
 _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 """Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
+
+CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
+"""ONNX's operators that are convolutions and nothing else."""
 
 
 def read_model(
@@ -204,3 +207,42 @@ def _unique_names(nodes: list[onnx.NodeProto]) -> list[str]:
 
 def _reference(name: str, value: ValueType) -> TensorRef:
     return TensorRef(name=name, dtype=type_name(value.element_type), shape=value.shape)
+
+
+def is_convolution(node: onnx.NodeProto) -> bool:
+    """Whether a node is one of ONNX's `CONVOLUTIONS`; `read_node` may still refuse it."""
+    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
+
+
+def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """The names that convolutions and skipped nodes have in a `Network`, one for each node, no two alike."""
+    return _unique_names(nodes)
+
+
+def read_node(
+    node: onnx.NodeProto, name: str, arrays: Sequence[np.ndarray | None], operand: str | None = None
+) -> ConvNode:
+    """One convolution whose inputs are at hand, constant in the model or not.
+
+    Args:
+        node: for which `is_convolution` holds.
+        name: for messages; the problem gets it too.
+        arrays: one for each input of the node, None for one that is left out. Of the first, the activations, only
+            shape and type are used.
+        operand: as for `read_model`.
+
+    Raises:
+        NodeError, ProblemError, InputError: it cannot be compiled.
+    """
+    if not _is_conv(node):
+        raise NodeError(f"{node.op_type} is not compiled yet", where=f"node {name!r} ({node.op_type})")
+    if not node.input or arrays[0] is None:
+        raise NodeError("a convolution needs activations", where=f"node {name!r} ({node.op_type})")
+    bound = {given: array for given, array in zip(node.input[1:], arrays[1:], strict=True) if array is not None}
+    graph = onnx.GraphProto(input=[onnx.ValueInfoProto(name=given) for given in bound])
+    try:
+        element_type = onnx.helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
+    except ValueError:
+        element_type = onnx.TensorProto.UNDEFINED
+    types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
+    return _conv(node, name, types, Constants(graph, Path(), bound), operand)

@@ -1,0 +1,141 @@
+"""One convolution node on the arrays that reach it, from its PTX.
+
+The frontend says what the node computes, now that shapes, types and weights are known; the kernel is compiled once
+for each distinct problem; the machine runs its text. This is the only place where the graph meets the compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from onnx import NodeProto
+
+from convc import dtypes
+from convc.build import Layer
+from convc.errors import ConvcError, InputError, MachineFault
+from convc.findings import Verdict
+from convc.frontend.onnx_reader import read_node
+from convc.graph.split import split_activations, split_filters
+from convc.kernels import Kernels, layer_of
+from convc.machine import RunOptions
+from convc.network import ConvNode
+from convc.runtime.session import LayerRun, run_layer
+
+PRECISIONS = ("tf32", "tf32x3")
+"""How float32 is multiplied: one product of tf32, or three that come near to float32 (`convc.graph.split`)."""
+
+_SPLIT_AXES = {"Conv": 1, "ConvTranspose": 0}
+"""Where the filters of the operators that take float32 have their input channels."""
+
+Arrays = Sequence[np.ndarray | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvRun:
+    """One convolution that ran.
+
+    Attributes:
+        conv: what was run: with `tf32x3` it has three times the channels of the node.
+        arrays: the inputs of the node.
+        x: the activations as they went to the kernel, of the shape that ``conv`` says, not yet rounded.
+        run: what the machine gave.
+    """
+
+    conv: ConvNode
+    arrays: tuple[np.ndarray | None, ...]
+    x: np.ndarray
+    run: LayerRun
+
+
+@dataclass(slots=True)
+class Convolutions:
+    """Runs convolution nodes; keeps the kernels, and the packed weights of nodes whose weights are constant.
+
+    Attributes:
+        kernels: compiled so far.
+        operand: type to multiply in, in place of the model's; None keeps it.
+        precision: one of `PRECISIONS`; it matters where the model has float32 and ``operand`` is None.
+        machine: options of the machine.
+    """
+
+    kernels: Kernels = field(default_factory=Kernels)
+    operand: str | None = None
+    precision: str = "tf32"
+    machine: RunOptions = field(default_factory=RunOptions)
+    _ready: dict[tuple, tuple[ConvNode, Layer]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.operand is not None and self.operand not in dtypes.OPERANDS:
+            raise InputError(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
+
+    def run(self, node: NodeProto, name: str, arrays: Arrays, constant: bool = False) -> ConvRun:
+        """Run a node.
+
+        Args:
+            node: for which `convc.frontend.onnx_reader.is_convolution` holds.
+            name: unique in the graph.
+            arrays: one for each input of the node, None for one that is left out.
+            constant: all inputs but the first are the same at every call with this name.
+
+        Raises:
+            NodeError, ProblemError, PlanError: it cannot be compiled.
+            MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
+        """
+        given = tuple(arrays)
+        group = self._split_groups(node, given)
+        key = (name, given[0].shape, given[0].dtype) if constant and given and given[0] is not None else None
+        if key is None or key not in self._ready:
+            ready = self._prepare(node, name, given, group)
+            if key is not None:
+                self._ready[key] = ready
+        else:
+            ready = self._ready[key]
+        conv, layer = ready
+        x = given[0] if group is None else split_activations(given[0], group)
+        run = run_layer(layer, x, self.machine)
+        if run.verdict >= Verdict.incomplete:
+            raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=_where(node, name))
+        return ConvRun(conv=conv, arrays=given, x=x, run=run)
+
+    def _prepare(
+        self, node: NodeProto, name: str, arrays: tuple[np.ndarray | None, ...], group: int | None
+    ) -> tuple[ConvNode, Layer]:
+        """Read, compile and pack."""
+        try:
+            if group is not None:
+                read_node(node, name, arrays)  # what is wrong with it is said in the model's own numbers
+                wide = np.broadcast_to(
+                    np.float32(0), (arrays[0].shape[0], 3 * arrays[0].shape[1], *arrays[0].shape[2:])
+                )
+                filters = split_filters(np.ascontiguousarray(arrays[1]), group, _SPLIT_AXES[node.op_type])
+                arrays = (wide, filters, *arrays[2:])
+            conv = read_node(node, name, arrays, self.operand)
+            compiled = self.kernels.compiled(conv.problem)
+        except ConvcError as error:
+            error.where = error.where if repr(name) in error.where else _where(node, name)
+            raise
+        layer = layer_of(conv.problem, compiled, conv.weight, conv.bias)
+        return conv, replace(layer, name=name)
+
+    def _split_groups(self, node: NodeProto, arrays: tuple[np.ndarray | None, ...]) -> int | None:
+        """The groups of a node that runs as three products; None for one that does not.
+
+        A node that is wrong is not split, so that the frontend says what is wrong with the numbers of the model.
+        """
+        axis = _SPLIT_AXES.get(node.op_type)
+        if self.precision != "tf32x3" or self.operand is not None or axis is None or len(arrays) < 2:
+            return None
+        if any(array is None or array.dtype != np.float32 or array.ndim < 3 for array in arrays[:2]):
+            return None
+        group = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
+        x, w = arrays[:2]
+        fits = group >= 1 and x.shape[1] == w.shape[axis] * (group if axis == 1 else 1) and x.shape[1] % group == 0
+        return group if fits else None
+
+
+def _where(node: NodeProto, name: str) -> str:
+    return f"node {name!r} ({node.op_type})"

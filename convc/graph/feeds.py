@@ -1,0 +1,70 @@
+"""What a model is given to run on: the right names, element types and extents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import TensorShapeProto, TypeProto, ValueInfoProto, helper
+
+from convc.errors import InputError
+
+
+def check_feeds(
+    inputs: Sequence[ValueInfoProto], optional: Sequence[ValueInfoProto], feeds: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The feeds, as arrays where the model says tensors; `InputError` where they do not fit the inputs."""
+    known = {value.name: value for value in (*inputs, *optional)}
+    listed = ", ".join(repr(value.name) for value in inputs) or "none"
+    for name in feeds:
+        if name not in known:
+            raise InputError(f"the model has no input named {name!r}", hint=f"inputs: {listed}")
+    for value in inputs:
+        if value.name not in feeds:
+            raise InputError(f"the input {value.name!r} is missing", hint=f"inputs: {listed}")
+    extents: dict[str, tuple[int, str]] = {}
+    return {name: _checked(known[name], value, extents) for name, value in feeds.items()}
+
+
+def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int, str]]) -> Any:
+    """One value; ``extents`` collects what the names of extents stand for, and which input said so."""
+    if not declared.type.HasField("tensor_type"):
+        return value
+    array = np.asarray(value)
+    tensor = declared.type.tensor_type
+    where = f"input {declared.name!r}"
+    expected = _dtype(tensor)
+    text = expected is not None and expected.kind in "OUS" and array.dtype.kind in "OUS"
+    if expected is not None and array.dtype != expected and not text:
+        raise InputError(f"expected an array of {expected.name}, got {array.dtype.name}", where=where)
+    if not tensor.HasField("shape"):
+        return array
+    shown = ", ".join(
+        dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?") for dim in tensor.shape.dim
+    )
+    fits = len(tensor.shape.dim) == array.ndim
+    for dim, extent in zip(tensor.shape.dim, array.shape, strict=False):
+        if dim.HasField("dim_value") and dim.dim_value > 0:
+            fits = fits and dim.dim_value == extent
+        elif dim.dim_param:
+            first, who = extents.setdefault(dim.dim_param, (extent, declared.name))
+            if first != extent:
+                message = f"{dim.dim_param} is {first} in the input {who!r}, and {extent} here: got {list(array.shape)}"
+                raise InputError(message, where=where)
+    if not fits:
+        shown = ", ".join(map(_extent, tensor.shape.dim))
+        raise InputError(f"expected an array of shape [{shown}], got {list(array.shape)}", where=where)
+    return array
+
+
+def _extent(dim: TensorShapeProto.Dimension) -> str:
+    return dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?")
+
+
+def _dtype(tensor: TypeProto.Tensor) -> np.dtype | None:
+    """numpy's type for an element type; None where it has none."""
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+    except (KeyError, ValueError, TypeError):
+        return None
