@@ -1,0 +1,216 @@
+"""The ONNX Backend API: convc behind the interface that ONNX defines for all runtimes.
+
+    import onnx, convc.backend
+    prepared = convc.backend.prepare(onnx.load("model.onnx"))
+    outputs = prepared.run([x])
+
+Every convolution of the main graph runs from the PTX that convc compiles for it, on the simulated multiprocessor; every
+other node runs on the host through `onnx.reference`. So the device is "CPU": no GPU is used.
+
+float32 convolutions run as three tf32 products by default (``precision="tf32x3"``, see `convc.graph.split`), because
+ONNX's conformance tests ask for 1e-3 of each element and one tf32 product has an error of 1e-3 of the terms that are
+added up, which is more where they cancel. ``precision="tf32"`` is a third of the work.
+
+Source: https://onnx.ai/onnx/api/backend.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import checker, helper
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from convc.errors import ConvcError, InputError, ModelError, NodeError
+from convc.frontend.model_file import check_header
+from convc.graph.convolutions import Convolutions
+from convc.graph.executor import Graph
+from convc.kernels import Kernels
+from convc.machine import RunOptions, Switches
+from convc.plan.records import Options
+
+
+class PreparedModel(BackendRep):
+    """A model that is ready to run; kernels are compiled when they are first needed, and kept.
+
+    Attributes:
+        graph: what runs; ``graph.tally`` says what the last run did.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._outputs = namedtupledict("Outputs", list(graph.outputs))
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The outputs, as a tuple that also takes their names as keys.
+
+        Args:
+            inputs: a value for each input of the model, in its order; or by name; or one array alone. Inputs with an
+                initializer of the same name (before IR version 4 all weights) may be left out, and follow the others.
+
+        Raises:
+            ConvcError: see `Graph.run`.
+        """
+        if kwargs:
+            raise InputError(f"run takes no option {', '.join(kwargs)}", hint="give options to prepare")
+        results = self.graph.run(self._named(inputs))
+        return self._outputs(*results.values())
+
+    def _named(self, inputs: Any) -> Mapping[str, Any]:
+        if isinstance(inputs, Mapping):
+            return inputs
+        values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        names = [value.name for value in (*self.graph.inputs, *self.graph.optional)]
+        required = len(self.graph.inputs)
+        if not required <= len(values) <= len(names):
+            listed = ", ".join(map(repr, names[:required])) or "none"
+            raise InputError(f"the model takes {required} inputs, got {len(values)}", hint=f"inputs: {listed}")
+        return dict(zip(names, values, strict=False))
+
+
+class ConvcBackend(Backend):
+    """convc as a backend of ONNX."""
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether the device is the CPU, on which the multiprocessor is simulated."""
+        return device.split(":")[0] == "CPU"
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether `prepare` takes the model; whether all its convolutions compile is known when shapes are."""
+        try:
+            cls.prepare(model, device, **kwargs)
+        except ConvcError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(
+        cls,
+        model: onnx.ModelProto,
+        device: str = "CPU",
+        *,
+        precision: str = "tf32x3",
+        operand: str | None = None,
+        numerics: str = "float32",
+        refused: str = "raise",
+        schedule: str = "auto",
+        folder: str | Path = "",
+        **kwargs: Any,
+    ) -> PreparedModel:
+        """Make a model ready to run.
+
+        Args:
+            model: of any operator set up to the newest that the installed onnx has.
+            device: "CPU".
+            precision: of float32 convolutions, "tf32x3" or "tf32".
+            operand: multiply in f16, bf16 or tf32 instead of the model's own type; ``precision`` then has no say.
+            numerics: how the tensor core adds, "float32" or "exact" (`convc.machine.Switches`).
+            refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it
+                on the "host".
+            schedule: as ``convc compile --schedule``.
+            folder: of the model's file, for external data.
+            kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
+
+        Raises:
+            ModelError: not a valid model, or of a version that is not known.
+            NodeError: a node that neither convc nor `onnx.reference` can run.
+            InputError: a wrong argument.
+        """
+        if not cls.supports_device(device):
+            raise InputError(f"expected the device 'CPU', got {device!r}", hint="convc simulates its GPU on the CPU")
+        check_header(model, oldest_opset=0)
+        try:
+            checker.check_model(model)
+        except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
+            raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
+        convolutions = Convolutions(
+            kernels=Kernels(Options(schedule=schedule)),
+            operand=operand,
+            precision=precision,
+            machine=RunOptions(switches=Switches(numerics=numerics)),
+        )
+        return PreparedModel(Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused))
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run one node; a convolution from its PTX.
+
+        Args:
+            node: of the newest operator set, or of ``opset_version``.
+            inputs: an array for each input of the node, in order, or by name; inputs left out ("") have none.
+            outputs_info: not needed.
+            kwargs: ``opset_version``, and the options of `prepare`.
+
+        Raises:
+            ConvcError: as `prepare` and `PreparedModel.run`.
+        """
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        names = list(dict.fromkeys(filter(None, node.input)))
+        values = inputs if isinstance(inputs, Mapping) else [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        if not isinstance(values, Mapping):
+            if len(values) != len(names):
+                raise InputError(f"the node has {len(names)} inputs, got {len(values)}", where=f"node ({node.op_type})")
+            values = dict(zip(names, values, strict=True))
+        arrays = {name: np.asarray(value) for name, value in values.items()}
+        domains = {"": opset}
+        if node.domain:
+            domains[node.domain] = opset if node.domain == "ai.onnx" else 1
+        model = helper.make_model(
+            onnx.GraphProto(
+                name=node.op_type,
+                node=[node],
+                input=[_typed(name, array, node) for name, array in arrays.items()],
+                output=[onnx.ValueInfoProto(name=name) for name in node.output if name],
+            ),
+            opset_imports=[helper.make_operatorsetid(domain, version) for domain, version in domains.items()],
+        )
+        return _run_graph(cls, model, node, arrays, device, kwargs)
+
+
+def _typed(name: str, array: np.ndarray, node: onnx.NodeProto) -> onnx.ValueInfoProto:
+    try:
+        element_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+    except ValueError:
+        raise InputError(f"the input {name!r} has elements of {array.dtype}", where=f"node ({node.op_type})") from None
+    return helper.make_tensor_value_info(name, element_type, array.shape)
+
+
+def _run_graph(
+    backend: type[ConvcBackend], model: onnx.ModelProto, node: onnx.NodeProto, arrays: Any, device: str, options: Any
+) -> tuple[Any, ...]:
+    """Run a model of one node; its outputs get their types by shape inference, which the checker wants to see."""
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except Exception as error:  # several unrelated types
+        raise NodeError(f"ONNX refuses the node: {error}", where=f"node ({node.op_type})") from None
+    return backend.prepare(inferred, device, **options).run(arrays)
+
+
+supports_device = ConvcBackend.supports_device
+is_compatible = ConvcBackend.is_compatible
+prepare = ConvcBackend.prepare
+run_model = ConvcBackend.run_model
+run_node = ConvcBackend.run_node
+
+__all__ = [
+    "ConvcBackend",
+    "PreparedModel",
+    "is_compatible",
+    "prepare",
+    "run_model",
+    "run_node",
+    "supports_device",
+]

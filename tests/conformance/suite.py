@@ -1,0 +1,78 @@
+"""ONNX's own backend tests against `convc.backend`: which of them are run, and which are not, and why.
+
+No convolution is run on the host: the backend raises for one that it cannot compile.
+"""
+
+from __future__ import annotations
+
+import re
+import unittest
+import warnings
+from collections.abc import Callable
+
+import pytest
+from onnx.backend.test import BackendTest
+
+from convc.backend import ConvcBackend
+from convc.errors import NodeError
+
+NOT_COMPILED_YET = {
+    r"^test_Conv1d_": "1-D convolutions",
+    r"^test_Conv3d_": "3-D convolutions",
+    r"^test_Conv2d_groups_": "grouped convolutions",
+    r"^test_ConvTranspose2d_|^test_convtranspose_|^test_operator_convtranspose_": "ConvTranspose",
+    r"^test_convinteger_": "ConvInteger",
+    r"^test_qlinearconv_": "QLinearConv",
+    r"^test_Conv2d_depthwise_": "grouped convolutions",
+    r"^test_causal_conv_with_state_.*_expanded_": "1-D grouped convolutions",
+}
+"""Test pattern -> what of it convc does not compile yet. Such a test must end in the error that says so: it fails when
+its line here is no longer needed, or the error says something else."""
+
+NOT_RUN = {
+    r"^test_bernoulli_": "compares random numbers of two generators",
+    r"^test_image_decoder_": "onnx.reference needs Pillow for it",
+    r"^test_scatter_with(out)?_axis_": "onnx.reference has no Scatter; ScatterElements replaced it in operator set 11",
+    r"^test_gradient_of_": "onnx.reference has no Gradient",
+    r"^test_scan_sum_": "onnx.reference has no Scan of operator set 8",
+    r"^test_if_opt_": "onnx.reference gives the sequence in one more list than the test expects",
+    r"^test_loop16_seq_none_": "the comparison in the onnx package fails on arrays without extents",
+    r"^test_range_.*_delta_expanded_": "onnx.reference gives the expanded Range one extent too many",
+    r"^test_(bvlc_alexnet|densenet121|inception_v1|inception_v2|resnet50|shufflenet|squeezenet|vgg19|zfnet512)_cpu$":
+        "whole networks: run with weights that mean something in test_light_networks.py (`make slow`)",
+}  # fmt: skip
+"""Test pattern -> why it says nothing of convc. None is a test of a convolution."""
+
+
+def reason(table: dict[str, str], name: str) -> str | None:
+    """The reason of the first pattern that fits the name of a test."""
+    return next((words for pattern, words in table.items() if re.search(pattern, name)), None)
+
+
+def collect(module: str) -> dict[str, type[unittest.TestCase]]:
+    """ONNX's test cases by name, those of `NOT_RUN` and of other devices left out, for the globals of a module."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the package computes the cases of every operator, infinities included
+        cases = BackendTest(ConvcBackend, module).test_cases
+    for case in cases.values():
+        for name in [name for name in vars(case) if name.startswith("test_")]:
+            if not name.endswith("_cpu") or reason(NOT_RUN, name):
+                delattr(case, name)
+            elif reason(NOT_COMPILED_YET, name):
+                setattr(case, name, must_be_refused(getattr(case, name)))
+    return cases
+
+
+def must_be_refused(test: Callable) -> Callable:
+    """A test that passes where convc says that it does not compile something yet."""
+
+    def refused(self: unittest.TestCase) -> None:
+        with pytest.raises(NodeError, match=r"(is|are) not compiled yet"):
+            test(self)
+
+    return refused
+
+
+def names_of(cases: dict[str, type[unittest.TestCase]]) -> list[str]:
+    """All tests that are run."""
+    return [name for case in cases.values() for name in vars(case) if name.startswith("test_")]

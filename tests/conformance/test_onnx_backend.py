@@ -1,0 +1,32 @@
+"""The onnx package's own backend tests: node tests, models from PyTorch, simple models."""
+
+from __future__ import annotations
+
+import re
+
+from conformance.suite import NOT_COMPILED_YET, NOT_RUN, collect, names_of
+
+CASES = collect(__name__)
+globals().update(CASES)
+NAMES = names_of(CASES)
+
+
+def matching(pattern: str) -> list[str]:
+    return [name for name in NAMES if re.search(pattern, name)]
+
+
+def test_all_convolutions_of_the_suite_are_run():
+    node = matching(r"^test_(basic_conv|conv_with|convinteger|convtranspose|qlinearconv)")
+    assert len(node) == 20, "Conv, ConvInteger, ConvTranspose and QLinearConv"
+    assert len(matching(r"^test_Conv(Transpose)?\dd")) == 28, "converted from PyTorch"
+    assert len(matching(r"^test_operator_conv")) == 2
+    assert not [pattern for pattern in NOT_RUN if any(re.search(pattern, name) for name in matching("[cC]onv"))]
+
+
+def test_most_of_the_suite_is_run():
+    assert len(NAMES) > 1900
+
+
+def test_every_line_of_the_tables_is_needed():
+    for pattern in NOT_COMPILED_YET:
+        assert matching(pattern), f"no test is called {pattern}: take the line out of NOT_COMPILED_YET"
