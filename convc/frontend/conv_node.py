@@ -1,4 +1,4 @@
-"""One ONNX `Conv` node to a `ConvProblem`.
+"""One ONNX `Conv` node to a `ConvProblem`; the attributes of all convolutions.
 
 Source: ONNX operators, ``Conv``; its versions 1, 11 and 22 differ in wording and element types only.
 """
@@ -20,6 +20,8 @@ _ATTRIBUTES = {
     "pads": AttributeProto.INTS,
     "strides": AttributeProto.INTS,
 }
+_MORE = {"ConvTranspose": {"output_padding": AttributeProto.INTS, "output_shape": AttributeProto.INTS}}
+"""Attributes of one operator alone."""
 
 Refuse = Callable[..., NodeError]
 """Makes the error for one node: refuse(message, hint=...)."""
@@ -31,9 +33,10 @@ Attributes = dict[str, int | bytes | list[int]]
 def conv_attributes(node: NodeProto, refuse: Refuse) -> Attributes:
     """The attributes that a node has; `NodeError` for one of another kind."""
     found: Attributes = {}
+    known = _ATTRIBUTES | _MORE.get(node.op_type, {})
     for attribute in node.attribute:
-        if _ATTRIBUTES.get(attribute.name) != attribute.type:
-            raise refuse(f"attribute {attribute.name!r} is not one of Conv, or has the wrong type")
+        if known.get(attribute.name) != attribute.type:
+            raise refuse(f"attribute {attribute.name!r} is not one of {node.op_type}, or has the wrong type")
         match attribute.type:
             case AttributeProto.INT:
                 found[attribute.name] = attribute.i

@@ -1,8 +1,8 @@
 """The front door: an ONNX file to a `Network` of convolutions.
 
-Every `Conv` node of the main graph becomes a `ConvNode`, with its numbers, its weights and its bias; every
-other node is listed as skipped. Weights and bias must be constants. The file is not trusted: whatever its
-bytes are, the answer is a network or a `ConvcError`.
+Every convolution of the main graph becomes a `ConvNode`, with its numbers, its weights and its bias; every other
+node is listed as skipped. Weights and bias must be constants. The file is not trusted: whatever its bytes are, the
+answer is a network or a `ConvcError`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
 from convc.frontend.tensors import type_name
+from convc.frontend.transpose_node import transpose_problem
 from convc.limits import require_memory
 from convc.network import ConvNode, Network, SkippedNode, TensorRef
 
@@ -80,7 +81,7 @@ def _read(
     if not any(map(_is_conv, model.graph.node)):
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
-        raise ModelError("the model has no Conv node in its main graph", hint=f"it has {listed}")
+        raise ModelError("the model has no convolution in its main graph", hint=f"it has {listed}")
     types = infer_types(model, constants, batch)
     convs, skipped, refused = [], [], []
     for node, name in zip(model.graph.node, names, strict=True):
@@ -112,10 +113,10 @@ def _conv(
     node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants, operand: str | None
 ) -> ConvNode:
     def refuse(message: str, hint: str = "") -> NodeError:
-        return NodeError(message, where=f"node {name!r} (Conv)", hint=hint)
+        return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)
 
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
-        raise refuse(f"a Conv has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
+        raise refuse(f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
     attributes = conv_attributes(node, refuse)
     x = types.get(node.input[0], UNKNOWN)
     weight = _constant_input(constants, node.input[1], "weights", refuse)
@@ -129,9 +130,8 @@ def _conv(
     for what, array in (("weights", weight), ("bias", bias)):
         if array is not None and array.dtype != dtypes.BY_NAME[model_type].storage:
             raise refuse(f"the input is {model_type}, the {what} {array.dtype}: they must be the same")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise refuse(f"the bias must have one number per output channel, {weight.shape[:1]}, got {bias.shape}")
-    problem = conv_problem(
+    numbers = transpose_problem if node.op_type == "ConvTranspose" else conv_problem
+    problem = numbers(
         attributes,
         name=name,
         x_shape=x_shape,
@@ -141,6 +141,8 @@ def _conv(
         bias=bias is not None,
         refuse=refuse,
     )
+    if bias is not None and bias.shape != (problem.out_channels,):
+        raise refuse(f"the bias must have one number per output channel, ({problem.out_channels},), got {bias.shape}")
     return ConvNode(
         name=name,
         problem=problem,
@@ -189,7 +191,7 @@ def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndar
 
 
 def _is_conv(node: onnx.NodeProto) -> bool:
-    return node.op_type == "Conv" and node.domain in ONNX_DOMAINS
+    return node.op_type in ("Conv", "ConvTranspose") and node.domain in ONNX_DOMAINS
 
 
 def _unique_names(nodes: list[onnx.NodeProto]) -> list[str]:

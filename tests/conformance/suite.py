@@ -17,14 +17,8 @@ from convc.backend import ConvcBackend
 from convc.errors import NodeError
 
 NOT_COMPILED_YET = {
-    r"^test_Conv1d_": "1-D convolutions",
-    r"^test_Conv3d_": "3-D convolutions",
-    r"^test_Conv2d_groups_": "grouped convolutions",
-    r"^test_ConvTranspose2d_|^test_convtranspose_|^test_operator_convtranspose_": "ConvTranspose",
     r"^test_convinteger_": "ConvInteger",
     r"^test_qlinearconv_": "QLinearConv",
-    r"^test_Conv2d_depthwise_": "grouped convolutions",
-    r"^test_causal_conv_with_state_.*_expanded_": "1-D grouped convolutions",
 }
 """Test pattern -> what of it convc does not compile yet. Such a test must end in the error that says so: it fails when
 its line here is no longer needed, or the error says something else."""

@@ -96,7 +96,7 @@ def test_a_file_that_is_no_model_is_refused(convc, tiny, tmp_path, content, mess
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"nodes": [helper.make_node("Relu", ["x"], ["y"])]}, "no Conv node"),
+        ({"nodes": [helper.make_node("Relu", ["x"], ["y"])]}, "no convolution"),
         (conv(weight=(8, 2, 3, 3), group=3), "C/3"),
         (conv(weight=(8, 4, 3), x_shape=(1, 5, 8)), "'c'"),
         (conv(weight=(8, 4, 9, 9)), "no pixel"),

@@ -93,7 +93,7 @@ def test_versions_out_of_range(tmp_path, ir_version, opsets, message):
 def test_no_convolution(tmp_path):
     model = build([helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Relu", ["r"], ["y"])])
     error = refusal(tmp_path, model, ModelError)
-    assert error.message == "the model has no Conv node in its main graph"
+    assert error.message == "the model has no convolution in its main graph"
     assert error.hint == "it has 2 Relu"
 
 

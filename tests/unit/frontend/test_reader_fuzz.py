@@ -108,7 +108,7 @@ def test_deep_nesting(tmp_path):
             size, length = size >> 7, length + bytes([size & 127 | 128])
         return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
-    for depth, message in ((10, "the model has no Conv node"), (1000, "not an ONNX model, or cut short")):
+    for depth, message in ((10, "the model has no convolution"), (1000, "not an ONNX model, or cut short")):
         graph = b""
         for _ in range(depth):
             node = field(4, b"If") + field(2, b"y") + field(5, field(1, b"then_branch") + field(6, graph))

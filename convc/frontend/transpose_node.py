@@ -1,0 +1,83 @@
+"""One ONNX `ConvTranspose` node to a `ConvProblem`.
+
+Source: ONNX operators, ``ConvTranspose``. With ``output_shape``, or an ``auto_pad`` that gives in * stride pixels, the
+pads follow from the output; where there are too few pixels even without pads, the rest is added at the end: the
+operator promises that extent, also where ONNX Runtime gives less.
+"""
+
+from __future__ import annotations
+
+from convc.frontend.conv_node import Attributes, Refuse
+from convc.problem import AXIS_NAMES, ConvProblem
+
+
+def transpose_problem(
+    attributes: Attributes, *, name: str, x_shape: tuple[int, ...], w_shape: tuple[int, ...], operand: str, out: str,
+    bias: bool, refuse: Refuse,
+) -> ConvProblem:  # fmt: skip
+    """The numbers of a node.
+
+    Args:
+        x_shape, w_shape: (N, C, H, W) and (C, K/G, R, S), all known.
+
+    Raises:
+        NodeError: shapes or attributes contradict one another.
+        ProblemError: the numbers do not fit together.
+    """
+    rank = len(w_shape) - 2
+    if rank not in AXIS_NAMES:
+        raise refuse(f"weights must have shape (C, K/G, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
+    groups = int(attributes.get("group", 1))
+    if groups < 1:
+        raise refuse(f"group must be at least 1, got {groups}")
+    if len(x_shape) != len(w_shape) or x_shape[1] != w_shape[0]:
+        raise refuse(
+            f"the input has shape (N, C, H, W) = {x_shape}, the weights (C, K/G, R, S) = {w_shape}: they must have the "
+            "same C"
+        )
+    if w_shape[0] % groups:
+        raise refuse(f"{groups} groups do not divide the {w_shape[0]} input channels")
+
+    def per_axis(key: str, default: int, count: int = rank) -> tuple[int, ...]:
+        values = tuple(attributes.get(key, (default,) * count))
+        if len(values) != count:
+            raise refuse(f"{key} must have {count} entries, got {values}")
+        return values
+
+    kernel = tuple(w_shape[2:])
+    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
+        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
+    stride, dilation, more = per_axis("strides", 1), per_axis("dilations", 1), per_axis("output_padding", 0)
+    pads = per_axis("pads", 0, 2 * rank)
+    if min(stride) < 1:
+        raise refuse(f"strides must be at least 1, got {stride}")
+    low, high = pads[:rank], pads[rank:]
+    wanted = _wanted_extent(attributes, rank, x_shape[2:], stride, refuse)
+    if wanted is not None:
+        upper = attributes.get("auto_pad", b"NOTSET") == b"SAME_UPPER"
+        full = [(e - 1) * u + (k - 1) * d + 1 for e, u, k, d in zip(x_shape[2:], stride, kernel, dilation, strict=True)]
+        total = [max(0, f + m - out_extent) for f, m, out_extent in zip(full, more, wanted, strict=True)]
+        small, large = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
+        low, high = (small, large) if upper else (large, small)
+        more = tuple(out_extent - f + t for f, t, out_extent in zip(full, total, wanted, strict=True))
+    return ConvProblem(
+        name=name, batch=x_shape[0], in_channels=w_shape[0], out_channels=groups * w_shape[1], in_extent=x_shape[2:],
+        kernel=kernel, stride=stride, dilation=dilation, pad_lo=low, pad_hi=high, groups=groups, transposed=True,
+        output_padding=more, operand=operand, out=out, bias=bias,
+    )  # fmt: skip
+
+
+def _wanted_extent(
+    attributes: Attributes, rank: int, extent: tuple[int, ...], stride: tuple[int, ...], refuse: Refuse
+) -> tuple[int, ...] | None:
+    """The output's extents where the node says them and leaves the pads open; None where it says the pads."""
+    shape, mode = tuple(attributes.get("output_shape", ())), attributes.get("auto_pad", b"NOTSET")
+    if mode not in (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID"):
+        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {mode!r}")
+    if shape:
+        if len(shape) not in (rank, rank + 2):
+            raise refuse(f"output_shape must have {rank} entries, got {shape}")
+        return shape[-rank:]
+    if mode in (b"SAME_UPPER", b"SAME_LOWER"):
+        return tuple(e * u for e, u in zip(extent, stride, strict=True))
+    return None
