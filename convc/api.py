@@ -62,7 +62,7 @@ def load(path: str | Path, batch: int | None = None, dtype: str | None = None) -
     Args:
         path: the file.
         batch: images, where the model leaves the batch open.
-        dtype: operand type, f16, bf16 or tf32, in place of the model's.
+        dtype: operand type, f16, bf16, tf32, e4m3 or e5m2, in place of the model's.
 
     Raises:
         ModelError, NodeError, ProblemError: the model cannot be read, or has a convolution of a kind that

@@ -24,7 +24,7 @@ FORMAT = "convc-launch/1"
 
 BYTES = {
     "u8": 1, "s8": 1, "u16": 2, "s16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8,
-    "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8,
+    "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1,
 }  # fmt: skip
 """Size in bytes of an element of each type a buffer can have."""
 

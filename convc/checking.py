@@ -24,7 +24,7 @@ from convc.problem import ConvProblem
 from convc.runtime.session import run_layer, writer
 from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare
-from convc.verify.data import integer_data, normal_data
+from convc.verify.data import integer_data, multipliers, normal_data
 
 Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")
@@ -124,13 +124,14 @@ def _check(
 ) -> tuple[Check, Counters | None]:
     """One run, judged; and what it did, where it came to an end."""
     x, weight, bias = _data(mode, conv, seed)
-    layer = layer_of(conv.problem, compiled, weight, bias)
+    multiplier = multipliers(conv.problem, seed) if mode == "integer" or conv.multiplier is None else conv.multiplier
+    layer = layer_of(conv.problem, compiled, weight, bias, multiplier)
     bar = None if progress is None else lambda done, total: progress(mode, done / total)
     try:
         run = run_layer(layer, x, options, progress=bar)
     except (MachineFault, DeadlockError) as fault:
         return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
-    expected = reference.conv_problem(conv.problem, x, weight, bias)
+    expected = reference.conv_problem(conv.problem, x, weight, bias, multiplier)
     bound = None if mode == "integer" else error_bound(conv.problem, x, weight, bias)
     comparison = compare(run.y, expected, bound)
     check = Check(

@@ -1,6 +1,6 @@
 """Number formats: what an operand or a result is stored as, and how a real number gets there.
 
-Four binary floating-point formats matter here. Each is ``sign, exponent, fraction``:
+The floating-point formats are each ``sign, exponent, fraction``:
 
     ======  ====  ========  ========  =========  ==========================================
     name    bits  exponent  fraction  precision  stored as
@@ -9,11 +9,15 @@ Four binary floating-point formats matter here. Each is ``sign, exponent, fracti
     bf16    16    8         7         8          ml_dtypes bfloat16
     tf32    19    8         10        11         numpy float32 whose low 13 bits are zero
     f32     32    8         23        24         numpy float32
+    e4m3    8     4         3         4          ml_dtypes float8_e4m3fn (no infinity)
+    e5m2    8     5         2         3          ml_dtypes float8_e5m2
     ======  ====  ========  ========  =========  ==========================================
 
 (IEEE 754-2019 section 3.6 for f16 and f32; PTX manual, section "Alternate Floating-Point Data Formats", for
-bf16 and tf32.) `encode` rounds to nearest, ties to even, in ONE rounding even from float64: rounding first to
-float32 and then to bfloat16 would round twice, and a value just above a tie could land on the wrong side.
+the others; OCP, "8-bit floating point specification", for e4m3 and e5m2.) Then there are whole numbers: u8, s8 and
+s32 in numpy's uint8, int8 and int32. `encode` rounds to nearest, ties to even, in ONE rounding even from float64:
+rounding first to float32 and then to bfloat16 would round twice, and a value just above a tie could land on the wrong
+side.
 """
 
 from __future__ import annotations
@@ -26,15 +30,18 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DType:
-    """A binary floating-point format.
+    """A number format.
 
     Attributes:
         name: short name, as in `ConvProblem.operand` and in launch files.
         bits: bits an element takes in memory (tf32 takes 32).
         storage: numpy type that holds it.
-        precision: significant bits, the hidden one included (p in the literature).
+        precision: significant bits, the hidden one included (p in the literature); all whole numbers of a magnitude up
+            to 2^p that are in range are in the format.
         min_exponent: exponent of the smallest normal number.
         max_finite: the largest finite value.
+        integer: whole numbers only.
+        signed: whether there are numbers below zero.
     """
 
     name: str
@@ -43,11 +50,20 @@ class DType:
     precision: int
     min_exponent: int
     max_finite: float
+    integer: bool = False
+    signed: bool = True
 
     @property
     def bytes(self) -> int:
         """Bytes of an element in memory."""
         return self.bits // 8
+
+    @property
+    def min_finite(self) -> float:
+        """The lowest finite value."""
+        if not self.integer:
+            return -self.max_finite
+        return -self.max_finite - 1 if self.signed else 0.0
 
     @property
     def unit_roundoff(self) -> float:
@@ -82,23 +98,66 @@ F32 = DType(
     max_finite=(2 - 2.0**-23) * 2.0**127,
 )  # fmt: skip
 
-BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32)}
+E4M3 = DType(
+    name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
+)  # fmt: skip
+E5M2 = DType(
+    name="e5m2", bits=8, storage=np.dtype(ml_dtypes.float8_e5m2), precision=3, min_exponent=-14, max_finite=57344.0,
+)  # fmt: skip
+U8 = DType(
+    name="u8", bits=8, storage=np.dtype(np.uint8), precision=8, min_exponent=0, max_finite=255.0, integer=True,
+    signed=False,
+)  # fmt: skip
+S8 = DType(
+    name="s8", bits=8, storage=np.dtype(np.int8), precision=7, min_exponent=0, max_finite=127.0, integer=True,
+)  # fmt: skip
+S32 = DType(
+    name="s32", bits=32, storage=np.dtype(np.int32), precision=31, min_exponent=0, max_finite=2.0**31 - 1, integer=True,
+)  # fmt: skip
 
-OPERANDS = ("f16", "bf16", "tf32")
+BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, E4M3, E5M2, U8, S8, S32)}
+
+FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
+"""Names of the floating-point types that the tensor core multiplies; sums of their products are f32."""
+
+INTEGER_OPERANDS = ("u8", "s8")
+"""Names of the whole numbers that the tensor core multiplies; sums of their products are s32."""
+
+OPERANDS = FLOAT_OPERANDS + INTEGER_OPERANDS
 """Names of the types that the tensor core multiplies."""
 
-OUTPUTS = ("f16", "bf16", "f32")
+KINDS = {
+    "f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "u8": "i8", "s8": "i8",
+}  # fmt: skip
+"""``.kind`` of the instruction that multiplies a type (PTX manual, tcgen05.mma)."""
+
+MIXED_KINDS = ("f8f6f4", "i8")
+"""Kinds whose two operands may have different types."""
+
+FLOAT_OUTPUTS = ("f16", "bf16", "f32")
+"""Names of the types that a floating-point convolution can store its result in."""
+
+INTEGER_OUTPUTS = ("s32", "u8", "s8")
+"""Names of the types that a convolution of whole numbers can store its result in."""
+
+OUTPUTS = FLOAT_OUTPUTS + INTEGER_OUTPUTS
 """Names of the types that a convolution can store its result in."""
 
 
 def encode(dtype: DType, array: np.ndarray) -> np.ndarray:
     """Round numbers (any shape, any real type) to nearest, ties to even; the result is in ``dtype.storage``.
 
-    Too large becomes infinity, NaN stays NaN, subnormals and signed zeros are kept.
+    Too large becomes infinity (e4m3, which has none: NaN), NaN stays NaN, subnormals and signed zeros are kept. u8 and
+    s8 take the nearest number they have, s32 wraps modulo 2^32 as sums of the tensor core do; NaN becomes 0 there.
     """
     array = np.asarray(array)
     if array.ndim == 0:
         return encode(dtype, array.reshape(1)).reshape(())
+    if dtype.integer:
+        return _encode_integer(dtype, array)
+    if dtype.bits == 8:
+        with np.errstate(all="ignore"):
+            return _to_f32_odd(array).astype(dtype.storage)
     if dtype is F32 or dtype is F16 or array.dtype == dtype.storage == BF16.storage:
         with np.errstate(all="ignore"):
             return array.astype(dtype.storage)  # numpy rounds once, from any type
@@ -119,15 +178,17 @@ def encode(dtype: DType, array: np.ndarray) -> np.ndarray:
 
 def decode(dtype: DType, storage: np.ndarray) -> np.ndarray:
     """The values of stored elements as float64 (exact), same shape."""
+    if dtype is S32:
+        return _stored(dtype, storage).astype(np.float64)
     with np.errstate(invalid="ignore"):  # a signalling NaN
         return widen(dtype, storage).astype(np.float64)
 
 
 def widen(dtype: DType, storage: np.ndarray) -> np.ndarray:
-    """The values of stored elements as float32 (exact: every format fits), same shape; f32 is not copied."""
-    storage = np.asarray(storage)
-    if storage.dtype != dtype.storage:
-        raise TypeError(f"{dtype.name} is stored as {dtype.storage}, got an array of {storage.dtype}")
+    """The values of stored elements as float32 (exact: every format but s32 fits), same shape; f32 is not copied."""
+    storage = _stored(dtype, storage)
+    if dtype is S32:
+        raise TypeError("float32 cannot hold every s32")
     if dtype is BF16:
         bits = np.ascontiguousarray(storage).view(np.uint16).astype(np.uint32)
         return (bits << np.uint32(16)).view(np.float32)
@@ -141,11 +202,31 @@ def quantise(dtype: DType, array: np.ndarray) -> np.ndarray:
 
 
 def of_array(array: np.ndarray) -> DType:
-    """The format that an array of results holds: f16, bf16 or f32 by its numpy type."""
-    for dtype in (F16, BF16, F32):
-        if array.dtype == dtype.storage:
-            return dtype
-    raise TypeError(f"expected an array of float16, bfloat16 or float32, got {array.dtype}")
+    """The format that an array of results holds, one of `OUTPUTS`, by its numpy type."""
+    for name in OUTPUTS:
+        if array.dtype == BY_NAME[name].storage:
+            return BY_NAME[name]
+    expected = ", ".join(str(BY_NAME[name].storage) for name in OUTPUTS)
+    raise TypeError(f"expected an array of one of {expected}, got {array.dtype}")
+
+
+def _stored(dtype: DType, storage: np.ndarray) -> np.ndarray:
+    storage = np.asarray(storage)
+    if storage.dtype != dtype.storage:
+        raise TypeError(f"{dtype.name} is stored as {dtype.storage}, got an array of {storage.dtype}")
+    return storage
+
+
+def _encode_integer(dtype: DType, array: np.ndarray) -> np.ndarray:
+    """Whole numbers: to nearest, ties to even; s32 modulo 2^32 (of numbers below 2^62), the others to their range."""
+    if array.dtype == dtype.storage:
+        return array.astype(dtype.storage)
+    if array.dtype.kind not in "iub":
+        array = np.rint(np.nan_to_num(array.astype(np.float64), nan=0.0))
+    if dtype is S32:
+        whole = np.clip(array, -(2.0**62), 2.0**62) if array.dtype.kind == "f" else array
+        return (whole.astype(np.int64) & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
+    return np.clip(array, int(dtype.min_finite), int(dtype.max_finite)).astype(dtype.storage)
 
 
 def _to_f32_odd(array: np.ndarray) -> np.ndarray:

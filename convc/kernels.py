@@ -46,8 +46,14 @@ class Kernels:
         return self._made[shared]
 
 
-def layer_of(problem: ConvProblem, compiled: Compiled, weight: np.ndarray, bias: np.ndarray | None) -> Layer:
-    """A layer in memory from weights (K, C, R, S) and a bias (K,) or None, of any floating-point type."""
+def layer_of(
+    problem: ConvProblem,
+    compiled: Compiled,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    multiplier: np.ndarray | None = None,
+) -> Layer:
+    """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
     form = device_form(problem)
     return Layer(
         name=problem.name,
@@ -56,7 +62,7 @@ def layer_of(problem: ConvProblem, compiled: Compiled, weight: np.ndarray, bias:
         file=kernel_file(compiled),
         launch=compiled.artifact.launch,
         filter=pack_filter(form, weight),
-        bias=pack_bias(form, bias),
+        bias=pack_bias(form, bias, multiplier),
     )
 
 
@@ -89,7 +95,9 @@ def write_build(
                 coverage = coverage_of(compiled.plan, compiled.program)
                 build.write_kernel(folder, digest, compiled.artifact, coverage, plan, program, cubin)
             form = device_form(conv.problem)
-            build.write_weights(folder, stem, pack_filter(form, conv.weight), pack_bias(form, conv.bias))
+            build.write_weights(
+                folder, stem, pack_filter(form, conv.weight), pack_bias(form, conv.bias, conv.multiplier)
+            )
             record = LayerRecord(
                 name=conv.name,
                 stem=stem,

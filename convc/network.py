@@ -32,9 +32,10 @@ class ConvNode:
         name: unique in the network; the node's name, or its output's where it has none.
         problem: the numbers; ``problem.name`` is ``name``.
         input: the activations (N, C, H, W).
-        weight: float32 (K, C, R, S), values already rounded to ``problem.operand``.
-        bias: float32 (K,), or None.
+        weight: float32 (K, C, R, S), values already rounded to the filters' type.
+        bias: float32 (K,), or None; whole numbers in float64 where the sums are s32.
         output: the result (N, K, P, Q), of type ``problem.out``.
+        multiplier: float32 (K,) of a requantised problem, else None.
     """
 
     name: str
@@ -43,6 +44,7 @@ class ConvNode:
     weight: np.ndarray = field(repr=False)
     bias: np.ndarray | None = field(repr=False)
     output: TensorRef
+    multiplier: np.ndarray | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,8 @@ by side, because one copy of the tensor memory accelerator (TMA) moves whole pix
     ==========  ========================  ============================================================
     activation  (N, H, W, c_pitch)        c_pitch: C rounded up to 16 bytes; zeros behind C
     filter      (K, R*S, c_pitch)         zeros behind C as well
-    bias        (K rounded up to 256,)    float32; zeros behind K, and everywhere if the model has none
+    bias        (K rounded up to 256,)    float32 or s32; zeros behind K, and everywhere if the model has none;
+                                          if requantised (2, K rounded up to 256): then the bits of the multipliers
     output      (N, P, Q, k_pitch)        k_pitch: K rounded up to 16 bytes; nothing to read behind K
     ==========  ========================  ============================================================
 
@@ -162,8 +163,13 @@ def device_form(problem: ConvProblem) -> DeviceForm:
         packs=packs,
         way=way,
         activation=activation,
-        filter=BufferForm(dtype=device.operand, shape=(device.out_channels, math.prod(device.kernel), c_pitch)),
-        bias=BufferForm(dtype="f32", shape=(_round_up(device.out_channels, BIAS_MULTIPLE),)),
+        filter=BufferForm(
+            dtype=device.filter_dtype.name, shape=(device.out_channels, math.prod(device.kernel), c_pitch)
+        ),
+        bias=BufferForm(
+            dtype=device.sum_dtype.name,
+            shape=(2,) * device.requantised + (_round_up(device.out_channels, BIAS_MULTIPLE),),
+        ),
         output=BufferForm(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
         notes=(
             *(() if way is None else (way_note(way, problem),)),
@@ -204,13 +210,26 @@ def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     return _with_pitch(taps, form.filter.shape)
 
 
-def pack_bias(form: DeviceForm, bias: np.ndarray | None) -> np.ndarray:
-    """Bias (K,) of any real type or None, rounded to float32, as `DeviceForm.bias`."""
-    packed = np.zeros(form.bias.shape, np.float32)
+def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray | None = None) -> np.ndarray:
+    """Bias (K,) of any real type or None, rounded to the type of the sums, as `DeviceForm.bias`.
+
+    Args:
+        multiplier: (K,) of a requantised problem, rounded to float32.
+    """
+    channels, sums = form.model.out_channels, form.problem.sum_dtype
+    packed = np.zeros(form.bias.shape, sums.storage)
+    rows = packed.reshape(-1, form.bias.shape[-1])
     if bias is not None:
-        _expect_shape(form, bias, (form.model.out_channels,), "bias")
+        _expect_shape(form, bias, (channels,), "bias")
         bias = bias if form.way is None else ordinary_bias(form.way, form.model, bias)
-        packed[_device_channels(form)] = dtypes.encode(dtypes.F32, bias)
+        rows[0, _device_channels(form)] = dtypes.encode(sums, bias)
+    if (multiplier is not None) != form.problem.requantised:
+        needs = "needs a multiplier per channel" if form.problem.requantised else "takes no multipliers"
+        raise InputError(f"a result of {form.problem.out} {needs}", where=f"convolution {form.model.name!r}")
+    if multiplier is not None:
+        _expect_shape(form, multiplier, (channels,), "multiplier")
+        multiplier = multiplier if form.way is None else ordinary_bias(form.way, form.model, multiplier)
+        rows[1, _device_channels(form)] = dtypes.encode(dtypes.F32, multiplier).view(np.int32)
     return packed
 
 
@@ -241,7 +260,8 @@ def _channels_last(form: DeviceForm, array: np.ndarray, what: str) -> np.ndarray
     """Round to the operand type, and view with dimension 1 (channels) last."""
     buffer = form.activation if what == "x" else form.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {form.model.name!r}")
-    return np.moveaxis(dtypes.encode(form.problem.operand_dtype, array), 1, -1)
+    dtype = form.problem.operand_dtype if what == "x" else form.problem.filter_dtype
+    return np.moveaxis(dtypes.encode(dtype, array), 1, -1)
 
 
 def _with_pitch(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

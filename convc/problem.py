@@ -46,9 +46,13 @@ class ConvProblem:
         transposed: whether it is the transposed convolution of these numbers (ONNX ``ConvTranspose``): filters are
             (C, K/G, R, S), every input pixel is added, times the filter, into the output, the pads are cropped.
         output_padding: pixels that a transposed convolution has at the end, in addition; empty: 0.
-        operand: type that is multiplied: f16, bf16 or tf32. Sums are float32.
-        out: type that the result is rounded to: f16, bf16 or f32.
-        bias: whether a number per output channel is added before that rounding.
+        operand: type of the activations (see `convc.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32, or
+            u8 or s8, whose sums are s32 and wrap modulo 2^32.
+        filter_operand: type of the filters where it is another one (e4m3 with e5m2, u8 with s8); None: the same.
+        out: type that the result is rounded to: f16, bf16 or f32; of u8 and s8 s32, u8 or s8.
+        bias: whether a number per output channel, of the type of the sums, is added before that rounding.
+        out_zero_point: of an `out` of 8 bits: the stored number that stands for 0. Such a convolution is *requantised*:
+            it stores saturate(round(float32(sum) * multiplier[k]) + out_zero_point) with a multiplier per channel.
 
     Raises:
         ProblemError: when the numbers do not fit together.
@@ -70,6 +74,8 @@ class ConvProblem:
     operand: str = "f16"
     out: str = "f16"
     bias: bool = False
+    filter_operand: str | None = None
+    out_zero_point: int = 0
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -85,8 +91,7 @@ class ConvProblem:
             self._check_axes(field, least=0 if "pad" in field else 1)
         if self.operand not in dtypes.OPERANDS:
             raise self._error(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
-        if self.out not in dtypes.OUTPUTS:
-            raise self._error(f"out must be one of {', '.join(dtypes.OUTPUTS)}, got {self.out!r}")
+        self._check_element_types()
         for axis, extent in enumerate(self.out_extent):
             if extent < 1:
                 if self.transposed:
@@ -184,6 +189,27 @@ class ConvProblem:
         return dtypes.BY_NAME[self.operand]
 
     @property
+    def filter_dtype(self) -> DType:
+        """The record of the filters' type."""
+        return dtypes.BY_NAME[self.filter_operand or self.operand]
+
+    @property
+    def sum_dtype(self) -> DType:
+        """The record of the type that sums and bias have: f32, or s32."""
+        return dtypes.S32 if self.operand_dtype.integer else dtypes.F32
+
+    @property
+    def requantised(self) -> bool:
+        """Whether sums of whole numbers are scaled and stored as 8 bits."""
+        return self.out in dtypes.INTEGER_OPERANDS
+
+    @property
+    def types(self) -> str:
+        """Types of activations, filters and result in words, such as ``u8 x s8 -> s32``."""
+        mixed = f" x {self.filter_operand}" if self.filter_operand else ""
+        return f"{self.operand}{mixed} -> {self.out}"
+
+    @property
     def out_dtype(self) -> DType:
         """The record of ``out``."""
         return dtypes.BY_NAME[self.out]
@@ -203,14 +229,38 @@ class ConvProblem:
             parts.append(f"{self.groups} groups")
         if self.bias:
             parts.append("bias")
-        parts.append(self.operand if self.operand == self.out else f"{self.operand} to {self.out}")
+        operands = f"{self.operand} x {self.filter_operand}" if self.filter_operand else self.operand
+        parts.append(operands if operands == self.out else f"{operands} to {self.out}")
         parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {self.macs / 1e6:.4g} MMAC")
         return ", ".join(parts)
+
+    def _check_element_types(self) -> None:
+        """The hardware has the mix of types; a filter type that says nothing new is dropped."""
+        filters = self.filter_operand
+        if filters is not None and filters not in dtypes.OPERANDS:
+            raise self._error(f"filter_operand must be one of {', '.join(dtypes.OPERANDS)}, got {filters!r}")
+        if filters == self.operand:
+            object.__setattr__(self, "filter_operand", None)
+        elif filters is not None:
+            kind = dtypes.KINDS[self.operand]
+            if kind not in dtypes.MIXED_KINDS or dtypes.KINDS[filters] != kind:
+                partners = [name for name, other in dtypes.KINDS.items() if other == kind]
+                partners = partners if kind in dtypes.MIXED_KINDS else [self.operand]
+                raise self._error(
+                    f"the tensor core cannot multiply {self.operand} by {filters}: with activations of {self.operand} "
+                    f"it takes filters of {' or '.join(partners)}"
+                )
+        outputs = dtypes.INTEGER_OUTPUTS if self.operand_dtype.integer else dtypes.FLOAT_OUTPUTS
+        if self.out not in outputs:
+            raise self._error(f"out of {self.operand} must be one of {', '.join(outputs)}, got {self.out!r}")
+        low, high = (int(self.out_dtype.min_finite), int(self.out_dtype.max_finite)) if self.requantised else (0, 0)
+        if not low <= self.out_zero_point <= high:
+            raise self._error(f"out_zero_point of {self.out} must be in {low}..{high}, got {self.out_zero_point}")
 
     def _check_types(self) -> None:
         """Accept any integer type and any sequence; keep plain ints and tuples."""
         try:
-            for field in _COUNTS:
+            for field in (*_COUNTS, "out_zero_point"):
                 object.__setattr__(self, field, operator.index(getattr(self, field)))
             for field in _AXIS_FIELDS:
                 values = tuple(operator.index(value) for value in getattr(self, field))

@@ -16,28 +16,52 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from convc import dtypes
+from convc.dtypes import DType
 from convc.problem import ConvProblem
 
 _GATHER_BYTES = 8 << 20
 """Gather at most about this much at a time: bounds memory, and stays in the cache that BLAS reads from."""
 
 
-def conv_problem(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None."""
+def conv_problem(
+    problem: ConvProblem,
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    multiplier: np.ndarray | None = None,
+) -> np.ndarray:
+    """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None.
+
+    With a multiplier (K,) the sums are requantised to the type of the problem's result.
+    """
     if x.shape != problem.x_shape or w.shape != problem.w_shape:
         raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
     if problem.transposed:
-        return transposed(problem, x, w, bias)
-    return conv(
-        x,
-        w,
-        bias,
-        stride=problem.stride,
-        dilation=problem.dilation,
-        pad_lo=problem.pad_lo,
-        pad_hi=problem.pad_hi,
-        groups=problem.groups,
-    )
+        sums = transposed(problem, x, w, bias)
+    else:
+        steps = {name: getattr(problem, name) for name in ("stride", "dilation", "pad_lo", "pad_hi", "groups")}
+        sums = conv(x, w, bias, **steps)
+    return sums if multiplier is None else requantise(sums, multiplier, problem.out_zero_point, problem.out_dtype)
+
+
+def requantise(sums: np.ndarray, multiplier: np.ndarray, zero_point: int, out: DType) -> np.ndarray:
+    """Whole sums to 8 bits: saturate(round(float32(sum) * multiplier[k]) + zero_point).
+
+    The conversion of the sum, which wraps modulo 2^32 first, the product and the rounding are to nearest, ties to even,
+    in float32.
+
+    Args:
+        sums: (N, K, *out), whole numbers.
+        multiplier: (K,) float32.
+
+    Returns:
+        float64 (N, K, *out), whole numbers that ``out`` has.
+    """
+    wrapped = dtypes.encode(dtypes.S32, sums).astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.rint(wrapped * np.asarray(multiplier, np.float32).reshape(-1, *(1,) * (sums.ndim - 2)))
+    return np.clip(np.nan_to_num(scaled.astype(np.float64), nan=0.0) + zero_point, out.min_finite, out.max_finite)
 
 
 def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:

@@ -16,7 +16,7 @@ batch_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    type=click.Choice(["f16", "bf16", "tf32"]),
+    type=click.Choice(["f16", "bf16", "tf32", "e4m3", "e5m2"]),
     help="Operand type, in place of the model's (float32 models run as tf32).",
 )
 

@@ -24,8 +24,10 @@ from convc.emit.operands import (
     stage,
     stage_address,
 )
+from convc.emit.quantise_context import bias_type, convert_names, requantise_names
 from convc.emit.reuse_context import reuse_names
 from convc.intexpr import bounds
+from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -163,9 +165,11 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {"acc_address": acc_address(tensor[acc]), "first": first, "columns": count, "values": values}
         case AddBias(buffer=buffer, channel=channel, columns=count):
             quads = [(4 * i, *(f"%v{i + j}" for j in range(4))) for i in range(0, count, 4)]
-            return {"buffer": buffer, "channel": channel, "quads": quads}
+            return {"buffer": buffer, "channel": channel, "quads": quads, **bias_type(step.dtype)}
         case Convert(out=out, columns=count):
-            return {"type": out, "pairs": [(f"%h{i // 2}", f"%v{i + 1}", f"%v{i}") for i in range(0, count, 2)]}
+            return convert_names(out, count)
+        case Requantise() | RequantiseLane():
+            return requantise_names(step)
         case GlobalStore():
             return _global_store(step)
     names = reuse_names(step, storage)
@@ -212,7 +216,7 @@ def _mma(step: Mma, a: SmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
 def _global_store(step: GlobalStore) -> dict[str, Any]:
     """Sixteen bytes a piece, each under the guards that are left: its row, its first channel, both, or none."""
     per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
-    register = "v" if step.out == "f32" else "h"
+    register = "v" if dtypes.BY_NAME[step.out].bits == 32 else "h"
     row = step.row_limit is not None
     pieces = []
     for index in range(step.columns // per_piece):

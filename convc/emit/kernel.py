@@ -13,6 +13,7 @@ from convc.artifact import KernelArtifact, PointerParam, TensorMapParam
 from convc.emit.context import Scene, fragment, numbers_of
 from convc.emit.exprs import Number
 from convc.emit.operands import phase, stage
+from convc.emit.quantise_context import values_per_word
 from convc.emit.render import render
 from convc.tile.reuse_steps import LoadMask
 from convc.tile.show import who
@@ -111,9 +112,11 @@ def _registers(role: Role, cursors: tuple[str, ...], numbers: Mapping[str, Numbe
     values = max((step.columns for step in steps if isinstance(step, TmemLoad)), default=0)
     if values:
         lines.append(f".reg .b32 %v<{values}>;  // one row of the accumulator")
-    packed = max((step.columns // 2 for step in steps if isinstance(step, Convert)), default=0)
-    if packed:
-        lines.append(f".reg .b32 %h<{packed}>;  // the same, two values a word")
+    converted = max((step for step in steps if isinstance(step, Convert)), key=lambda step: step.columns, default=None)
+    if converted is not None:
+        per_word = values_per_word(converted.out)
+        words = {2: "two", 4: "four"}[per_word]
+        lines.append(f".reg .b32 %h<{converted.columns // per_word}>;  // the same, {words} values a word")
     if any(isinstance(step, LoadMask) for step in steps):
         lines.append(".reg .b32 %m<4>;  // lanes that the next MMAs must not write")
     return lines

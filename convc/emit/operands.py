@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from convc import dtypes
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.tile.reuse_steps import MmaStationary
 from convc.tile.steps import Multiply, SmemTile, TmemTile
 
 
@@ -55,11 +57,13 @@ def mask_of(step: Multiply) -> str:
 def multiply_names(step: Multiply, b: SmemTile, acc: TmemTile, reach: int = 0) -> dict[str, Any]:
     """What the templates of all multiplications take; `reach`: the largest column shift of tcgen05.mma.ws."""
     allowed = next(limit for limit in (0, 8, 16, 32) if limit >= reach)
-    operand, m, n = step.operand, step.m, step.n
-    kind = "tf32" if operand == "tf32" else "f16"
-    shape = InstructionDescriptor(
-        kind=kind, d_type="f32", a_type=operand, b_type=operand, m=m, n=n, ws_max_shift=allowed
-    )
+    m, n, kind = step.m, step.n, dtypes.KINDS[step.operand]
+    sums = "s32" if kind == "i8" else "f32"
+    first, second = step.operand, step.filter_operand or step.operand
+    if isinstance(step, MmaStationary):
+        first, second = second, first
+    shape = InstructionDescriptor(kind=kind, d_type=sums, a_type=first, b_type=second, m=m, n=n, ws_max_shift=allowed)
+    operands = first if first == second else f"{first} and {second}"
     moved = f", columns shifted by up to {allowed}" if allowed else ""
     return {
         "layout": f"K-major, {b.row_bytes}-byte swizzle, {8 * b.row_bytes} bytes from 8 rows to the next 8",
@@ -72,5 +76,5 @@ def multiply_names(step: Multiply, b: SmemTile, acc: TmemTile, reach: int = 0) -
         "then_add": step.counter is not None and step.atoms > 1,
         "more_atoms": more_atoms(step.atoms),
         "instruction": f"0x{encode_instruction(shape):08x}",
-        "instruction_note": f"{m} x {n}, {operand} in, f32 out{moved}",
+        "instruction_note": f"{m} x {n}, {operands} in, {sums} out{moved}",
     }

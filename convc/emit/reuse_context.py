@@ -15,6 +15,7 @@ from convc.emit.operands import (
     stage,
     stage_address,
 )
+from convc.emit.quantise_context import bias_type, conversion
 from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
 from convc.tile.reuse_steps import (
     AddLaneBias,
@@ -74,7 +75,12 @@ def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
         case MmaStationary():
             return _mma_stationary(step, smem[step.a], smem[step.b], tmem[step.acc])
         case AddLaneBias(buffer=buffer, channel=channel, columns=columns):
-            return {"buffer": buffer, "channel": channel, "values": [f"%v{i}" for i in range(columns)]}
+            return {
+                "buffer": buffer,
+                "channel": channel,
+                "values": [f"%v{i}" for i in range(columns)],
+                **bias_type(step.dtype),
+            }
         case PixelStore():
             return _pixel_store(step)
     return None
@@ -154,16 +160,16 @@ def _collector(usage: str, buffer: int) -> str:
 def _pixel_store(step: PixelStore) -> dict[str, Any]:
     """One value a column, each under the guards that are left."""
     channel, row = step.channel_limit is not None, step.row_limit is not None
-    pieces = []
+    pieces, whole = [], dtypes.BY_NAME[step.out].bits == 32
     for index, name in enumerate(step.rows):
         both = f", %{name}, {step.row_limit}"
         test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
         guard = "@%in " if row else "@%channel_in " if channel else ""
-        convert = f"cvt.rn.{step.out}.f32 %half, %v{index};"
-        pieces.append((name, test, guard, convert, f"%v{index}" if step.out == "f32" else "%half"))
+        convert = f"{conversion(step.out)} %half, %v{index};"
+        pieces.append((name, test, guard, convert, f"%v{index}" if whole else "%half"))
     return {
         "buffer": step.buffer,
-        "packed": step.out != "f32",
+        "packed": not whole,
         "bits": 8 * dtypes.BY_NAME[step.out].bytes,
         "element_bytes": dtypes.BY_NAME[step.out].bytes,
         "row_bytes": step.row_bytes,

@@ -46,7 +46,7 @@ def read_model(
     Args:
         path: the .onnx file; external data may lie in the same folder or below it.
         batch: batch size; replaces the first extent of the 4-D graph inputs.
-        operand: f16, bf16 or tf32 instead of the model's own type; weights are rounded to it, the output
+        operand: f16, bf16, tf32, e4m3 or e5m2 instead of the model's own type; weights are rounded to it, the output
             keeps its type.
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
@@ -61,8 +61,8 @@ def read_model(
     path = Path(path)
     if batch is not None and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
-    if operand is not None and operand not in dtypes.OPERANDS:
-        raise InputError(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {operand!r}")
+    if operand is not None and operand not in dtypes.FLOAT_OPERANDS:
+        raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {operand!r}")
     try:
         return _read(path, batch, operand, constants or {}, skip_refused)
     except ConvcError as error:
@@ -180,7 +180,7 @@ def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndar
     require_memory(16 * math.prod(weight.shape), f"rounding weights of shape {weight.shape}")
     with np.errstate(invalid="ignore"):  # a signalling NaN
         rounded = dtypes.quantise(dtype, weight)
-        lost = np.isinf(rounded) & np.isfinite(weight)
+        lost = ~np.isfinite(rounded) & np.isfinite(weight)
     if lost.any():
         raise refuse(
             f"{np.count_nonzero(lost)} weights are too large for {dtype.name}, "

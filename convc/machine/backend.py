@@ -36,7 +36,7 @@ from convc.tensormap import check as check_tensor_map
 NUMPY = {
     "u8": np.uint8, "s8": np.int8, "u16": np.uint16, "s16": np.int16, "u32": np.uint32, "s32": np.int32,
     "u64": np.uint64, "s64": np.int64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32,
-    "f32": np.float32, "f64": np.float64,
+    "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
 }  # fmt: skip
 """numpy type of each buffer type."""
 

@@ -6,7 +6,6 @@ candidate out of the race. Each rule names the limit in `convc.arch` and the rea
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -173,7 +172,7 @@ def grid(candidate: Candidate) -> str | None:
 
 def bias_cover(candidate: Candidate) -> str | None:
     """The last tile of channels ends inside the padded bias buffer, so that bias loads need no guard."""
-    end, length = candidate.grid[1] * candidate.tiling.block_n, math.prod(candidate.form.bias.shape)
+    end, length = candidate.grid[1] * candidate.tiling.block_n, candidate.form.bias.shape[-1]
     if end > length:
         return f"the last tile ends at channel {end}, past the bias buffer of {length} numbers"
     return None

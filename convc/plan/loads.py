@@ -32,6 +32,11 @@ def dims_and_strides(buffer: BufferForm) -> tuple[tuple[int, ...], tuple[int, ..
     return dims, tuple(strides)[1:]
 
 
+def map_dtype(buffer: BufferForm) -> str:
+    """Element type of a buffer's map: of all types of 8 bits tensor maps know u8 alone (``CUtensorMapDataType``)."""
+    return "u8" if dtypes.BY_NAME[buffer.dtype].bits == 8 else buffer.dtype
+
+
 def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
     """The two maps for a tiling."""
     channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
@@ -40,7 +45,7 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
     a = TensorMap(
         mode="im2col",
         buffer="activation",
-        dtype=form.activation.dtype,
+        dtype=map_dtype(form.activation),
         dims=dims,
         strides=strides,
         element_strides=(1, *reversed(form.problem.stride), 1),
@@ -70,7 +75,7 @@ def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str)
     a = TensorMap(
         mode="im2col_w128" if haloed else "im2col_w",
         buffer="activation",
-        dtype=form.activation.dtype,
+        dtype=map_dtype(form.activation),
         dims=dims,
         strides=strides,
         element_strides=steps,
@@ -89,7 +94,7 @@ def _filter_map(form: DeviceForm, tiling: Tiling, channels: int) -> TensorMap:
     return TensorMap(
         mode="tile",
         buffer="filter",
-        dtype=form.filter.dtype,
+        dtype=map_dtype(form.filter),
         dims=dims,
         strides=strides,
         element_strides=(1, 1, 1),

@@ -19,7 +19,7 @@ def print_build(console: Console, build: Build) -> None:
         table.add_column(heading, overflow="fold")
     for layer in build.network.layers:
         problem = layer.problem
-        table.add_row(layer.name, convolution(problem), f"{problem.operand} -> {problem.out}", layer.kernel)
+        table.add_row(layer.name, convolution(problem), problem.types, layer.kernel)
     console.print(table)
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:

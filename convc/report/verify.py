@@ -82,7 +82,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
     return (
         layer.name,
         convolution(problem),
-        f"{problem.operand} -> {problem.out}",
+        problem.types,
         layer.schedule,
         *_counts(layer.counters),
         "-" if normal is None else number(normal.worst_error),

@@ -19,7 +19,7 @@ from convc.limits import require_memory
 NAMES = {
     "u8": "uint8", "s8": "int8", "u16": "uint16", "s16": "int16", "u32": "uint32", "s32": "int32",
     "u64": "uint64", "s64": "int64", "f16": "float16", "bf16": "uint16", "tf32": "float32", "f32": "float32",
-    "f64": "float64",
+    "f64": "float64", "e4m3": "uint8", "e5m2": "uint8",
 }  # fmt: skip
 """numpy type of each buffer type in a file."""
 

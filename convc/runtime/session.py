@@ -59,12 +59,12 @@ def run_layer(
 
     Args:
         layer: kernel, launch and weights.
-        x: (N, C, H, W), a floating-point type; rounded to the operand type.
+        x: (N, C, H, W), a floating-point type, rounded to the operand type; or of the operand type.
         options: for the machine.
         progress: called with (CTAs done, CTAs in all).
 
     Raises:
-        InputError: x has another shape or is not floating-point.
+        InputError: x has another shape or type.
         LimitError: the buffers do not fit into memory.
         PtxSyntaxError, UnmodelledError, LaunchError: the kernel or its launch is not acceptable.
         MachineFault, DeadlockError: the kernel does something that hardware would not survive.
@@ -141,7 +141,7 @@ def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, wher
     expected = form.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
-    if dtype.name not in FLOATS:
-        raise InputError(
-            f"expected an input of {', '.join(FLOATS[:-1])} or {FLOATS[-1]}, got {dtype.name}", where=where
-        )
+    own = form.problem.operand_dtype.storage.name
+    if dtype.name not in FLOATS and dtype.name != own:
+        named = FLOATS if own in FLOATS else (*FLOATS, own)
+        raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)

@@ -12,10 +12,11 @@ from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.intexpr import IntExpr, Var, substitute
 from convc.plan.coordinates import SLAB
 from convc.plan.records import Plan
+from convc.tile.epilogue_types import convert, requantise
+from convc.tile.quantise_steps import Requantise
 from convc.tile.steps import (
     AddBias,
     Compute,
-    Convert,
     CtaSync,
     GlobalStore,
     InitRings,
@@ -152,15 +153,18 @@ def store(plan: Plan) -> tuple[Step, ...]:
         ),
         compute(plan, "store", "k"),
         TmemLoad(id="store.read", note="one row a lane", acc="acc", first="column", columns=columns),
-        AddBias(id="store.bias", note="one number a channel", buffer="bias", channel="k", columns=columns),
+        AddBias(
+            id="store.bias", note="one number a channel", buffer="bias", channel="k", columns=columns,
+            dtype=plan.problem.sum_dtype.name,
+        ),
+        *requantise(plan, columns, Requantise),
+        *convert(plan, columns),
         compute(plan, "store", "out_byte", 64),
         GlobalStore(
             id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
             row="m", row_limit=plan.row_limit, channel="k", channel_limit=plan.channel_limit,
         ),
     ]  # fmt: skip
-    if out != "f32":
-        body.insert(4, Convert(id="store.round", note=f"to {out}, two a word", out=out, columns=columns))
     count = plan.tiling.block_n // columns
     return (
         Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),

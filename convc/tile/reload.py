@@ -48,6 +48,7 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
         Mma(
             id="mma.multiply", note="accumulate activations x filter rows", acc="acc", a="a", b="b",
             operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=pipeline.atoms, counter="k_step",
+            filter_operand=plan.problem.filter_operand,
         ),
         Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
         Advance(id="mma.next", note="next stage", stages=tiling.stages),

@@ -200,6 +200,7 @@ def _slide(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
             id=f"mma.multiply{mark}", note="the same activations, some rows further on", acc="acc", a="a", b="b",
             operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
             counter=_counter(plan, index, Var(f"i{mark}")), row=f"row{mark}", masked=plan.storage.masks > 0,
+            filter_operand=plan.problem.filter_operand,
         ),
         *release_filter(plan, mark),
     )  # fmt: skip
@@ -246,7 +247,7 @@ def _multiply_held(
         id=f"mma.multiply{which}{mark}", note="activations from tensor memory", acc="acc", a="held", b="b",
         operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
         counter=_counter(plan, index, position, which), masked=plan.storage.masks > 0,
-        moves=moves and plan.reuse.variant != "chain",
+        moves=moves and plan.reuse.variant != "chain", filter_operand=plan.problem.filter_operand,
     )  # fmt: skip
     yield from release_filter(plan, f"{which}{mark}")
 

@@ -133,11 +133,12 @@ class MmaStationary(Multiply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddLaneBias(Step):
-    """Add bias[channel] to the values of the lane that has this channel."""
+    """Add bias[channel] to the values of the lane that has this channel; `dtype` is the type of both."""
 
     buffer: str
     channel: str
     columns: int
+    dtype: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,
     ClearAcc,
@@ -29,6 +30,7 @@ from convc.tile.steps import (
     InitRings,
     Loop,
     Mma,
+    Multiply,
     PrefetchMaps,
     RingWait,
     Role,
@@ -101,15 +103,17 @@ def describe(step: Step) -> str:
         case TmaLoad(map=source, tile=tile, ring=ring, coords=coords, offsets=offsets):
             moved = f" + ({', '.join(offsets)})" if offsets else ""
             return f"copy {source}[{', '.join(coords)}]{moved} to {tile}, counted on {ring}"
-        case Mma(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, row=row, masked=masked):
+        case Mma(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, row=row, masked=masked):
             rows = f"{a} from row {row} on" if row else a
-            return f"{acc} += {rows} x {b}: {m} x {n}, {atoms} MMAs of {operand}{MASKED * masked}"
+            return f"{acc} += {rows} x {b}: {m} x {n}, {atoms} MMAs of {types_of(step)}{MASKED * masked}"
         case TmemLoad(acc=acc, first=first, columns=columns):
             return f"read {columns} columns of {acc} from column {first}"
         case AddBias(buffer=buffer, channel=channel, columns=columns):
             return f"add {columns} of {buffer} from {channel}"
         case Convert(out=out):
             return f"round to {out}"
+        case Requantise() | RequantiseLane():
+            return f"times {step.buffer}[{step.channel} + {step.first}] as f32, rounded, plus {step.zero_point}"
         case GlobalStore(buffer=buffer, at=at, columns=columns):
             return f"write {columns} values to {buffer} + {at}{_guards(step)}"
     return _describe_reuse(step)
@@ -133,17 +137,22 @@ def _describe_reuse(step: Step) -> str:
             return f"move the rows of {tile} by one lane"
         case Refresh(source=source, tile=tile, halo=halo, extra=extra):
             return f"lanes 31, 63, 95, 127 of {tile} = halo {halo}{f' + {extra}' if extra else ''} of {source}"
-        case MmaTensor(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, masked=masked, moves=moves):
+        case MmaTensor(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, masked=masked, moves=moves):
             also = f", then move the rows of {a} by one lane" if moves else ""
-            return f"{acc} += {a} x {b}: {m} x {n}, {atoms} MMAs of {operand}{MASKED * masked}{also}"
-        case MmaStationary(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, operand=operand, shift=shift, runs=runs):
+            return f"{acc} += {a} x {b}: {m} x {n}, {atoms} MMAs of {types_of(step)}{MASKED * masked}{also}"
+        case MmaStationary(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, shift=shift, runs=runs):
             zeroed = f", {runs[0]} of {runs[0] + runs[1]} columns zeroed" if runs else ""
-            return f"{acc} += {b} x {a}[{shift} columns on]: {m} x {n}, {atoms} MMAs of {operand}{zeroed}"
+            return f"{acc} += {b} x {a}[{shift} columns on]: {m} x {n}, {atoms} MMAs of {types_of(step)}{zeroed}"
         case AddLaneBias(buffer=buffer, channel=channel):
             return f"add {buffer}[{channel}]"
         case PixelStore(buffer=buffer, columns=columns):
             return f"write {columns} values to {buffer}, one a pixel"
     raise ValueError(f"unknown step {type(step).__name__}")
+
+
+def types_of(step: Multiply) -> str:
+    """Types of activations and filters."""
+    return f"{step.operand} x {step.filter_operand}" if step.filter_operand else step.operand
 
 
 def _guards(step: GlobalStore) -> str:

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from convc.index.row_walk import Buffer, Tap, padding_run
 from convc.intexpr import Const, Var
 from convc.plan.records import Plan
+from convc.tile.epilogue_types import requantise
 from convc.tile.frame import compute
+from convc.tile.quantise_steps import RequantiseLane
 from convc.tile.reuse import k_loop, names, release_filter, release_tile
 from convc.tile.reuse_steps import AddLaneBias, MmaStationary, PixelStore
 from convc.tile.steps import Commit, Compute, Loop, RingWait, Step, TmemLoad
@@ -65,7 +67,7 @@ def _tap(plan: Plan, buffer: Buffer, tap: Tap, place: int, first: bool) -> Itera
         a="a", b="b", operand=plan.problem.operand, m=plan.tiling.block_n, n=plan.tiling.block_m,
         atoms=plan.pipeline.atoms, counter=counter, shift=tap.lanes,
         reach=max(each.halo for each in walk.buffers),
-        runs=runs, entered=entered,
+        runs=runs, entered=entered, filter_operand=plan.problem.filter_operand,
         collector=_collector(place, len(buffer.taps)),
     )  # fmt: skip
     yield from release_filter(plan, f"_{name}")
@@ -84,7 +86,11 @@ def store(plan: Plan) -> tuple[Step, ...]:
     body = (
         Compute(id="store.column", note="first pixel of the chunk", dst="column", expr=Var("chunk") * CHUNK),
         TmemLoad(id="store.read", note="one channel a lane", acc="acc", first="column", columns=CHUNK),
-        AddLaneBias(id="store.bias", note="the lane's channel", buffer="bias", channel="k", columns=CHUNK),
+        AddLaneBias(
+            id="store.bias", note="the lane's channel", buffer="bias", channel="k", columns=CHUNK,
+            dtype=plan.problem.sum_dtype.name,
+        ),
+        *requantise(plan, CHUNK, RequantiseLane),
         *(
             compute(plan, "store", "m", dst=row, lane=Var("column") + Const(i))
             for i, row in enumerate(rows)

@@ -161,7 +161,7 @@ class Multiply(Step):
     Attributes:
         acc: accumulator tile, `m` lanes of `n` columns.
         a, b: operand tiles.
-        operand: type name of both.
+        operand: type name of the activations, and of the filters unless `filter_operand` names another.
         counter: number that is 0 in the step whose first instruction overwrites the accumulator; None: all add.
         masked: whether the lanes that the role has in its mask registers (`LoadMask`) keep what they have.
     """
@@ -175,6 +175,7 @@ class Multiply(Step):
     atoms: int
     counter: str | None
     masked: bool = False
+    filter_operand: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,16 +203,17 @@ class TmemLoad(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddBias(Step):
-    """Add bias[channel .. channel + columns) to the values, the same for every row."""
+    """Add bias[channel .. channel + columns) to the values, the same for every row; `dtype` is the type of both."""
 
     buffer: str
     channel: str
     columns: int
+    dtype: str = "f32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convert(Step):
-    """Round the values to the output type and pack them into 32-bit words."""
+    """Round the values to the output type (whole numbers: the nearest it has) and pack them into 32-bit words."""
 
     out: str
     columns: int

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from convc.errors import PlanError
 from convc.plan.reuse_storage import MASK_BYTES
 from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
+from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,
     ClearAcc,
@@ -184,7 +185,7 @@ def _reads(step: Step) -> tuple[str, ...]:
             return coords + offsets
         case TmemLoad(first=first):
             return (first,)
-        case AddBias(channel=channel):
+        case AddBias(channel=channel) | Requantise(channel=channel) | RequantiseLane(channel=channel):
             return (channel,)
         case GlobalStore(at=at, row=row, channel=channel):
             return (at, row, channel)

@@ -2,9 +2,9 @@ r"""How far from the exact convolution a right kernel may be: derived, not tuned
 
 A result is y = s + b rounded to the result type, with s a sum of L = C*R*S products of two operands.
 
-**Products.** Operands have p significant bits: f16 and tf32 11, bf16 8. A product has at most 2p = 22, 16,
-22 bits, which float32 (24 bits) holds: products are exact, unless they fall below its smallest normal
-number (see *Underflow*).
+**Products.** Operands have p significant bits: f16 and tf32 11, bf16 8, e4m3 4, e5m2 3. A product of two has at most
+22, 16, 8 or 7 bits, which float32 (24 bits) holds: products are exact, unless they fall below its smallest normal
+number (see *Underflow*; of 8-bit operands none does, the smallest is 2^-32).
 
 **Plain sums.** Adding n numbers in float32, in any order and grouping, each addition rounded to nearest or
 cut toward zero, gives a computed sum with
@@ -28,6 +28,8 @@ cuts and (1 + u) for the result:
 with S, S' the sums of magnitudes before and after, because (1 + gamma(n)) * (1 + x*u) <= 1 + gamma(n + x)
 for x >= 0. An instruction whose products are all zero changes nothing. There are at most L others, with L
 products in all, so n <= L/4 + L. This is more than the L - 1 of plain sums: the bound covers both.
+It holds whatever m is: 8 for tf32, 16 for f16 and bf16, 32 for e4m3 and e5m2, whose terms Blackwell aligns to 25 bits
+as well (Hopper kept 13: the same two papers).
 
 **Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
 oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
@@ -36,6 +38,8 @@ oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
 takes it with the smallest normal exponent. Counting each operand other than zero as at least the smallest
 normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
 subnormals for a product and two for an instruction or addition, and 3*n is more than all of them.
+
+**Whole numbers** are added without any rounding: `convc.verify.compare` asks for every bit, and there is no bound.
 
 **Result type.** Rounding is monotone: if the float32 value is within ``bound`` of s + b, the stored result
 lies between the rounded ends of that interval. `convc.verify.compare` does just that, so the bound here is
@@ -54,18 +58,20 @@ UNIT = 2.0**-23
 """Unit roundoff of float32 for cutting toward zero; twice that of rounding to nearest."""
 
 
-def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray:
+def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray | None:
     """Largest difference between the exact sum and a right accumulator, before rounding to the result type.
 
     Args:
         x, w, b: operands as the kernel gets them: x (N, C, H, W), w (K, C, R, S), b (K,) or None.
 
     Returns:
-        float64 (N, K, P, Q); infinite where float32 sums may overflow.
+        float64 (N, K, P, Q); infinite where float32 sums may overflow. None: every bit must agree.
 
     Raises:
         LimitError: sums so long that float32 promises nothing (n*u >= 1, above 6.7 million terms).
     """
+    if problem.operand_dtype.integer:
+        return None
     terms = problem.gemm_k
     n = 1.25 * terms + 2
     if n * UNIT >= 1:
@@ -75,9 +81,11 @@ def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarra
             hint="compare on integer data, whose sums are exact",
         )
     gamma = n * UNIT / (1 - n * UNIT)
-    floor = problem.operand_dtype.min_normal
     magnitude = reference.conv_problem(
-        problem, _at_least(x, floor), _at_least(w, floor), None if b is None else np.abs(b)
+        problem,
+        _at_least(x, problem.operand_dtype.min_normal),
+        _at_least(w, problem.filter_dtype.min_normal),
+        None if b is None else np.abs(b),
     )
     bound = gamma * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
     bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN

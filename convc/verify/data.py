@@ -4,9 +4,11 @@
 any order, is a whole number below 2^24, which float32 holds exactly. No rounding happens before the final
 one, so a kernel must match the oracle bit for bit; one wrong tap, pixel or channel shows. *Normal data*
 looks like a real layer and exercises rounding; the answer is then judged with `convc.verify.bound`.
+Convolutions of whole numbers are exact on any data: their integer data use the whole range of the types, and a bias
+that makes s32 sums wrap; their normal data have the spread of a quantised layer.
 
 All arrays are float32 with values that the operand type can hold: x (N, C, H, W), w (K, C, R, S), b (K,) or
-None.
+None (float64 where the sums are s32).
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     """
     _require_arrays(problem)
     rng = np.random.default_rng(seed)
+    if problem.operand_dtype.integer:
+        return _whole_range(problem, rng)
     x_max, w_max = _integer_ranges(problem)
     x = _integers(rng, x_max, problem.x_shape)
     w = _integers(rng, w_max, problem.w_shape)
@@ -55,10 +59,61 @@ def normal_data(problem: ConvProblem, seed: int, w: np.ndarray | None = None, b:
     """
     _require_arrays(problem)
     rng = np.random.default_rng(seed)
+    if problem.operand_dtype.integer:
+        return _quantised(problem, rng, w, b)
     x = _normal(rng, problem.x_shape, problem.operand_dtype, 1.0)
     if w is None:
-        w = _normal(rng, problem.w_shape, problem.operand_dtype, problem.gemm_k**-0.5)
+        w = _normal(rng, problem.w_shape, problem.filter_dtype, problem.gemm_k**-0.5)
         b = _normal(rng, (problem.out_channels,), problem.out_dtype, 1.0) if problem.bias else None
+    return x, w, b
+
+
+def multipliers(problem: ConvProblem, seed: int) -> np.ndarray | None:
+    """Multipliers (K,) float32 of a requantised problem, None of others.
+
+    They spread the sums that normal data give over the range of the result, each channel a little differently; one in
+    eight is a power of two, which makes ties.
+    """
+    if not problem.requantised:
+        return None
+    rng = np.random.default_rng((seed, 1))
+    typical = math.sqrt(problem.gemm_k) * _SPREAD**2
+    scale = (64 / typical * rng.uniform(0.5, 2, problem.out_channels)).astype(np.float32)
+    scale[::8] = np.exp2(np.rint(np.log2(scale[::8])))
+    return scale
+
+
+_SPREAD = 25.0
+"""Standard deviation of quantised activations and weights in normal data."""
+
+
+def _whole_range(problem: ConvProblem, rng: np.random.Generator) -> Arrays:
+    """Any operands that the types have; the bias of every fourth channel is at an end of s32."""
+
+    def draw(dtype: dtypes.DType, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.integers(int(dtype.min_finite), int(dtype.max_finite), shape, np.int16, endpoint=True)
+
+    x, w = draw(problem.operand_dtype, problem.x_shape), draw(problem.filter_dtype, problem.w_shape)
+    b = None
+    if problem.bias:
+        b = rng.integers(-1000, 1000, problem.out_channels).astype(np.float64)
+        b[3::4] += np.where(b[3::4] < 0, 2.0**31 - 1, -(2.0**31))
+    return x.astype(np.float32), w.astype(np.float32), b
+
+
+def _quantised(problem: ConvProblem, rng: np.random.Generator, w: np.ndarray | None, b: np.ndarray | None) -> Arrays:
+    """Operands around the middle of their range."""
+
+    def draw(dtype: dtypes.DType, shape: tuple[int, ...]) -> np.ndarray:
+        middle = 0.0 if dtype.signed else 128.0
+        values = middle + _SPREAD * rng.standard_normal(shape, dtype=np.float32)
+        return dtypes.quantise(dtype, values)
+
+    x = draw(problem.operand_dtype, problem.x_shape)
+    if w is None:
+        w = draw(problem.filter_dtype, problem.w_shape)
+        reach = math.sqrt(problem.gemm_k) * _SPREAD**2
+        b = np.rint(reach * rng.standard_normal(problem.out_channels)) if problem.bias else None
     return x, w, b
 
 
@@ -73,7 +128,7 @@ def _largest_sum(problem: ConvProblem) -> int:
 
 def _integer_ranges(problem: ConvProblem) -> tuple[int, int]:
     """(max |x|, max |w|), grown by turns while all three rules of `integer_data` hold; at least (1, 1)."""
-    operand_max = 1 << problem.operand_dtype.precision
+    operand_max = 1 << min(problem.operand_dtype.precision, problem.filter_dtype.precision)
     typical_max = (1 << problem.out_dtype.precision) / 4
     terms = problem.gemm_k
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.errors import PlanError
@@ -26,7 +27,7 @@ def problems(draw) -> ConvProblem:
     pads = draw(st.tuples(*[st.integers(0, min(s, 12)) for s in (*span, *span)]))
     if same:
         pads = (span[0] // 2, span[1] // 2, (span[0] - 1) // 2, (span[1] - 1) // 2)
-    operand = draw(st.sampled_from(["f16", "bf16", "tf32"]))
+    types = draw(element_types())
     extent = [
         draw(st.integers(max(1, s - low - high), s + reach))
         for s, low, high, reach in zip(span, pads[:2], pads[2:], (6, 24), strict=True)
@@ -41,9 +42,8 @@ def problems(draw) -> ConvProblem:
         dilation=dilation,
         pad_lo=pads[:2],
         pad_hi=pads[2:],
-        operand=operand,
-        out=draw(st.sampled_from(["f32"] if operand == "tf32" else [operand, "f32"])),
         bias=draw(st.booleans()),
+        **types,
     )
 
 

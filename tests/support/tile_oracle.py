@@ -4,7 +4,8 @@ Between the plan and the text there is a schedule: roles, rings, steps. This int
 its docstring states, with a CTA's roles as coroutines that hand over at ring waits. If it agrees with the reference and
 the machine does not, the fault is in a template or in the machine; if it disagrees, in the plan or the schedule.
 
-Stages, accumulators and the output start as NaN, and a stage becomes NaN again when it is given back.
+Stages, accumulators and the output start as NaN (an output of whole numbers: as 85), and a stage becomes NaN again when
+it is given back. Sums of whole numbers are float64, which holds them exactly; they wrap when something reads them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from convc import dtypes
 from convc.intexpr import evaluate
 from convc.tensormap import TensorMap
+from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,
     ClearAcc,
@@ -102,7 +104,8 @@ class Cta:
         for ring in storage.rings:
             self.barriers |= {(ring.name, stage): Barrier(ring.arrivals) for stage in range(ring.stages)}
         for tile in storage.tmem:
-            self.acc[tile.name] = np.full((tile.lanes, tile.columns), np.nan, np.float32)
+            sums = np.float64 if self.program.launch.buffers["bias"].dtype == "s32" else np.float32
+            self.acc[tile.name] = np.full((tile.lanes, tile.columns), np.nan, sums)
 
     def map_of(self, name: str) -> TensorMap:
         """The tensor map of a parameter."""
@@ -123,7 +126,8 @@ def run_program(program: TileProgram, buffers: dict[str, np.ndarray]) -> np.ndar
         AssertionError: a deadlock, a start outside the im2col box, bytes that do not add up, an element written twice.
     """
     spec = program.launch.buffers["output"]
-    output = np.full(int(np.prod(spec.shape)), np.nan, dtypes.BY_NAME[spec.dtype].storage)
+    stored = dtypes.BY_NAME[spec.dtype]
+    output = np.full(int(np.prod(spec.shape)), 85 if stored.integer else np.nan, stored.storage)
     written = np.zeros(output.shape, bool)
     for tile_n in range(program.launch.grid[1]):
         for tile_m in range(program.launch.grid[0]):
@@ -224,9 +228,12 @@ class Actor:
                 self.values = cta.acc[acc][:, start : start + columns]
             case AddBias(buffer=buffer, channel=channel, columns=columns):
                 start = self.numbers[channel]
-                self.values = self.values + cta.buffer_of(buffer)[start : start + columns]
+                self.values = self.values + cta.buffer_of(buffer).reshape(-1)[start : start + columns]
             case Convert(out=out):
                 self.values = dtypes.encode(dtypes.BY_NAME[out], self.values)
+            case Requantise(channel=channel, columns=columns):
+                start = step.first + self.numbers[channel]
+                self.requantise(step, start + np.arange(columns))
             case GlobalStore():
                 self.store(step)
             case _ if isinstance(step, FRAME):
@@ -263,7 +270,9 @@ class Actor:
                     pixels[(np.arange(n) + int(self.numbers[entered])) % sum(runs) < runs[0]] = 0
                 self.accumulate(step, acc, self.tile(b) @ pixels.T)
             case AddLaneBias(buffer=buffer, channel=channel):
-                self.values = self.values + cta.buffer_of(buffer)[self.numbers[channel]][:, None]
+                self.values = self.values + cta.buffer_of(buffer).reshape(-1)[self.numbers[channel]][:, None]
+            case RequantiseLane(channel=channel):
+                self.requantise(step, step.first + self.numbers[channel][:, None])
             case PixelStore():
                 self.scatter(step)
             case _:
@@ -272,13 +281,15 @@ class Actor:
     def accumulate(self, step: Multiply, acc: str, product: np.ndarray) -> None:
         """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
         old = self.cta.acc[acc]
+        product = product.astype(old.dtype, copy=False)  # whole numbers: exact in float32 for one stage, not for all
         new = product if step.counter is not None and self.numbers[step.counter] == 0 else old + product
         self.cta.acc[acc] = np.where(self.mask[:, None], old, new) if step.masked else new
 
     def copy(self, step: TmaLoad | TmaWideLoad) -> None:
         """A tensor copy: gather, zero outside, count bytes."""
         source = self.cta.map_of(step.map)
-        tensor = dtypes.widen(dtypes.BY_NAME[source.dtype], self.cta.buffers[source.buffer])
+        stored = self.cta.program.launch.buffers[source.buffer].dtype
+        tensor = dtypes.widen(dtypes.BY_NAME[stored], self.cta.buffers[source.buffer])
         coords = [int(self.numbers[name]) for name in step.coords]
         first = 0
         if isinstance(step, TmaWideLoad):
@@ -295,10 +306,17 @@ class Actor:
         self.cta.stages.setdefault((step.tile, self.stage(step.tile)), empty)[first : first + len(rows)] = rows
         barrier.settle()
 
+    def requantise(self, step: Requantise | RequantiseLane, places: np.ndarray) -> None:
+        """Times multipliers, which lie as bits among the numbers of the buffer, in float32."""
+        scale = self.cta.buffer_of(step.buffer).reshape(-1).view(np.float32)[places]
+        scaled = dtypes.encode(dtypes.S32, self.values).astype(np.float32) * scale
+        self.values = np.clip(np.rint(scaled).astype(np.float64) + step.zero_point, -(2.0**31), 2.0**31 - 1)
+
     def store(self, step: GlobalStore) -> None:
         """Pieces of 16 bytes, each under its guards."""
         output = self.cta.buffer_of(step.buffer)
         per_piece = PIECE_BYTES // output.itemsize
+        stored = dtypes.encode(dtypes.BY_NAME[step.out], self.values)
         place, row, channel = (np.asarray(self.numbers[name]) for name in (step.at, step.row, step.channel))
         assert not (place % PIECE_BYTES).any(), "a store is not aligned to 16 bytes"
         for first in range(0, step.columns, per_piece):
@@ -312,12 +330,12 @@ class Actor:
             once = np.unique(where).size == where.size and not self.cta.written[where].any()
             assert once, "an element is written twice"
             self.cta.written[where] = True
-            output[where] = self.values[keep, first : first + per_piece]
+            output[where] = stored[keep, first : first + per_piece]
 
     def scatter(self, step: PixelStore) -> None:
         """One value a lane and column, under its guards."""
         output = self.cta.buffer_of(step.buffer)
-        values = dtypes.encode(dtypes.BY_NAME[step.out], self.values) if step.out != "f32" else self.values
+        values = dtypes.encode(dtypes.BY_NAME[step.out], self.values)
         channel = np.asarray(self.numbers[step.channel])
         for column, name in enumerate(step.rows):
             row = int(self.numbers[name])

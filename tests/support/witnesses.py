@@ -16,7 +16,7 @@ from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare
-from convc.verify.data import integer_data, normal_data
+from convc.verify.data import integer_data, multipliers, normal_data
 
 
 def witnesses_agree(
@@ -33,10 +33,11 @@ def witnesses_agree(
     assert assembled(compiled.artifact.ptx).spill_bytes == 0
 
     x, w, b = integer_data(problem, seed)
-    layer = layer_of(problem, compiled, w, b)
+    multiplier = multipliers(problem, seed)
+    layer = layer_of(problem, compiled, w, b, multiplier)
     run = run_layer(layer, x)
     assert run.findings == ()
-    expected = reference.conv_problem(problem, x, w, b)
+    expected = reference.conv_problem(problem, x, w, b, multiplier)
     machine = compare(run.y, expected)
     assert machine.ok, machine
     buffers = {
@@ -49,8 +50,8 @@ def witnesses_agree(
     assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))
 
     x, w, b = normal_data(problem, seed)
-    run = run_layer(layer_of(problem, compiled, w, b), x)
+    run = run_layer(layer_of(problem, compiled, w, b, multiplier), x)
     assert run.verdict is Verdict.clean
-    bounded = compare(run.y, reference.conv_problem(problem, x, w, b), error_bound(problem, x, w, b))
+    bounded = compare(run.y, reference.conv_problem(problem, x, w, b, multiplier), error_bound(problem, x, w, b))
     assert bounded.ok, bounded
     return compiled

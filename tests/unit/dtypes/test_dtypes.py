@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from convc import dtypes
 from convc.dtypes import BF16, BY_NAME, F16, F32, TF32, DType
 
-ALL = tuple(BY_NAME.values())
+ALL = tuple(dtype for dtype in BY_NAME.values() if not dtype.integer)
+INTEGERS = (dtypes.U8, dtypes.S8, dtypes.S32)
 
 
 def exactly_rounded(dtype: DType, value: float) -> float:
@@ -25,7 +26,8 @@ def exactly_rounded(dtype: DType, value: float) -> float:
     exponent = max(math.frexp(float(exact))[1] - 1, dtype.min_exponent)
     unit = Fraction(2) ** (exponent + 1 - dtype.precision)
     rounded = round(exact / unit) * unit  # Python rounds halves to even
-    result = math.inf if rounded > Fraction(dtype.max_finite) else float(rounded)
+    beyond = math.nan if dtype is dtypes.E4M3 else math.inf
+    result = beyond if rounded > Fraction(dtype.max_finite) else float(rounded)
     return math.copysign(result, value)
 
 
@@ -40,7 +42,7 @@ def test_encode_rounds_once_to_nearest_even(dtype, value):
     assert same(got, exactly_rounded(dtype, value))
 
 
-@pytest.mark.parametrize("dtype", [BF16, TF32, F16], ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", [BF16, TF32, F16, dtypes.E4M3, dtypes.E5M2], ids=lambda d: d.name)
 @given(
     fraction=st.integers(0, 127),
     exponent=st.integers(-140, 120),
@@ -48,7 +50,8 @@ def test_encode_rounds_once_to_nearest_even(dtype, value):
     side=st.sampled_from([-1, 1]),
 )
 def test_a_hair_beside_a_tie_is_not_rounded_twice(dtype, fraction, exponent, nudge, side):
-    tie = 1 + fraction / 128 + 2.0**-dtype.precision  # between two numbers of the format, or one itself
+    steps = 1 << min(7, dtype.precision - 1)
+    tie = 1 + fraction % steps / steps + 2.0**-dtype.precision  # between two numbers of the format, or one itself
     value = math.ldexp(tie + side * nudge, exponent)
     got = float(dtypes.decode(dtype, dtypes.encode(dtype, np.array([value])))[0])
     assert same(got, exactly_rounded(dtype, value))
@@ -69,7 +72,7 @@ def test_float32_and_float64_input_agree():
     with np.errstate(all="ignore"):
         doubles = values.astype(np.float64)
     for dtype in ALL:
-        raw = np.uint16 if dtype.bits == 16 else np.uint32
+        raw = f"u{dtype.bytes}"
         assert np.array_equal(dtypes.encode(dtype, values).view(raw), dtypes.encode(dtype, doubles).view(raw)), (
             dtype.name
         )
@@ -102,6 +105,9 @@ def test_special_values(dtype):
     values = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300])
     got = dtypes.decode(dtype, dtypes.encode(dtype, values))
     assert np.isnan(got[:2]).all()
+    if dtype is dtypes.E4M3:  # it has no infinity
+        assert np.isnan([*got[2:4], *got[6:]]).all()
+        got = np.array([*got[:2], np.inf, -np.inf, *got[4:6], np.inf, -np.inf])
     assert got[2:4].tolist() == [np.inf, -np.inf]
     assert np.signbit(got[4:6]).tolist() == [False, True]
     assert got[6:].tolist() == [np.inf, -np.inf]
@@ -116,8 +122,12 @@ def test_limits_of_the_formats(dtype):
 
     assert nearest(dtype.max_finite) == dtype.max_finite
     ulp_above = dtype.max_finite * dtype.unit_roundoff / (1 - dtype.unit_roundoff)
-    assert nearest(dtype.max_finite + ulp_above / 2) == math.inf
-    assert nearest(dtype.max_finite + ulp_above / 3) == dtype.max_finite
+    if dtype is dtypes.E4M3:  # its largest number ends in 0: the tie goes down
+        assert nearest(dtype.max_finite + 16) == dtype.max_finite
+        assert math.isnan(nearest(dtype.max_finite + 17))
+    else:
+        assert nearest(dtype.max_finite + ulp_above / 2) == math.inf
+        assert nearest(dtype.max_finite + ulp_above / 3) == dtype.max_finite
     assert nearest(dtype.min_subnormal) == dtype.min_subnormal
     assert nearest(dtype.min_subnormal / 2) == 0.0
     assert nearest(dtype.min_subnormal * 0.51) == dtype.min_subnormal
@@ -130,6 +140,8 @@ def test_fields_agree_with_other_descriptions():
         (F16, np.finfo(np.float16)),
         (F32, np.finfo(np.float32)),
         (BF16, ml_dtypes.finfo("bfloat16")),
+        (dtypes.E4M3, ml_dtypes.finfo(ml_dtypes.float8_e4m3fn)),
+        (dtypes.E5M2, ml_dtypes.finfo(ml_dtypes.float8_e5m2)),
     ):
         assert dtype.max_finite == float(info.max)
         assert dtype.min_normal == float(info.smallest_normal)
@@ -149,6 +161,39 @@ def test_quantise_widen_and_scalars():
 
 
 def test_of_array():
-    assert [dtypes.of_array(np.zeros(1, d.storage)).name for d in (F16, BF16, F32)] == ["f16", "bf16", "f32"]
+    for name in dtypes.OUTPUTS:
+        assert dtypes.of_array(np.zeros(1, BY_NAME[name].storage)).name == name
     with pytest.raises(TypeError, match="got float64"):
         dtypes.of_array(np.zeros(1))
+
+
+@pytest.mark.parametrize("dtype", [dtypes.E4M3, dtypes.E5M2], ids=lambda d: d.name)
+def test_all_8_bit_patterns_survive_a_round_trip(dtype):
+    patterns = np.arange(256, dtype=np.uint8)
+    values = dtypes.decode(dtype, patterns.view(dtype.storage))
+    finite = np.isfinite(values)
+    assert np.count_nonzero(~finite) == (2 if dtype is dtypes.E4M3 else 8)
+    assert np.array_equal(dtypes.encode(dtype, values).view(np.uint8)[finite], patterns[finite])
+    assert np.abs(values[finite]).max() == dtype.max_finite
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda d: d.name)
+def test_whole_numbers(dtype):
+    info = np.iinfo(dtype.storage)
+    assert (dtype.min_finite, dtype.max_finite, dtype.bits) == (info.min, info.max, info.bits)
+    assert dtypes.encode(dtype, np.array([0.5, 1.5, 2.5, 2.51, np.nan])).tolist() == [0, 2, 2, 3, 0]
+    ends = np.array([info.min, info.max])
+    assert dtypes.encode(dtype, ends.astype(np.float64)).tolist() == ends.tolist()
+    assert dtypes.encode(dtype, ends).tolist() == ends.tolist()
+    assert dtypes.decode(dtype, dtypes.encode(dtype, ends)).tolist() == ends.tolist()
+    beyond = np.array([info.min - 1, info.max + 1, info.max + (1 << 40)])
+    expected = [*ends[::-1].tolist(), info.max] if dtype is dtypes.S32 else [info.min, info.max, info.max]
+    assert dtypes.encode(dtype, beyond).tolist() == expected
+    assert dtypes.encode(dtype, beyond.astype(np.float64)).tolist() == expected
+    scalar = dtypes.encode(dtype, np.array(3.0))
+    assert (scalar.shape, scalar.dtype) == ((), dtype.storage)
+
+
+def test_float32_cannot_hold_every_s32():
+    with pytest.raises(TypeError, match="float32 cannot hold every s32"):
+        dtypes.widen(dtypes.S32, np.zeros(1, np.int32))

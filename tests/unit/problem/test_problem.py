@@ -78,8 +78,20 @@ def test_out_extent_counts_the_places_where_the_filter_fits(extent, kernel, stri
         ({"in_extent": ()}, "a convolution has 1 to 3 spatial axes, got in_extent ()"),
         ({"in_extent": (1.5, 2)}, "in_extent must be whole numbers, got (1.5, 2)"),
         ({"batch": None}, "batch must be whole numbers, got None"),
-        ({"operand": "f64"}, "operand must be one of f16, bf16, tf32, got 'f64'"),
-        ({"out": "tf32"}, "out must be one of f16, bf16, f32, got 'tf32'"),
+        ({"operand": "f64"}, "operand must be one of f16, bf16, tf32, e4m3, e5m2, u8, s8, got 'f64'"),
+        ({"out": "tf32"}, "out of f16 must be one of f16, bf16, f32, got 'tf32'"),
+        ({"operand": "u8"}, "out of u8 must be one of s32, u8, s8, got 'f16'"),
+        ({"filter_operand": "f64"}, "filter_operand must be one of f16, bf16, tf32, e4m3, e5m2, u8, s8, got 'f64'"),
+        (
+            {"filter_operand": "bf16"},
+            "the tensor core cannot multiply f16 by bf16: with activations of f16 it takes filters of f16",
+        ),
+        (
+            {"operand": "u8", "out": "s32", "filter_operand": "e4m3"},
+            "the tensor core cannot multiply u8 by e4m3: with activations of u8 it takes filters of u8 or s8",
+        ),
+        ({"operand": "u8", "out": "u8", "out_zero_point": -1}, "out_zero_point of u8 must be in 0..255, got -1"),
+        ({"out_zero_point": 3}, "out_zero_point of f16 must be in 0..0, got 3"),
         (
             {"in_extent": (10, 4), "dilation": (1, 2)},
             "the output has no pixel along W: the filter spans 5 pixels, the input with its padding has 4",
@@ -91,6 +103,17 @@ def test_impossible_numbers_are_refused(changes, message):
         make(name="c7", **changes)
     assert caught.value.message == message
     assert "where: convolution 'c7'" in str(caught.value)
+
+
+def test_types_of_sums_and_filters():
+    problem = make(operand="u8", filter_operand="s8", out="s8", out_zero_point=np.int8(-3))
+    assert (problem.sum_dtype.name, problem.filter_dtype.name, problem.requantised) == ("s32", "s8", True)
+    assert type(problem.out_zero_point) is int
+    assert problem.types == "u8 x s8 -> s8"
+    assert ", u8 x s8 to s8, GEMM" in problem.describe()
+    same = make(operand="e4m3", filter_operand="e4m3")
+    assert same == make(operand="e4m3")
+    assert (same.sum_dtype.name, same.types, same.requantised) == ("f32", "e4m3 -> f16", False)
 
 
 def test_negative_pads_come_with_a_hint():

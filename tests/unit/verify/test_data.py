@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from convc import dtypes, limits, reference
 from convc.errors import LimitError
 from convc.problem import ConvProblem
-from convc.verify.data import integer_data, normal_data
+from convc.verify.data import integer_data, multipliers, normal_data
 
-types = st.tuples(st.sampled_from(dtypes.OPERANDS), st.sampled_from(dtypes.OUTPUTS))
+types = st.tuples(st.sampled_from(dtypes.FLOAT_OPERANDS), st.sampled_from(dtypes.FLOAT_OUTPUTS))
 
 
 def make(channels: int, kernel: tuple[int, int] = (3, 3), filters: int = 4, **fields) -> ConvProblem:
@@ -44,7 +44,7 @@ def test_integer_data_are_exact_whatever_the_order(channels, types, bias, seed):
         assert np.array_equal(total + (b.reshape(-1, 1, 1) if bias else 0), y[0])
 
 
-@pytest.mark.parametrize("out", dtypes.OUTPUTS)
+@pytest.mark.parametrize("out", dtypes.FLOAT_OUTPUTS)
 @pytest.mark.parametrize("channels", [3, 64, 512])
 def test_results_are_mostly_exact_in_the_result_type(out, channels):
     problem = make(channels, out=out)
@@ -63,7 +63,7 @@ def test_very_long_sums_use_few_weights():
     assert (np.count_nonzero(w.reshape(2, -1), axis=1) > 30000).all()
 
 
-@pytest.mark.parametrize("operand", dtypes.OPERANDS)
+@pytest.mark.parametrize("operand", dtypes.FLOAT_OPERANDS)
 def test_normal_data_have_unit_variance_and_fit_the_operand_type(operand):
     problem = make(128, filters=64, operand=operand, bias=True)
     x, w, b = normal_data(problem, 0)
@@ -95,3 +95,30 @@ def test_memory_is_asked_for(draw, monkeypatch):
     monkeypatch.setattr(limits, "available_memory", lambda: 1000)
     with pytest.raises(LimitError, match="the test data of 'big' needs"):
         draw(make(64, name="big"), 0)
+
+
+@pytest.mark.parametrize(("operand", "filters"), [("u8", "s8"), ("s8", "u8"), ("u8", None), ("s8", None)])
+def test_whole_numbers_use_the_range_of_their_types(operand, filters):
+    problem = make(32, operand=operand, filter_operand=filters, out="s32", bias=True, filters=64)
+    x, w, b = integer_data(problem, 0)
+    for array, dtype in ((x, problem.operand_dtype), (w, problem.filter_dtype)):
+        assert (array.min(), array.max()) == (dtype.min_finite, dtype.max_finite)
+    sums = reference.conv_problem(problem, x, w, b)
+    wrapped = (sums < -(2**31)) | (sums >= 2**31)
+    assert 0.05 < np.mean(wrapped) < 0.3
+    x, w, b = normal_data(problem, 0)
+    for array, dtype in ((x, problem.operand_dtype), (w, problem.filter_dtype), (b, problem.sum_dtype)):
+        assert np.array_equal(array, dtypes.decode(dtype, dtypes.encode(dtype, array)))
+        assert np.std(array) > 20
+    assert multipliers(problem, 0) is None
+
+
+@pytest.mark.parametrize("out", ["u8", "s8"])
+def test_multipliers_spread_the_result_over_its_range(out):
+    problem = make(32, operand="s8", out=out, filters=64, out_zero_point=100 if out == "u8" else 0)
+    x, w, b = normal_data(problem, 0)
+    scale = multipliers(problem, 0)
+    y = reference.conv_problem(problem, x, w, b, scale)
+    assert scale.shape == (64,)
+    assert np.unique(y).size > 200
+    assert 0 < np.mean((y == y.min()) | (y == y.max())) < 0.3

@@ -1,0 +1,30 @@
+"""From sums to the output type: the steps of an epilogue between the bias and the store."""
+
+from __future__ import annotations
+
+from convc.plan.records import Plan
+from convc.tile.quantise_steps import Requantise, RequantiseLane
+from convc.tile.steps import Convert
+
+
+def requantise(
+    plan: Plan, columns: int, kind: type[Requantise] | type[RequantiseLane]
+) -> tuple[Requantise | RequantiseLane, ...]:
+    """The step that scales sums of whole numbers, where the result has 8 bits; its multipliers lie behind the bias."""
+    if not plan.problem.requantised:
+        return ()
+    return (
+        kind(
+            id="store.scale", note="one multiplier a channel", buffer="bias", first=plan.form.bias.shape[-1],
+            channel="k", columns=columns, zero_point=plan.problem.out_zero_point,
+        ),
+    )  # fmt: skip
+
+
+def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
+    """The step that packs values of less than 32 bits into words."""
+    per_word = {8: "four", 16: "two"}.get(plan.problem.out_dtype.bits)
+    if per_word is None:
+        return ()
+    out = plan.problem.out
+    return (Convert(id="store.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
