@@ -1,0 +1,147 @@
+"""Folding: an axis that tensor maps cannot express becomes channels, and rows and volumes become images.
+
+**Folding an axis.** The CUDA driver API (``cuTensorMapEncodeIm2col``) limits ``elementStrides`` to 1..8 and, for two
+spatial axes, the corners of the bounding box to -128..127; the instruction limits im2col offsets (tap times dilation)
+to 0..255 (PTX manual, ``cp.async.bulk.tensor``). An axis beyond these limits is folded on the host. Output p and tap
+r read the padded coordinate ``p*u + t`` with ``t = r*d``. Cut the padded axis into blocks of u pixels: the pixel read
+is in block ``p + t // u`` at place ``t % u``. Turn the places that occur into channels and the blocks into pixels;
+what is left is a convolution with stride 1, dilation 1, no padding, and a kernel of ``max(t) // u + 1`` blocks
+("space to depth"). If that kernel is too long as well, every tap gets channels of its own and the kernel is 1 (all t
+are places, block p alone): this always fits, and stores a pixel once for each tap.
+
+**Images.** The kernel runs over images (H, W). A row (W) is an image of one line. A volume (D, H, W) is folded
+along D, every tap of its own, and what is left are N*D' images, one for each output plane.
+
+With both axes folded, channels are ordered (place along H, place along W, C).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import numpy as np
+
+from convc.problem import AXIS_NAMES, ConvProblem
+
+MAX_ELEMENT_STRIDE = 8
+MAX_OFFSET = 255
+CORNERS = range(-128, 128)
+"""What tensor maps and im2col copies of two spatial axes can express; see "Folding an axis" above."""
+
+
+class AxisFold(msgspec.Struct, frozen=True, kw_only=True):
+    """How one spatial axis is folded.
+
+    Attributes:
+        step: model pixels per device pixel.
+        places: offsets into the padded axis, counted from the first pixel of a block, that become channels.
+        taps: for each tap of the model's filter: (block, index into ``places``).
+    """
+
+    step: int
+    places: tuple[int, ...]
+    taps: tuple[tuple[int, int], ...]
+
+    @property
+    def blocks(self) -> int:
+        """Extent of the device filter along this axis."""
+        return 1 + max(block for block, _ in self.taps)
+
+
+def images(problem: ConvProblem) -> ConvProblem:
+    """The same convolution over images: a row is an image of one line, and planes of a folded volume are images."""
+    if problem.rank == 2:
+        return problem
+    names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+    if problem.rank == 3:
+        planes = {name: getattr(problem, name)[1:] for name in names}
+        return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], output_padding=(), **planes)
+    lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in names}
+    return dataclasses.replace(problem, output_padding=(), **lines)
+
+
+def choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
+    """How to bring an axis within the limits of tensor maps; None when it is within them already."""
+    stride, reach = problem.stride[axis], problem.span[axis] - 1
+    if problem.rank == 3 and axis == 0:
+        offsets = tuple(tap * problem.dilation[0] for tap in range(problem.kernel[0]))
+        return AxisFold(step=stride, places=offsets, taps=tuple((0, tap) for tap in range(len(offsets))))
+    if stride <= MAX_ELEMENT_STRIDE and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
+        return None
+    offsets = [tap * problem.dilation[axis] for tap in range(problem.kernel[axis])]
+    if stride > MAX_ELEMENT_STRIDE and _encodable(0, 0, reach // stride):
+        places = sorted({offset % stride for offset in offsets})
+        taps = [(offset // stride, places.index(offset % stride)) for offset in offsets]
+    else:
+        places = offsets
+        taps = [(0, tap) for tap in range(len(offsets))]
+    return AxisFold(step=stride, places=tuple(places), taps=tuple(taps))
+
+
+def fold_problem(problem: ConvProblem, folds: tuple[AxisFold | None, ...]) -> ConvProblem:
+    """The convolution that is left when the axes are folded."""
+    names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
+    fields = {name: list(getattr(problem, name)) for name in names}
+    channels = problem.in_channels
+    for axis, fold in enumerate(folds):
+        if fold is not None:
+            extent = problem.out_extent[axis] + fold.blocks - 1
+            for name, value in zip(names, (extent, fold.blocks, 1, 1, 0, 0), strict=True):
+                fields[name][axis] = value
+            channels *= len(fold.places)
+    changes = {name: tuple(values) for name, values in fields.items()}
+    return dataclasses.replace(problem, in_channels=channels, **changes)
+
+
+def fold_pixels(pixels: np.ndarray, dim: int, fold: AxisFold, pad_lo: int, blocks: int) -> np.ndarray:
+    """Fold dimension ``dim`` of activations (N, *spatial, C): it becomes ``blocks``, C becomes places x C."""
+    lines = np.moveaxis(pixels, dim, 0)
+    folded = np.zeros((blocks, len(fold.places), *lines.shape[1:]), pixels.dtype)
+    for index, place in enumerate(fold.places):
+        first = place - pad_lo  # input coordinate of this place in block 0
+        skip = min(blocks, max(0, -(first // fold.step)))  # blocks whose pixel lies before the input
+        source = lines[first + skip * fold.step :: fold.step][: blocks - skip]
+        folded[skip : skip + len(source), index] = source
+    return _places_to_channels(folded, dim)
+
+
+def fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
+    """The same for filters (K, *kernel, C); a place of a block that no tap reads stays zero."""
+    lines = np.moveaxis(taps, dim, 0)
+    folded = np.zeros((fold.blocks, len(fold.places), *lines.shape[1:]), taps.dtype)
+    for line, (block, place) in zip(lines, fold.taps, strict=True):
+        folded[block, place] = line
+    return _places_to_channels(folded, dim)
+
+
+def fold_note(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
+    """One sentence: why an axis is folded, and into what."""
+    name = AXIS_NAMES[problem.rank][axis]
+    if problem.rank == 3 and name == "D":
+        return (
+            f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
+            "filter reads"
+        )
+    if fold.step > MAX_ELEMENT_STRIDE:
+        cause = f"stride {fold.step} along {name} is above {MAX_ELEMENT_STRIDE}, the largest of a tensor map"
+    else:
+        cause = (
+            f"along {name} the filter spans {problem.span[axis]} pixels with padding "
+            f"({problem.pad_lo[axis]}, {problem.pad_hi[axis]}), more than an im2col tensor map can express"
+        )
+    return (
+        f"{cause}: folded on the host, {len(fold.places)} pixels of every block of {fold.step} become "
+        f"channels, and the kernel sees {fold.blocks} tap(s) with stride 1"
+    )
+
+
+def _encodable(pad_lo: int, pad_hi: int, reach: int) -> bool:
+    """Whether im2col can express an axis: corners -pad_lo and pad_hi - reach, largest offset ``reach``."""
+    return -pad_lo in CORNERS and pad_hi - reach in CORNERS and reach <= MAX_OFFSET
+
+
+def _places_to_channels(folded: np.ndarray, dim: int) -> np.ndarray:
+    """(blocks, places, ..., C) to (..., blocks at ``dim``, ..., places * C)."""
+    array = np.moveaxis(folded, (0, 1), (dim, -2))
+    return array.reshape(*array.shape[:-2], -1)
