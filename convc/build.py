@@ -182,8 +182,9 @@ def pick_layer(layers: Iterable, name: str | None, where: str):
 
 
 def buffers_of(form: DeviceForm) -> dict[str, BufferForm]:
-    """The four buffers of a convolution kernel under the names that its launch file uses."""
-    return {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
+    """The buffers of a convolution kernel under the names that its launch file uses."""
+    buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
+    return buffers if form.residual is None else buffers | {"residual": form.residual}
 
 
 def stems_of(names: Iterable[str]) -> tuple[str, ...]:

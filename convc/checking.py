@@ -1,6 +1,7 @@
 """Is a compiled convolution right? Its text is run on data whose answer is known, and every element compared.
 
-Two kinds of data (`convc.verify.data`): *integer* data have exact sums, so every bit must agree; *normal*
+Two kinds of data (`convc.verify.data`): *integer* data have exact sums, so every bit must agree (unless the epilogue
+computes exponentials or the like: then what that may err by, and no more, is allowed); *normal*
 data with the model's own weights must stay inside a derived bound (`convc.verify.bound`). Where an element is
 wrong, the kernel is run once more to see who wrote it.
 """
@@ -15,6 +16,7 @@ import numpy as np
 
 from convc import reference
 from convc.compiler import Compiled
+from convc.epilogue import exact_on_integers
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.findings import Finding, Verdict
 from convc.kernels import kernel_file, layer_of
@@ -24,7 +26,8 @@ from convc.problem import ConvProblem
 from convc.runtime.session import run_layer, writer
 from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare
-from convc.verify.data import integer_data, multipliers, normal_data
+from convc.verify.data import integer_data, multipliers, normal_data, residual_data
+from convc.verify.epilogue_bound import through_epilogue
 
 Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")
@@ -125,24 +128,41 @@ def _check(
     """One run, judged; and what it did, where it came to an end."""
     x, weight, bias = _data(mode, conv, seed)
     multiplier = multipliers(conv.problem, seed) if mode == "integer" or conv.multiplier is None else conv.multiplier
+    residual = residual_data(conv.problem, seed, integer=mode == "integer")
     layer = layer_of(conv.problem, compiled, weight, bias, multiplier)
     bar = None if progress is None else lambda done, total: progress(mode, done / total)
     try:
-        run = run_layer(layer, x, options, progress=bar)
+        run = run_layer(layer, x, options, progress=bar, residual=residual)
     except (MachineFault, DeadlockError) as fault:
         return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
-    expected = reference.conv_problem(conv.problem, x, weight, bias, multiplier)
-    bound = None if mode == "integer" else error_bound(conv.problem, x, weight, bias)
-    comparison = compare(run.y, expected, bound)
+    expected = reference.conv_problem(conv.problem, x, weight, bias, multiplier, residual)
+    comparison = compare(run.y, expected, _bound(mode, conv.problem, x, weight, bias, residual))
     check = Check(
         mode=mode,
         ok=comparison.ok and run.verdict < Verdict.incomplete,
         seconds=run.seconds,
         comparison=comparison,
-        writer=None if comparison.first is None else writer(layer, x, comparison.first),
+        writer=None if comparison.first is None else writer(layer, x, comparison.first, residual),
         findings=run.findings,
     )
     return check, run.counters
+
+
+def _bound(
+    mode: Mode,
+    problem: ConvProblem,
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    residual: np.ndarray | None,
+) -> np.ndarray | None:
+    """What a right result may be off by; None: nothing, bit for bit."""
+    if mode == "normal":
+        return error_bound(problem, x, weight, bias, residual)
+    if exact_on_integers(problem.epilogue):
+        return None
+    sums = reference.conv_sums(problem, x, weight, bias)
+    return through_epilogue(problem, sums, np.zeros_like(sums), residual)
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:

@@ -11,6 +11,7 @@ by side, because one copy of the tensor memory accelerator (TMA) moves whole pix
     bias        (K rounded up to 256,)    float32 or s32; zeros behind K, and everywhere if the model has none;
                                           if requantised (2, K rounded up to 256): then the bits of the multipliers
     output      (N, P, Q, k_pitch)        k_pitch: K rounded up to 16 bytes; nothing to read behind K
+    residual    (N, P, Q, k_pitch)        only where the epilogue adds one; zeros behind K
     ==========  ========================  ============================================================
 
 The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multiple of 16 (CUDA driver API,
@@ -43,6 +44,7 @@ from convc.transposed import (
     ordinary_element,
     ordinary_filter,
     ordinary_input,
+    ordinary_output,
     transposed_output,
     untransposed,
     way_note,
@@ -98,6 +100,11 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         return self.model if self.way is None else self.way.problem
 
     @property
+    def residual(self) -> BufferForm | None:
+        """The buffer of the tensor that the epilogue adds, laid out as the output; None where it adds none."""
+        return self.output if self.problem.residual else None
+
+    @property
     def c_pitch(self) -> int:
         """Elements from one filter tap to the next; with one group, from one input pixel to the next as well."""
         return self.filter.shape[-1]
@@ -143,7 +150,8 @@ def device_form(problem: ConvProblem) -> DeviceForm:
 
 def device_bytes(form: DeviceForm) -> int:
     """Bytes of all buffers together."""
-    return sum(buffer.size_bytes for buffer in (form.activation, form.filter, form.bias, form.output))
+    buffers = (form.activation, form.filter, form.bias, form.output, form.residual)
+    return sum(buffer.size_bytes for buffer in buffers if buffer is not None)
 
 
 def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
@@ -193,6 +201,16 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray 
         _expect_shape(form, multiplier, (channels,), "multiplier")
         multiplier = multiplier if form.way is None else ordinary_bias(form.way, form.model, multiplier)
         rows[1, _device_channels(form)] = dtypes.encode(dtypes.F32, multiplier).view(np.int32)
+    return packed
+
+
+def pack_residual(form: DeviceForm, residual: np.ndarray) -> np.ndarray:
+    """Residual (N, K, P, Q) of any real type, rounded to the output type, as `DeviceForm.residual`."""
+    _expect_shape(form, residual, form.model.y_shape, "the residual")
+    rounded = dtypes.encode(form.problem.out_dtype, residual)
+    rounded = rounded if form.way is None else ordinary_output(form.way, form.model, rounded)
+    packed = np.zeros(form.output.shape, rounded.dtype)
+    packed[..., _device_channels(form)] = np.moveaxis(rounded, 1, -1).reshape(*form.output.shape[:-1], -1)
     return packed
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from convc import dtypes
 from convc.dtypes import DType
+from convc.epilogue import EpilogueStep, check_epilogue, describe, has_residual
 from convc.errors import ProblemError
 
 AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
@@ -53,6 +54,7 @@ class ConvProblem:
         bias: whether a number per output channel, of the type of the sums, is added before that rounding.
         out_zero_point: of an `out` of 8 bits: the stored number that stands for 0. Such a convolution is *requantised*:
             it stores saturate(round(float32(sum) * multiplier[k]) + out_zero_point) with a multiplier per channel.
+        epilogue: what else is done to the sum, in order, after the bias and before that rounding.
 
     Raises:
         ProblemError: when the numbers do not fit together.
@@ -76,6 +78,7 @@ class ConvProblem:
     bias: bool = False
     filter_operand: str | None = None
     out_zero_point: int = 0
+    epilogue: tuple[EpilogueStep, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -92,6 +95,12 @@ class ConvProblem:
         if self.operand not in dtypes.OPERANDS:
             raise self._error(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
         self._check_element_types()
+        if self.epilogue and self.operand_dtype.integer:
+            raise self._error("sums of whole numbers have no epilogue but their requantisation")
+        try:
+            object.__setattr__(self, "epilogue", check_epilogue(self.epilogue))
+        except ProblemError as problem:
+            raise self._error(problem.message, hint=problem.hint) from None
         for axis, extent in enumerate(self.out_extent):
             if extent < 1:
                 if self.transposed:
@@ -214,6 +223,11 @@ class ConvProblem:
         """The record of ``out``."""
         return dtypes.BY_NAME[self.out]
 
+    @property
+    def residual(self) -> bool:
+        """Whether the kernel adds a tensor of the output's shape and type."""
+        return has_residual(self.epilogue)
+
     def describe(self) -> str:
         """One line for people."""
         parts = [f"{self.name}: {_times(self.x_shape)} * {_times(self.w_shape)} -> {_times(self.y_shape)}"]
@@ -229,6 +243,8 @@ class ConvProblem:
             parts.append(f"{self.groups} groups")
         if self.bias:
             parts.append("bias")
+        if self.epilogue:
+            parts.append(describe(self.epilogue))
         operands = f"{self.operand} x {self.filter_operand}" if self.filter_operand else self.operand
         parts.append(operands if operands == self.out else f"{operands} to {self.out}")
         parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {self.macs / 1e6:.4g} MMAC")

@@ -18,6 +18,7 @@ import numpy as np
 
 from convc import dtypes
 from convc.dtypes import DType
+from convc.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.problem import ConvProblem
 
 _GATHER_BYTES = 8 << 20
@@ -30,19 +31,29 @@ def conv_problem(
     w: np.ndarray,
     bias: np.ndarray | None = None,
     multiplier: np.ndarray | None = None,
+    residual: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None.
+    """A whole problem, before the final rounding: requantised, or with its epilogue.
 
-    With a multiplier (K,) the sums are requantised to the type of the problem's result.
+    Args:
+        x, w, bias: (N, C, H, W), (K, C, R, S), and (K,) or None.
+        multiplier: (K,) of a requantised problem, None of others.
+        residual: (N, K, P, Q) where the epilogue adds one, None elsewhere.
     """
+    sums = conv_sums(problem, x, w, bias)
+    if multiplier is not None:
+        return requantise(sums, multiplier, problem.out_zero_point, problem.out_dtype)
+    return epilogue(problem, sums, residual)
+
+
+def conv_sums(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+    """`conv` with the steps and pads of a problem; x (N, C, H, W), w (K, C, R, S), bias (K,) or None."""
     if x.shape != problem.x_shape or w.shape != problem.w_shape:
         raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
     if problem.transposed:
-        sums = transposed(problem, x, w, bias)
-    else:
-        steps = {name: getattr(problem, name) for name in ("stride", "dilation", "pad_lo", "pad_hi", "groups")}
-        sums = conv(x, w, bias, **steps)
-    return sums if multiplier is None else requantise(sums, multiplier, problem.out_zero_point, problem.out_dtype)
+        return transposed(problem, x, w, bias)
+    steps = {name: getattr(problem, name) for name in ("stride", "dilation", "pad_lo", "pad_hi", "groups")}
+    return conv(x, w, bias, **steps)
 
 
 def requantise(sums: np.ndarray, multiplier: np.ndarray, zero_point: int, out: DType) -> np.ndarray:
@@ -82,6 +93,38 @@ def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndar
     cropped = total[(..., *(slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)))]
     cropped = cropped.reshape(problem.y_shape)
     return cropped if bias is None else cropped + np.asarray(bias, np.float64).reshape(-1, *(1,) * problem.rank)
+
+
+def epilogue(problem: ConvProblem, sums: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
+    """What a problem's epilogue makes of exact sums (N, K, P, Q), in float64."""
+    if problem.residual != (residual is not None) or (residual is not None and residual.shape != problem.y_shape):
+        raise ValueError(
+            f"expected {f'a residual {problem.y_shape}' if problem.residual else 'no residual'}, "
+            f"got {None if residual is None else residual.shape}"
+        )
+    for step in problem.epilogue:
+        sums = epilogue_step(step, sums, residual)
+    return sums
+
+
+def epilogue_step(step: EpilogueStep, y: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
+    """One step in float64; NaN stays NaN. `residual` is used by `AddResidual` alone."""
+    with np.errstate(all="ignore"):
+        match step:
+            case Relu():
+                return np.maximum(y, 0.0)
+            case LeakyRelu(alpha=alpha):
+                return np.where(y < 0, alpha * y, y)
+            case Clip(low=low, high=high):
+                y = y if low is None else np.maximum(y, low)
+                return y if high is None else np.minimum(y, high)
+            case Sigmoid():
+                return 1.0 / (1.0 + np.exp(-y))
+            case SiLU():
+                return y * (1.0 / (1.0 + np.exp(-y)))
+            case AddResidual():
+                return y + np.asarray(residual, np.float64)
+    raise TypeError(f"unknown step {step!r}")
 
 
 def conv(

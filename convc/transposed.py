@@ -164,6 +164,19 @@ def transposed_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> n
     return np.ascontiguousarray(together[(..., *map(slice, model.out_extent))])
 
 
+def ordinary_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+    """The inverse of `transposed_output`: an output (N, K, *out) as the ordinary convolution makes it, zeros around."""
+    if way.way == "dilated":
+        return y
+    rank, pixels = model.rank, way.problem.out_extent
+    whole = np.zeros((*y.shape[:2], *_whole(model, pixels)), y.dtype)
+    whole[(..., *map(slice, model.out_extent))] = y
+    split = [extent for pair in zip(pixels, model.stride, strict=True) for extent in pair]
+    apart = whole.reshape(len(y), model.groups, -1, *split)
+    phases, places = range(4, 4 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    return apart.transpose(0, 1, *phases, 2, *places).reshape(way.problem.y_shape)
+
+
 def ordinary_element(way: Untransposed, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
     """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
     if way.way == "dilated":

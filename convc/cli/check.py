@@ -41,7 +41,7 @@ def check_command(
     from convc.report.console import console, progress_bar
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.places import located
-    from convc.runtime.session import input_buffers, random_input
+    from convc.runtime.session import input_buffers, random_input, random_residual
 
     for file in (json_file, sarif_file):
         if file is not None:
@@ -59,7 +59,8 @@ def check_command(
             x = random_input(ready, seed)
             bar = None if progress is None else lambda done, total, name=name: progress(f"check {name}", done / total)
             more = {"options": options, "all_switches": all_switches, "progress": bar}
-            checked = check_kernel(ready.ptx, ready.launch, input_buffers(ready, x), file=ready.file, **more)
+            buffers = input_buffers(ready, x, random_residual(ready, seed))
+            checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)
             print_verdict(console(), name, checked.verdict, len(checked.findings))
             coverage = loaded.coverage(name)
             placed = [located(ready, finding, coverage) for finding in checked.findings]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convc import dtypes
+from convc.emit.epilogue_context import epilogue_names
 from convc.emit.exprs import Number, lower
 from convc.emit.operands import (
     acc_address,
@@ -172,7 +173,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return requantise_names(step)
         case GlobalStore():
             return _global_store(step)
-    names = reuse_names(step, storage)
+    names = reuse_names(step, storage) or epilogue_names(step)
     if names is None:
         raise ValueError(f"no template is known for a step of type {type(step).__name__}")
     return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from convc.epilogue import describe
 from convc.index.conv import ConvMaps
 from convc.index.lower import translate
 from convc.index.maps import IndexMap, Outcome, guard_text
@@ -62,7 +63,9 @@ def loop_nest(maps: ConvMaps) -> list[str]:
     lines = [f"{head:<{width}}# {note}" for head, (_, _, note) in zip(heads, loops, strict=True)]
     a, b = (", ".join(axis.name for axis in each.domain) for each in (maps.operand_a, maps.operand_b))
     lines.append("  " * len(loops) + f"acc[lane, column] += A[operand_a({a})] * B[operand_b({b})]")
-    lines.append("    out[store(tile_m, lane, tile_n, column)] = acc[lane, column] + bias[column(tile_n, column)]")
+    result = "acc[lane, column] + bias[column(tile_n, column)]"
+    note = f"  # then {describe(problem.epilogue)}" if problem.epilogue else ""
+    lines.append(f"    out[store(tile_m, lane, tile_n, column)] = {result}{note}")
     return lines
 
 

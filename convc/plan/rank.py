@@ -13,9 +13,11 @@ import math
 from collections.abc import Sequence
 
 from convc import dtypes
+from convc.epilogue import describe
 from convc.plan.constraints import Candidate
 from convc.plan.records import Estimate
 from convc.plan.work import ATOM_BYTES, Work
+from convc.problem import ConvProblem
 
 SLACK = 1.18
 """Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""
@@ -52,7 +54,7 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
     paces = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2, "copy latency": turns}
     bound_by = max(paces, key=paces.__getitem__)
 
-    stored = tiling.block_m * tiling.block_n * _bytes(problem.out)
+    stored = tiling.block_m * tiling.block_n * _bytes(problem.out) * (1 + problem.residual)
     epilogue = max(stored / rates.store_bytes, work.stores * rates.store_cycles)
     around = rates.cta_start + rates.copy_latency + rates.mma_latency + epilogue
     cycles = waves * (paces[bound_by] + around)
@@ -68,7 +70,7 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
         f"L2: the same bytes at {l2_rate:.0f} bytes a cycle for each of {busy} busy SMs: {l2:.0f} cycles.",
         f"Copies in flight: {_rings(work)}; a stage is used again after copy, multiply and give back, so the loop "
         f"takes at least {turns:.0f} cycles.",
-        f"Start, first copy, last MMA and epilogue: {around:.0f} cycles a CTA.",
+        f"Start, first copy, last MMA and epilogue{_finish(problem)}: {around:.0f} cycles a CTA.",
         f"All CTAs together read {ctas * work.loaded_bytes} bytes through L2.",
         f"The K loop waits for {bound_by}; the launch takes about {cycles:.0f} cycles.",
     )
@@ -94,6 +96,12 @@ def choose(costs: Sequence[Estimate]) -> int:
     limit = SLACK * min(cost.cycles for cost in costs)
     near = (index for index, cost in enumerate(costs) if cost.cycles <= limit)
     return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
+
+
+def _finish(problem: ConvProblem) -> str:
+    """What the epilogue does besides adding a bias and storing; its arithmetic hides behind the stores."""
+    read = "; it reads as many bytes of the residual as it stores" if problem.residual else ""
+    return f" ({describe(problem.epilogue)}{read})" if problem.epilogue else ""
 
 
 def _moves(work: Work, candidate: Candidate) -> str:

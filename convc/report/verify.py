@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from convc.checking import Check, LayerReport
+from convc.epilogue import exact_on_integers
 from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.report.build import print_skipped
@@ -88,12 +89,15 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "-" if normal is None else number(normal.worst_error),
         "-" if normal is None else number(normal.worst_ratio),
         "-" if seconds is None else f"{seconds:.3f}",
-        ", ".join(_verdict(check) for check in layer.checks),
+        ", ".join(_verdict(check, exact_on_integers(problem.epilogue)) for check in layer.checks),
     )
 
 
-def _verdict(check: Check) -> str:
-    """``exact`` and ``in bound`` are good; the rest says what is wrong."""
+def _verdict(check: Check, exact: bool) -> str:
+    """``exact`` and ``in bound`` are good; the rest says what is wrong.
+
+    `exact`: whether integer data give exact results.
+    """
     if check.fault:
         return f"{check.mode}: stopped"
     assert check.comparison is not None
@@ -101,7 +105,7 @@ def _verdict(check: Check) -> str:
         return f"{check.mode}: {check.comparison.count_wrong} WRONG"
     if not check.ok:
         return f"{check.mode}: findings"
-    return "exact" if check.mode == "integer" else "in bound"
+    return "exact" if check.mode == "integer" and exact else "in bound"
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:

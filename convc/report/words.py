@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convc.epilogue import describe
 from convc.problem import ConvProblem
 
 
@@ -25,7 +26,8 @@ def convolution(problem: ConvProblem) -> str:
             parts.append(f"{word} {values[0] if len(set(values)) == 1 else ','.join(map(str, values))}")
     if problem.groups > 1:
         parts.append(f"{problem.groups} groups")
-    return f"{', '.join(parts)} -> {times(problem.out_extent)}"
+    then = f", then {describe(problem.epilogue)}" if problem.epilogue else ""
+    return f"{', '.join(parts)} -> {times(problem.out_extent)}{then}"
 
 
 def number(value: float) -> str:

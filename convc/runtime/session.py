@@ -1,9 +1,9 @@
 """One layer, from the model's array to the model's array.
 
 A kernel reads and writes packed buffers (`convc.packing`). Around its launch the host turns activations
-(N, C, H, W) into the kernel's layout, adds the packed weights, and turns the output back into (N, K, P, Q).
-What happens in between is the machine's business: it gets the text, the launch file and four buffers, and no
-word on what they mean.
+(N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed weights, and
+turns the output back into (N, K, P, Q). What happens in between is the machine's business: it gets the text, the launch
+file and the buffers, and no word on what they mean.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from convc.files import NpyHeader, read_npy
 from convc.findings import Finding, Verdict
 from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
-from convc.packing import DeviceForm, device_bytes, output_index, pack_activation, unpack_output
+from convc.packing import DeviceForm, device_bytes, output_index, pack_activation, pack_residual, unpack_output
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
@@ -53,7 +53,11 @@ class LayerRun:
 
 
 def run_layer(
-    layer: Layer, x: np.ndarray, options: RunOptions | None = None, progress: Progress | None = None
+    layer: Layer,
+    x: np.ndarray,
+    options: RunOptions | None = None,
+    progress: Progress | None = None,
+    residual: np.ndarray | None = None,
 ) -> LayerRun:
     """Run a layer's kernel on activations.
 
@@ -62,9 +66,10 @@ def run_layer(
         x: (N, C, H, W), a floating-point type, rounded to the operand type; or of the operand type.
         options: for the machine.
         progress: called with (CTAs done, CTAs in all).
+        residual: (N, K, P, Q), a floating-point type, rounded to the output type; where the epilogue adds one.
 
     Raises:
-        InputError: x has another shape or type.
+        InputError: x or the residual has another shape or type; a residual is missing, or too many.
         LimitError: the buffers do not fit into memory.
         PtxSyntaxError, UnmodelledError, LaunchError: the kernel or its launch is not acceptable.
         MachineFault, DeadlockError: the kernel does something that hardware would not survive.
@@ -74,7 +79,7 @@ def run_layer(
     result = machine.run(
         layer.ptx,
         layer.launch,
-        input_buffers(layer, x),
+        input_buffers(layer, x, residual),
         file=layer.file,
         options=options or RunOptions(),
         progress=progress,
@@ -83,9 +88,24 @@ def run_layer(
     return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
-def input_buffers(layer: Layer, x: np.ndarray) -> dict[str, np.ndarray]:
-    """The buffers that the host fills before the launch."""
-    return {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
+def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """The buffers that the host fills before the launch.
+
+    Raises:
+        InputError: the layer adds a residual and there is none, or it is not one; or the layer adds none.
+    """
+    buffers = {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
+    where = f"layer {layer.name!r}"
+    if layer.form.residual is None:
+        if residual is not None:
+            raise InputError("the layer adds no residual, and there is one", where=where)
+        return buffers
+    if residual is None:
+        shape = list(layer.form.model.y_shape)
+        raise InputError(f"the layer adds a residual of shape {shape} (N, K, P, Q), and there is none", where=where)
+    if residual.dtype.name not in FLOATS:
+        raise InputError(f"expected a residual of {', '.join(FLOATS)}, got {residual.dtype.name}", where=where)
+    return buffers | {"residual": pack_residual(layer.form, residual)}
 
 
 def random_input(layer: Layer, seed: int) -> np.ndarray:
@@ -93,13 +113,21 @@ def random_input(layer: Layer, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(-3, 4, layer.form.model.x_shape).astype(np.float32)
 
 
-def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...]) -> Finding | None:
+def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
+    """A residual (N, K, P, Q) of small whole numbers, float32; None where the layer adds none."""
+    if layer.form.residual is None:
+        return None
+    return np.random.default_rng((seed, 1)).integers(-3, 4, layer.form.model.y_shape).astype(np.float32)
+
+
+def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None) -> Finding | None:
     """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
 
     Runs the kernel again, watching that address.
     """
     offset = output_index(layer.form, element) * dtypes.BY_NAME[layer.form.output.dtype].bytes
-    return machine.writer_of(layer.ptx, layer.launch, input_buffers(layer, x), "output", offset, file=layer.file)
+    buffers = input_buffers(layer, x, residual)
+    return machine.writer_of(layer.ptx, layer.launch, buffers, "output", offset, file=layer.file)
 
 
 def read_input(path: Path, form: DeviceForm, name: str) -> np.ndarray:

@@ -32,7 +32,7 @@ def build(plan: Plan) -> TileProgram:
         arch=plan.arch.name,
         ptx_version=plan.arch.ptx_version,
         warps=frame.WARPS,
-        params=(*frame.MAPS, "bias", "out"),
+        params=(*frame.MAPS, *frame.pointers(plan)),
         inputs=(
             Range(name="tile_m", low=0, high=grid[0] - 1),
             Range(name="tile_n", low=0, high=grid[1] - 1),

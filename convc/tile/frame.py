@@ -12,6 +12,7 @@ from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.intexpr import IntExpr, Var, substitute
 from convc.plan.coordinates import SLAB
 from convc.plan.records import Plan
+from convc.tile.epilogue import RESIDUAL, epilogue_steps
 from convc.tile.epilogue_types import convert, requantise
 from convc.tile.quantise_steps import Requantise
 from convc.tile.steps import (
@@ -35,6 +36,8 @@ LOAD_WARP = 4
 MMA_WARP = 5
 WARPS = 6
 MAPS = ("map_a", "map_b")
+BUFFER_OF = {"out": "output"}
+"""Buffers that parameters point at, where the names differ."""
 CHUNKS = (32, 16)
 """Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
 
@@ -124,10 +127,17 @@ def teardown(plan: Plan) -> tuple[Role, ...]:
     )  # fmt: skip
 
 
+def pointers(plan: Plan) -> tuple[str, ...]:
+    """Names of the parameters that point at buffers, in order."""
+    return ("bias", *([RESIDUAL] if plan.problem.residual else []), "out")
+
+
 def launch(plan: Plan) -> LaunchSpec:
     """The launch file: buffers as the host packs them, parameters as the kernel takes them."""
     form = plan.form
     buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
+    if form.residual is not None:
+        buffers[RESIDUAL] = form.residual
     return LaunchSpec(
         entry=plan.launch.entry,
         grid=plan.launch.grid,
@@ -137,8 +147,7 @@ def launch(plan: Plan) -> LaunchSpec:
         params=(
             TensorMapParam(map=plan.loads.a),
             TensorMapParam(map=plan.loads.b),
-            PointerParam(buffer="bias"),
-            PointerParam(buffer="output"),
+            *(PointerParam(buffer=BUFFER_OF.get(name, name)) for name in pointers(plan)),
         ),
     )
 
@@ -147,6 +156,13 @@ def store(plan: Plan) -> tuple[Step, ...]:
     """Every lane carries one row of the accumulator, some columns at a time."""
     columns = next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
     out = plan.problem.out
+    write = GlobalStore(
+        id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
+        row="m", row_limit=plan.row_limit, channel="k", channel_limit=plan.channel_limit,
+    )  # fmt: skip
+    rounded = list(convert(plan, columns))
+    place = [compute(plan, "store", "out_byte", 64)]
+    epilogue = list(epilogue_steps(plan.problem.epilogue, write))
     body = [
         Compute(
             id="store.column", note="first column of the chunk", dst="column", expr=Var("chunk") * columns
@@ -158,12 +174,8 @@ def store(plan: Plan) -> tuple[Step, ...]:
             dtype=plan.problem.sum_dtype.name,
         ),
         *requantise(plan, columns, Requantise),
-        *convert(plan, columns),
-        compute(plan, "store", "out_byte", 64),
-        GlobalStore(
-            id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
-            row="m", row_limit=plan.row_limit, channel="k", channel_limit=plan.channel_limit,
-        ),
+        *(place + epilogue + rounded if plan.problem.residual else epilogue + rounded + place),
+        write,
     ]  # fmt: skip
     count = plan.tiling.block_n // columns
     return (

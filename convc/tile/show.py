@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from convc.tile.epilogue_steps import (
+    AddLaneResidual,
+    AddRowResidual,
+    ApplyClip,
+    ApplyLeakyRelu,
+    ApplyRelu,
+    ApplySigmoid,
+    ApplySilu,
+)
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,
@@ -147,6 +156,27 @@ def _describe_reuse(step: Step) -> str:
             return f"add {buffer}[{channel}]"
         case PixelStore(buffer=buffer, columns=columns):
             return f"write {columns} values to {buffer}, one a pixel"
+    return _describe_epilogue(step)
+
+
+def _describe_epilogue(step: Step) -> str:
+    """The same for the steps between the bias and the rounding."""
+    match step:
+        case ApplyRelu():
+            return "max with 0"
+        case ApplyLeakyRelu(alpha=alpha):
+            return f"times {alpha:g} where negative"
+        case ApplyClip(low=low, high=high):
+            bounds = (("max", low), ("min", high))
+            return ", ".join(f"{word} with {bound:g}" for word, bound in bounds if bound is not None) or "no bounds"
+        case ApplySigmoid():
+            return "1 / (1 + 2^(-value * log2 e))"
+        case ApplySilu():
+            return "value / (1 + 2^(-value * log2 e))"
+        case AddRowResidual(buffer=buffer, columns=columns, at=at):
+            return f"add {columns} values of {buffer} + {at}{_guards(step)}"
+        case AddLaneResidual(buffer=buffer, columns=columns):
+            return f"add {columns} values of {buffer}, one a pixel"
     raise ValueError(f"unknown step {type(step).__name__}")
 
 
@@ -155,7 +185,7 @@ def types_of(step: Multiply) -> str:
     return f"{step.operand} x {step.filter_operand}" if step.filter_operand else step.operand
 
 
-def _guards(step: GlobalStore) -> str:
+def _guards(step: GlobalStore | AddRowResidual) -> str:
     limits = ((step.row, step.row_limit), (step.channel, step.channel_limit))
     tests = [f"{name} < {limit}" for name, limit in limits if limit is not None]
     return f" where {' and '.join(tests)}" if tests else ""

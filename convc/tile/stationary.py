@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from convc.index.row_walk import Buffer, Tap, padding_run
 from convc.intexpr import Const, Var
 from convc.plan.records import Plan
+from convc.tile.epilogue import epilogue_steps
 from convc.tile.epilogue_types import requantise
 from convc.tile.frame import compute
 from convc.tile.quantise_steps import RequantiseLane
@@ -83,6 +84,11 @@ def _collector(place: int, count: int) -> str:
 def store(plan: Plan) -> tuple[Step, ...]:
     """Every lane carries one channel, some pixels at a time."""
     rows = tuple(f"m{i}" for i in range(CHUNK))
+    write = PixelStore(
+        id="store.write", note="one value a lane and pixel", buffer="out", out=plan.problem.out, columns=CHUNK,
+        rows=rows, row_limit=plan.row_limit,
+        row_bytes=plan.form.k_pitch * plan.problem.out_dtype.bytes, channel="k", channel_limit=plan.channel_limit,
+    )  # fmt: skip
     body = (
         Compute(id="store.column", note="first pixel of the chunk", dst="column", expr=Var("chunk") * CHUNK),
         TmemLoad(id="store.read", note="one channel a lane", acc="acc", first="column", columns=CHUNK),
@@ -95,11 +101,8 @@ def store(plan: Plan) -> tuple[Step, ...]:
             compute(plan, "store", "m", dst=row, lane=Var("column") + Const(i))
             for i, row in enumerate(rows)
         ),
-        PixelStore(
-            id="store.write", note="one value a lane and pixel", buffer="out", out=plan.problem.out, columns=CHUNK,
-            rows=rows, row_limit=plan.row_limit,
-            row_bytes=plan.form.k_pitch * plan.problem.out_dtype.bytes, channel="k", channel_limit=plan.channel_limit,
-        ),
+        *epilogue_steps(plan.problem.epilogue, write),
+        write,
     )  # fmt: skip
     return (
         Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from convc.errors import PlanError
 from convc.plan.reuse_storage import MASK_BYTES
 from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
+from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,
@@ -187,7 +188,7 @@ def _reads(step: Step) -> tuple[str, ...]:
             return (first,)
         case AddBias(channel=channel) | Requantise(channel=channel) | RequantiseLane(channel=channel):
             return (channel,)
-        case GlobalStore(at=at, row=row, channel=channel):
+        case GlobalStore(at=at, row=row, channel=channel) | AddRowResidual(at=at, row=row, channel=channel):
             return (at, row, channel)
         case Mma(counter=counter, row=row):
             return tuple(name for name in (counter, row) if name is not None)
@@ -205,7 +206,7 @@ def _reads(step: Step) -> tuple[str, ...]:
             return tuple(name for name in (counter, entered) if name is not None)
         case AddLaneBias(channel=channel):
             return (channel,)
-        case PixelStore(rows=rows, channel=channel):
+        case PixelStore(rows=rows, channel=channel) | AddLaneResidual(rows=rows, channel=channel):
             return (*rows, channel)
     return ()
 

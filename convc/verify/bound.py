@@ -39,6 +39,8 @@ takes it with the smallest normal exponent. Counting each operand other than zer
 normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
 subnormals for a product and two for an instruction or addition, and 3*n is more than all of them.
 
+**Epilogue.** `convc.verify.epilogue_bound` carries the bound through what is done to the sum after the bias.
+
 **Whole numbers** are added without any rounding: `convc.verify.compare` asks for every bit, and there is no bound.
 
 **Result type.** Rounding is monotone: if the float32 value is within ``bound`` of s + b, the stored result
@@ -53,16 +55,20 @@ import numpy as np
 from convc import dtypes, reference
 from convc.errors import LimitError
 from convc.problem import ConvProblem
+from convc.verify.epilogue_bound import through_epilogue
 
 UNIT = 2.0**-23
 """Unit roundoff of float32 for cutting toward zero; twice that of rounding to nearest."""
 
 
-def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> np.ndarray | None:
-    """Largest difference between the exact sum and a right accumulator, before rounding to the result type.
+def error_bound(
+    problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None, residual: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Largest difference between the exact result and a right one, before rounding to the result type.
 
     Args:
         x, w, b: operands as the kernel gets them: x (N, C, H, W), w (K, C, R, S), b (K,) or None.
+        residual: (N, K, P, Q) where the epilogue adds one.
 
     Returns:
         float64 (N, K, P, Q); infinite where float32 sums may overflow. None: every bit must agree.
@@ -81,7 +87,7 @@ def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarra
             hint="compare on integer data, whose sums are exact",
         )
     gamma = n * UNIT / (1 - n * UNIT)
-    magnitude = reference.conv_problem(
+    magnitude = reference.conv_sums(
         problem,
         _at_least(x, problem.operand_dtype.min_normal),
         _at_least(w, problem.filter_dtype.min_normal),
@@ -89,7 +95,9 @@ def error_bound(problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarra
     )
     bound = gamma * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
     bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN
-    return bound
+    if not problem.epilogue:
+        return bound
+    return through_epilogue(problem, reference.conv_sums(problem, x, w, b), bound, residual)
 
 
 def _at_least(array: np.ndarray, floor: float) -> np.ndarray:

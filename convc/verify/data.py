@@ -18,6 +18,7 @@ import math
 import numpy as np
 
 from convc import dtypes
+from convc.epilogue import saturates_at
 from convc.limits import require_memory
 from convc.problem import ConvProblem
 
@@ -30,10 +31,11 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     The ranges are the widest for which
 
     * operands are exact: magnitudes up to 2^p of the operand type (p = its precision);
-    * sums are exact and finite: C*R*S * max|x| * max|w| + max|b| is below 2^24, and not above the largest
-      finite result;
+    * sums are exact and finite: C*R*S * max|x| * max|w| + max|b| (and the residual, as large as a bias) is below 2^24,
+      and not above the largest finite result;
     * results are mostly exact: the typical (root mean square) sum is at most 2^p / 4 of the result type, so
-      that the final rounding does not hide an error of one.
+      that the final rounding does not hide an error of one; and, as far as whole numbers go, below what the epilogue
+      saturates at.
 
     Where even magnitude 1 makes sums too large, only a share of the weights is not zero.
     """
@@ -45,7 +47,7 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     x = _integers(rng, x_max, problem.x_shape)
     w = _integers(rng, w_max, problem.w_shape)
     b = _integers(rng, x_max, (problem.out_channels,)) if problem.bias else None
-    room = _largest_sum(problem) - x_max
+    room = _largest_sum(problem) - _added(problem) * x_max
     if problem.gemm_k * x_max * w_max > room:
         _thin(rng, w.swapaxes(0, 1) if problem.transposed else w, room // (x_max * w_max))
     return x, w, b
@@ -117,6 +119,25 @@ def _quantised(problem: ConvProblem, rng: np.random.Generator, w: np.ndarray | N
     return x, w, b
 
 
+def residual_data(problem: ConvProblem, seed: int, *, integer: bool) -> np.ndarray | None:
+    """The residual (N, K, P, Q) that goes with `integer_data` or `normal_data` of the same seed; None: there is none.
+
+    Whole numbers as large as those of a bias, or normal ones of variance 1, with values of the result type.
+    """
+    if not problem.residual:
+        return None
+    require_memory(4 * math.prod(problem.y_shape), f"the residual of {problem.name!r}")
+    rng = np.random.default_rng((seed, 1))
+    if integer:
+        return _integers(rng, _integer_ranges(problem)[0], problem.y_shape)
+    return _normal(rng, problem.y_shape, problem.out_dtype, 1.0)
+
+
+def _added(problem: ConvProblem) -> int:
+    """Numbers as large as max|x| that a sum may get besides its products."""
+    return 1 + problem.residual
+
+
 def _require_arrays(problem: ConvProblem) -> None:
     size = 4 * (math.prod(problem.x_shape) + math.prod(problem.w_shape))
     require_memory(size, f"the test data of {problem.name!r}")
@@ -130,11 +151,14 @@ def _integer_ranges(problem: ConvProblem) -> tuple[int, int]:
     """(max |x|, max |w|), grown by turns while all three rules of `integer_data` hold; at least (1, 1)."""
     operand_max = 1 << min(problem.operand_dtype.precision, problem.filter_dtype.precision)
     typical_max = (1 << problem.out_dtype.precision) / 4
+    saturated = saturates_at(problem.epilogue)
+    if saturated is not None:
+        typical_max = min(typical_max, saturated)
     terms = problem.gemm_k
 
     def fits(x_max: int, w_max: int) -> bool:
         variance = terms * _variance(x_max) * _variance(w_max)
-        largest = terms * x_max * w_max + x_max
+        largest = terms * x_max * w_max + _added(problem) * x_max
         exact = max(x_max, w_max) <= operand_max and largest <= _largest_sum(problem)
         return exact and variance <= typical_max**2
 

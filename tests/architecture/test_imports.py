@@ -14,7 +14,7 @@ PACKAGE = ROOT / "convc"
 
 LEVELS = (
     ("errors",),
-    ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models"),
+    ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models", "epilogue"),
     ("problem", "artifact", "coverage", "ptx"),
     ("network", "index", "machine", "reference"),
     ("folding", "packs", "transposed"),
@@ -44,7 +44,7 @@ NEVER = {
 """Rooms that a room must not import although their level would allow it: the witness must not know what was
 intended, nobody plans to please the machine, and templates get numbers, not thoughts."""
 
-ONLY = {"ptx": {"errors"}, "reference": {"dtypes", "problem"}}
+ONLY = {"ptx": {"errors"}, "reference": {"dtypes", "epilogue", "problem"}}
 """Rooms that may import nothing but these."""
 
 DOORS = {

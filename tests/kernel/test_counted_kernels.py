@@ -16,7 +16,7 @@ from convc.index.reuse import reuse_maps
 from convc.kernels import layer_of
 from convc.machine import Counters, RunOptions
 from convc.problem import ConvProblem
-from convc.runtime.session import random_input, run_layer
+from convc.runtime.session import random_input, random_residual, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
 RELOAD = [name for name in SMALL if "options" not in CHOICES[name]]
@@ -32,7 +32,8 @@ def counters(name: str, policy: str = "eager", cohort: int = 148) -> Counters:
     problem = PROBLEMS[name]
     bias = np.zeros(problem.out_channels, np.float32) if problem.bias else None
     layer = layer_of(problem, compiled(name), np.ones(problem.w_shape, np.float32), bias)
-    run = run_layer(layer, random_input(layer, 0), RunOptions(policy=policy, cohort=cohort))
+    options = RunOptions(policy=policy, cohort=cohort)
+    run = run_layer(layer, random_input(layer, 0), options, residual=random_residual(layer, 0))
     assert run.findings == ()
     return run.counters
 

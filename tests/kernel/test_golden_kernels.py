@@ -1,4 +1,4 @@
-"""The text is what we meant: five kernels, blessed after reading. Tile width and stages are fixed here, not planned."""
+"""The text is what we meant: kernels, blessed after reading. Tile width and stages are fixed here, not planned."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from convc.artifact import dump_launch
 from convc.compiler import compile_problem
+from convc.epilogue import AddResidual, Relu
 from convc.plan.records import Options
 from convc.problem import ConvProblem
 
@@ -45,7 +46,14 @@ SCHEDULES = {
 }
 """The same convolution on every schedule that shares activations."""
 
+FINISHED = ConvProblem(
+    name="block_end_f16", batch=2, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1), bias=True,
+    epilogue=(AddResidual(), Relu()),
+)  # fmt: skip
+"""The end of a residual block: bias, residual, Relu."""
+
 CHOICES = {
+    "block_end_f16": {"block_n": 96, "stages": 1},  # rows past M, channels past K
     "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
     "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
     "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
@@ -53,7 +61,7 @@ CHOICES = {
     "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
     **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
 }
-PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED)
+PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED}
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

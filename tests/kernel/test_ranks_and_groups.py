@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.witnesses import witnesses_agree
 
 from convc.compiler import compile_problem
+from convc.epilogue import AddResidual, Relu
 from convc.errors import PlanError
 from convc.packs import packs_of, work
 from convc.plan.records import Options
@@ -138,3 +141,18 @@ def test_witnesses_agree_on_transposed_convolutions(assembled):
 
     every()
     assert ways == {"phases", "dilated"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"in_extent": (9,), "kernel": (3,)},
+        {"in_extent": (4, 5, 6), "kernel": (2, 3, 3)},
+        {"in_extent": (9, 9), "kernel": (3, 3), "groups": 17, "in_channels": 34, "out_channels": 34},
+        {"in_extent": (4, 5), "kernel": (3, 2), "stride": (2, 3), "transposed": True, "output_padding": (1, 0)},
+        {"in_extent": (3, 2, 4), "kernel": (3, 2, 1), "stride": (2, 1, 2), "transposed": True, "groups": 2},
+    ],
+)
+def test_a_residual_is_laid_out_as_the_output(changes, assembled):
+    problem = ConvProblem(**{"batch": 2, "in_channels": 6, "out_channels": 10, "bias": True} | changes)
+    witnesses_agree(replace(problem, epilogue=(AddResidual(), Relu())), 5, assembled)

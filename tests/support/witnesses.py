@@ -9,6 +9,7 @@ from support.tile_oracle import run_program
 
 from convc import packing, reference
 from convc.compiler import Compiled, compile_problem
+from convc.epilogue import exact_on_integers
 from convc.findings import Verdict
 from convc.kernels import layer_of
 from convc.plan.records import Options
@@ -16,7 +17,8 @@ from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare
-from convc.verify.data import integer_data, multipliers, normal_data
+from convc.verify.data import integer_data, multipliers, normal_data, residual_data
+from convc.verify.epilogue_bound import through_epilogue
 
 
 def witnesses_agree(
@@ -34,24 +36,34 @@ def witnesses_agree(
 
     x, w, b = integer_data(problem, seed)
     multiplier = multipliers(problem, seed)
+    residual = residual_data(problem, seed, integer=True)
     layer = layer_of(problem, compiled, w, b, multiplier)
-    run = run_layer(layer, x)
+    run = run_layer(layer, x, residual=residual)
     assert run.findings == ()
-    expected = reference.conv_problem(problem, x, w, b, multiplier)
-    machine = compare(run.y, expected)
+    expected = reference.conv_problem(problem, x, w, b, multiplier, residual)
+    allowed = None
+    if not exact_on_integers(problem.epilogue):
+        sums = reference.conv_sums(problem, x, w, b)
+        allowed = through_epilogue(problem, sums, np.zeros_like(sums), residual)
+    machine = compare(run.y, expected, allowed)
     assert machine.ok, machine
     buffers = {
         "activation": packing.pack_activation(compiled.form, x),
         "filter": layer.filter,
         "bias": layer.bias,
     }
+    if residual is not None:
+        buffers["residual"] = packing.pack_residual(compiled.form, residual)
     oracle = packing.unpack_output(compiled.form, run_program(compiled.program, buffers))
-    assert compare(oracle, expected).ok
-    assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))
+    assert compare(oracle, expected, allowed).ok
+    if allowed is None:
+        assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))
 
     x, w, b = normal_data(problem, seed)
-    run = run_layer(layer_of(problem, compiled, w, b, multiplier), x)
+    residual = residual_data(problem, seed, integer=False)
+    run = run_layer(layer_of(problem, compiled, w, b, multiplier), x, residual=residual)
     assert run.verdict is Verdict.clean
-    bounded = compare(run.y, reference.conv_problem(problem, x, w, b, multiplier), error_bound(problem, x, w, b))
+    expected = reference.conv_problem(problem, x, w, b, multiplier, residual)
+    bounded = compare(run.y, expected, error_bound(problem, x, w, b, residual))
     assert bounded.ok, bounded
     return compiled

@@ -1,0 +1,139 @@
+"""Every step of an epilogue on every schedule: three witnesses agree, and ptxas takes the text."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.kernel_edits import edited
+from support.witnesses import witnesses_agree
+
+from convc import reference
+from convc.compiler import compile_problem
+from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.errors import InputError
+from convc.kernels import layer_of
+from convc.machine import RunOptions, Switches
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+from convc.runtime.session import run_layer
+from convc.verify.bound import error_bound
+from convc.verify.compare import compare
+from convc.verify.data import integer_data, normal_data, residual_data
+
+BASE = ConvProblem(
+    name="c", batch=2, in_channels=24, out_channels=36, in_extent=(9, 11), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1),
+    bias=True,
+)  # fmt: skip
+"""Rows past M, channels past K, in every schedule."""
+
+steps = st.one_of(
+    st.sampled_from([Relu(), Sigmoid(), SiLU(), LeakyRelu(0.25), LeakyRelu(0.1), LeakyRelu(-2.0)]),
+    st.sampled_from([Clip(0.0, 6.0), Clip(-1.5), Clip(high=2.0), Clip(), Clip(3.0, -1.0)]),
+)
+chains = st.tuples(st.lists(steps, max_size=2), st.booleans(), st.lists(steps, max_size=2)).map(
+    lambda parts: (*parts[0], *([AddResidual()] if parts[1] else []), *parts[2])
+)
+
+
+def with_type(problem: ConvProblem, out: str) -> ConvProblem:
+    return dataclasses.replace(problem, out=out, operand="tf32" if out == "f32" else out)
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
+def test_witnesses_agree(schedule, assembled):
+    @settings(
+        max_examples=12, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(
+        chains, st.sampled_from(["f16", "bf16", "f32"]), st.sampled_from([5, 36, 130]), st.booleans(),
+        st.integers(0, 2**32 - 1),
+    )  # fmt: skip
+    def every(epilogue, out, channels, bias, seed):
+        problem = dataclasses.replace(with_type(BASE, out), epilogue=epilogue, out_channels=channels, bias=bias)
+        compiled = witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
+        assert compiled.plan.schedule == schedule
+
+    every()
+
+
+def test_a_folded_problem_keeps_its_epilogue(assembled):
+    problem = ConvProblem(
+        in_channels=5, out_channels=12, in_extent=(40, 40), kernel=(3, 3), stride=(9, 9),
+        epilogue=(AddResidual(), Relu()),
+    )  # fmt: skip
+    assert witnesses_agree(problem, 3, assembled).form.problem != problem
+
+
+@pytest.mark.parametrize("schedule", ["reload", "stationary"])
+def test_special_values_go_through_as_onnx_says(schedule):
+    """NaN stays NaN in every step, infinities end where the definition puts them."""
+    problem = ConvProblem(in_channels=16, out_channels=1, in_extent=(1, 4), kernel=(1, 1), operand="tf32", out="f32")
+    weight = np.zeros(problem.w_shape, np.float32)
+    weight[0, 0] = 1
+    x = np.zeros(problem.x_shape, np.float32)
+    x[0, 0, 0] = [np.nan, np.inf, -np.inf, -200.0]
+    for step in (Relu(), LeakyRelu(0.0), LeakyRelu(0.5), Clip(-1.0, 1.0), Sigmoid(), SiLU()):
+        finished = dataclasses.replace(problem, epilogue=(step,))
+        compiled = compile_problem(finished, options=Options(schedule=schedule))
+        y = run_layer(layer_of(finished, compiled, weight, None), x).y
+        expected = reference.epilogue(finished, x[:, :1].astype(np.float64))
+        np.testing.assert_allclose(y, expected.astype(np.float32), atol=1e-30)
+
+
+def test_approximate_functions_may_round_either_way():
+    problem = dataclasses.replace(BASE, operand="tf32", out="f32", epilogue=(SiLU(), AddResidual(), Sigmoid()))
+    x, w, b = normal_data(problem, 5)
+    residual = residual_data(problem, 5, integer=False)
+    layer = layer_of(problem, compile_problem(problem), w, b)
+    expected = reference.conv_problem(problem, x, w, b, residual=residual)
+    bound = error_bound(problem, x, w, b, residual)
+    results = []
+    for setting in ("nearest", "zero"):
+        run = run_layer(layer, x, RunOptions(switches=Switches(approximate=setting)), residual=residual)
+        judged = compare(run.y, expected, bound)
+        assert judged.ok, judged
+        results.append(run.y)
+    assert (results[0] != results[1]).any()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "epilogue"),
+    [
+        (r"max\.NaN\.f32 (%v0), %v0, 0f00000000", r"min.NaN.f32 \1, \1, 0f00000000", (Relu(),)),
+        (r"max\.NaN\.f32 (%v3), %v3, 0f00000000", r"mov.b32 \1, \1", (Relu(),)),
+        (r"setp\.lt\.f32", "setp.gt.f32", (LeakyRelu(0.25),)),
+        (r"add\.rn\.f32 (%v1), %v1, %wide", r"sub.rn.f32 \1, \1, %wide", (AddResidual(),)),
+        (r"\[%from\+16\], *;|\[%from\+16\];", "[%from+0];", (AddResidual(),)),
+        (r"rcp\.approx\.ftz\.f32 (%v0), %v0", r"mov.b32 \1, \1", (Sigmoid(),)),
+    ],
+)
+def test_a_changed_kernel_is_wrong(pattern, replacement, epilogue):
+    """What the steps do is really looked at: each change is found on integers, or by the bound."""
+    problem = dataclasses.replace(BASE, epilogue=epilogue, bias=False)
+    x, w, b = integer_data(problem, 1)
+    residual = residual_data(problem, 1, integer=True)
+    layer = layer_of(problem, compile_problem(problem), w, b)
+    changed = dataclasses.replace(layer, ptx=edited(layer.ptx, pattern, replacement))
+    expected = reference.conv_problem(problem, x, w, b, residual=residual)
+    bound = np.full(expected.shape, 1e-3)
+    assert compare(run_layer(layer, x, residual=residual).y, expected, bound).ok
+    assert not compare(run_layer(changed, x, residual=residual).y, expected, bound).ok
+
+
+def test_a_residual_must_be_there_and_fit():
+    problem = dataclasses.replace(BASE, epilogue=(AddResidual(),))
+    x, w, b = integer_data(problem, 1)
+    layer = layer_of(problem, compile_problem(problem), w, b)
+    with pytest.raises(InputError, match=r"adds a residual of shape \[2, 36, 9, 11\]"):
+        run_layer(layer, x)
+    with pytest.raises(InputError, match=r"the residual must have shape \(2, 36, 9, 11\), got \(2, 36, 9, 1\)"):
+        run_layer(layer, x, residual=np.zeros((2, 36, 9, 1), np.float32))
+    with pytest.raises(InputError, match="expected a residual of float16"):
+        run_layer(layer, x, residual=np.zeros(problem.y_shape, np.int32))
+    plain = layer_of(BASE, compile_problem(BASE), w, b)
+    with pytest.raises(InputError, match="adds no residual"):
+        run_layer(plain, x, residual=np.zeros(problem.y_shape, np.float32))
