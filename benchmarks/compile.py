@@ -30,6 +30,8 @@ def _fresh_process(problems: bytes) -> dict[str, float]:
 
 def main() -> None:
     """Compile the problems that stdin lists, and print how many kernels they took."""
+    import convc.emit.kernel
+    import convc.plan.planner  # noqa: F401 - both are loaded when the first kernel is compiled
     from convc.kernels import Kernels
     from convc.problem import ConvProblem
 

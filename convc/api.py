@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from convc.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
 
+Cache = str | Path | bool | None
+"""Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
+environment variable ``CONVC_CACHE`` or else the system says (see `convc.cache.open_cache`)."""
+
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""
 
@@ -82,6 +86,7 @@ def compile(
     dtype: str | None = None,
     options: Options | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
+    cache: Cache = None,
     progress: Progress | None = None,
 ) -> Build:
     """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
@@ -93,23 +98,26 @@ def compile(
         options: which schedules to consider (`convc.plan.records.Options`); all of them by default.
         assembler: called with the digest and the text of each kernel; what it gives becomes its
         ``kernel.cubin``.
+        cache: where kernels are kept (see `Cache`).
 
     Raises:
-        InputError: the folder is in use, or there is no such layer.
+        InputError: the folder or the cache cannot be used, or there is no such layer.
         PlanError: a layer has no kernel.
     """
     from convc.build import check_target, load_build
+    from convc.cache import kept_kernels
     from convc.kernels import Kernels, write_build
     from convc.plan.records import Options
 
     target = Path(out_dir)
     check_target(target)
     network, convs = _select(model, layer, batch, dtype)
-    kernels = Kernels(options or Options(schedule="auto"))
-    for index, conv in enumerate(convs):
-        _tell(progress, f"compile {conv.name}", index / len(convs))
-        kernels.compiled(conv.problem)
-    write_build(target, network, convs, kernels, assembler)
+    with kept_kernels(cache) as kept:
+        kernels = Kernels(options or Options(schedule="auto"), kept)
+        for index, conv in enumerate(convs):
+            _tell(progress, f"compile {conv.name}", index / len(convs))
+            kernels.compiled(conv.problem)
+        write_build(target, network, convs, kernels, assembler)
     return load_build(target)
 
 
@@ -127,11 +135,13 @@ def compile_layer(
         PlanError: it has no kernel.
     """
     from convc.build import pick_layer
-    from convc.kernels import Kernels
+    from convc.compiler import compile_problem
+    from convc.kernels import shared_problem
     from convc.plan.records import Options
 
     network, convs = _select(model, layer, batch, dtype)
-    return Kernels(options or Options(schedule="auto")).compiled(pick_layer(convs, layer, network.name).problem)
+    problem = shared_problem(pick_layer(convs, layer, network.name).problem)
+    return compile_problem(problem, options=options or Options(schedule="auto"))
 
 
 def run(
@@ -167,6 +177,7 @@ def verify(
     mode: str = "both",
     numerics: str = "float32",
     options: Options | None = None,
+    cache: Cache = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
@@ -177,7 +188,9 @@ def verify(
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
         numerics: how the tensor core adds: float32, or exact (see `convc.machine.Switches`).
         options: which schedules to consider; all of them by default.
+        cache: where kernels are kept (see `Cache`).
     """
+    from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
     from convc.kernels import Kernels
     from convc.machine import RunOptions, Switches
@@ -188,12 +201,14 @@ def verify(
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
     network, convs = _select(model, layer, batch, dtype)
-    kernels, reports = Kernels(options or Options(schedule="auto")), []
-    for index, conv in enumerate(convs):
-        _tell(progress, f"compile {conv.name}", index / len(convs))
-        compiled = kernels.compiled(conv.problem)
-        bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
-        reports.append(check_layer(conv, compiled, seed=seed, modes=modes, options=machine, progress=bar))
+    reports = []
+    with kept_kernels(cache) as kept:
+        kernels = Kernels(options or Options(schedule="auto"), kept)
+        for index, conv in enumerate(convs):
+            _tell(progress, f"compile {conv.name}", index / len(convs))
+            kernel = kernels.compiled(conv.problem)
+            bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
+            reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=machine, progress=bar))
     return VerifyReport(
         source=network.name,
         seed=seed,

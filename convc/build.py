@@ -32,7 +32,7 @@ import numpy as np
 
 from convc import dtypes
 from convc.artifact import KernelArtifact, LaunchSpec, dump_launch, load_launch
-from convc.coverage import Coverage, dump_coverage, read_coverage
+from convc.coverage import Coverage, read_coverage
 from convc.errors import BuildError, InputError, ProblemError
 from convc.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 from convc.network import SkippedNode, TensorRef
@@ -262,7 +262,7 @@ def write_kernel(
     folder: Path,
     digest: str,
     artifact: KernelArtifact,
-    coverage: Coverage,
+    coverage: bytes,
     plan: bytes,
     program: bytes,
     cubin: bytes | None = None,
@@ -272,7 +272,7 @@ def write_kernel(
     target.mkdir()
     write_bytes(target / "kernel.ptx", artifact.ptx.encode())
     write_bytes(target / "launch.json", dump_launch(artifact.launch))
-    write_bytes(target / "coverage.json", dump_coverage(coverage))
+    write_bytes(target / "coverage.json", coverage)
     write_bytes(target / "plan.json", plan)
     write_bytes(target / "tile.json", program)
     if cubin is not None:

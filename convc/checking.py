@@ -19,9 +19,10 @@ from convc.compiler import Compiled
 from convc.epilogue import exact_on_integers
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.findings import Finding, Verdict
-from convc.kernels import kernel_file, layer_of
+from convc.kernels import Kernel, kernel_file, layer_of
 from convc.machine import Counters, RunOptions
 from convc.network import ConvNode
+from convc.packing import device_form
 from convc.problem import ConvProblem
 from convc.runtime.session import run_layer, writer
 from convc.verify.bound import error_bound
@@ -85,7 +86,7 @@ class LayerReport:
 
 def check_layer(
     conv: ConvNode,
-    compiled: Compiled,
+    compiled: Kernel | Compiled,
     *,
     seed: int = 0,
     modes: tuple[Mode, ...] = MODES,
@@ -109,10 +110,10 @@ def check_layer(
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
-        schedule=compiled.plan.title,
+        schedule=compiled.schedule,
         kernel=kernel_file(compiled),
         counters=next((counters for _, counters in checked if counters is not None), None),
-        notes=compiled.form.notes,
+        notes=device_form(conv.problem).notes,
         checks=tuple(check for check, _ in checked),
     )
 
@@ -120,7 +121,7 @@ def check_layer(
 def _check(
     mode: Mode,
     conv: ConvNode,
-    compiled: Compiled,
+    compiled: Kernel | Compiled,
     seed: int,
     options: RunOptions | None,
     progress: Callable[[Mode, float], None] | None,

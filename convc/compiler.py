@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convc.artifact import KernelArtifact
-from convc.emit.kernel import emit
 from convc.packing import DeviceForm, device_form
-from convc.plan.planner import plan
 from convc.plan.records import Options, Plan
 from convc.problem import ConvProblem
-from convc.tile.build import build
 from convc.tile.steps import TileProgram
-from convc.tile.verify import verify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +28,11 @@ class Compiled:
     program: TileProgram
     artifact: KernelArtifact
 
+    @property
+    def schedule(self) -> str:
+        """The schedule and its variant, for people."""
+        return self.plan.title
+
 
 def compile_problem(
     problem: ConvProblem, *, options: Options | None = None, block_n: int | None = None, stages: int | None = None
@@ -47,6 +48,11 @@ def compile_problem(
         InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
+    from convc.emit.kernel import emit  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
+    from convc.plan.planner import plan
+    from convc.tile.build import build
+    from convc.tile.verify import verify
+
     form = device_form(problem)
     decided = plan(form, options=options, block_n=block_n, stages=stages)
     program = build(decided)

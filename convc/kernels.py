@@ -1,12 +1,14 @@
 """From the convolutions of a network to kernels, one per distinct problem, and into a build folder.
 
 What a kernel computes does not depend on the layer's name, so layers that differ in nothing else share one.
-The shared kernel is compiled under a name made of its numbers.
+The shared kernel is compiled under a name made of its numbers. What is kept of it is what its folder in a build holds
+(`Kernel`): enough to run it, to check it and to write it, and small enough for the compile cache (`convc.cache`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,39 +18,117 @@ import msgspec
 import numpy as np
 
 from convc import build
+from convc.artifact import KernelArtifact
 from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
+from convc.cache import KernelCache
 from convc.compiler import Compiled, compile_problem
+from convc.coverage import dump_coverage
+from convc.errors import LaunchError
 from convc.intexpr import IntExpr
 from convc.network import ConvNode, Network
 from convc.packing import device_form, pack_bias, pack_filter
 from convc.plan.records import Options, to_json
 from convc.problem import ConvProblem
+from convc.sources import compiler_digest
 from convc.tile.coverage import coverage_of
 from convc.tile.steps import Step, TileProgram
 
 
+class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A compiled kernel as it is kept.
+
+    Attributes:
+        schedule: the schedule and its variant, for people.
+        artifact: the text and its launch.
+        plan, program, coverage: the contents of plan.json, tile.json and coverage.json (see `convc.build`).
+    """
+
+    schedule: str
+    artifact: KernelArtifact
+    plan: bytes
+    program: bytes
+    coverage: bytes
+
+
 @dataclass(slots=True)
 class Kernels:
-    """Compiles problems, each distinct one once; `options` say with which schedules: all of them by default."""
+    """Compiles problems, each distinct one once.
+
+    Attributes:
+        options: with which schedules: all of them by default.
+        cache: where kernels are kept from one process to the next; None: nowhere.
+    """
 
     options: Options = Options(schedule="auto")  # noqa: RUF009 - frozen record
-    _made: dict[ConvProblem, Compiled] = field(default_factory=dict)
+    cache: KernelCache | None = None
+    _made: dict[ConvProblem, Kernel] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Distinct kernels so far."""
         return len(self._made)
 
-    def compiled(self, problem: ConvProblem) -> Compiled:
+    def compiled(self, problem: ConvProblem) -> Kernel:
         """The kernel for a problem of any name; `PlanError` where there is none."""
-        shared = dataclasses.replace(problem, name=kernel_name(problem))
-        if shared not in self._made:
-            self._made[shared] = compile_problem(shared, options=self.options)
-        return self._made[shared]
+        shared = shared_problem(problem)
+        kernel = self.known(shared)
+        if kernel is None:
+            kernel = kernel_of(compile_problem(shared, options=self.options))
+            self.add(shared, kernel)
+        return kernel
+
+    def known(self, problem: ConvProblem) -> Kernel | None:
+        """The kernel for a problem of any name where it need not be compiled; None where it must."""
+        shared = shared_problem(problem)
+        if shared not in self._made and self.cache is not None:
+            kept = self.cache.get(cache_key(shared, self.options))
+            kernel = None if kept is None else _decoded(kept)
+            if kernel is not None:
+                self._made[shared] = kernel
+        return self._made.get(shared)
+
+    def add(self, problem: ConvProblem, kernel: Kernel) -> None:
+        """Take in a kernel that was compiled, here or elsewhere, with the same options."""
+        shared = shared_problem(problem)
+        self._made[shared] = kernel
+        if self.cache is not None:
+            self.cache.put(cache_key(shared, self.options), msgspec.msgpack.encode(kernel))
+
+
+def shared_problem(problem: ConvProblem) -> ConvProblem:
+    """The problem under the name of its kernel: problems that share a kernel become equal."""
+    return dataclasses.replace(problem, name=kernel_name(problem))
+
+
+def kernel_of(compiled: Compiled) -> Kernel:
+    """What is kept of a compilation."""
+    return Kernel(
+        schedule=compiled.schedule,
+        artifact=compiled.artifact,
+        plan=to_json(compiled.plan),
+        program=program_json(compiled.program),
+        coverage=dump_coverage(coverage_of(compiled.plan, compiled.program)),
+    )
+
+
+def cache_key(problem: ConvProblem, options: Options) -> str:
+    """Name of a kernel in the compile cache: SHA-256 of the problem, the options, and the compiler itself."""
+    asked = msgspec.json.encode((problem, options))
+    return hashlib.sha256(asked + b"\0" + compiler_digest().encode()).hexdigest()
+
+
+def _decoded(data: bytes) -> Kernel | None:
+    """A kernel from the compile cache; None where the entry is damaged."""
+    try:
+        kernel = msgspec.msgpack.decode(data, type=Kernel)
+        kernel.artifact.launch.check()
+    except (msgspec.MsgspecError, LaunchError):
+        return None
+    return kernel
 
 
 def layer_of(
     problem: ConvProblem,
-    compiled: Compiled,
+    compiled: Kernel | Compiled,
     weight: np.ndarray,
     bias: np.ndarray | None,
     multiplier: np.ndarray | None = None,
@@ -66,7 +146,7 @@ def layer_of(
     )
 
 
-def kernel_file(compiled: Compiled) -> str:
+def kernel_file(compiled: Kernel | Compiled) -> str:
     """Name of a kernel's text in messages: where a build folder has it."""
     return f"{digest_of(compiled.artifact)}/kernel.ptx"
 
@@ -86,14 +166,12 @@ def write_build(
     records = []
     with build.writing(target) as folder:
         for conv, stem in zip(convs, stems_of(conv.name for conv in convs), strict=True):
-            compiled = kernels.compiled(conv.problem)
-            digest = digest_of(compiled.artifact)
+            kernel = kernels.compiled(conv.problem)
+            digest = digest_of(kernel.artifact)
             if digest not in written:
                 written.add(digest)
-                cubin = None if assembler is None else assembler(digest, compiled.artifact.ptx)
-                plan, program = to_json(compiled.plan), program_json(compiled.program)
-                coverage = coverage_of(compiled.plan, compiled.program)
-                build.write_kernel(folder, digest, compiled.artifact, coverage, plan, program, cubin)
+                cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
+                build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
             form = device_form(conv.problem)
             build.write_weights(
                 folder, stem, pack_filter(form, conv.weight), pack_bias(form, conv.bias, conv.multiplier)

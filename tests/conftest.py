@@ -6,6 +6,7 @@ Helpers live in ``tests/support`` and are imported as ``from support.tile_oracle
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import hypothesis
 import pytest
 
 from convc.tools.ptxas import Assembled, assemble
+
+os.environ["CONVC_CACHE"] = "off"  # no test uses the user's compile cache, nor does a process that a test starts
 
 GOLDEN = Path(__file__).parent / "golden"
 

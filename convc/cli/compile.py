@@ -12,6 +12,7 @@ from convc.cli.options import (
     dtype_option,
     layer_option,
     model_argument,
+    no_cache_option,
     path_type,
     schedule_options,
 )
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
 @dtype_option
 @schedule_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
+@no_cache_option
 def compile_command(
-    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options, assemble: bool
-) -> None:
+    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options,
+    assemble: bool, no_cache: bool,
+) -> None:  # fmt: skip
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
     Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is
@@ -58,6 +61,7 @@ def compile_command(
             dtype=dtype,
             options=options,
             assembler=assembler if assemble else None,
+            cache=False if no_cache else None,
             progress=progress,
         )
     print_build(console(), build)

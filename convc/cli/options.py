@@ -28,6 +28,12 @@ numerics_option = click.option(
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
 )
 
+no_cache_option = click.option(
+    "--no-cache",
+    is_flag=True,
+    help="Compile everything anew (CONVC_CACHE=off does too; CONVC_CACHE=DIR keeps it there).",
+)
+
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
 

@@ -13,6 +13,7 @@ from convc.cli.options import (
     dtype_option,
     layer_option,
     model_argument,
+    no_cache_option,
     numerics_option,
     path_type,
     schedule_options,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @numerics_option
 @schedule_options
 @counts_option
+@no_cache_option
 @click.option("--json", "file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
 def verify_command(
     model: Path,
@@ -41,6 +43,7 @@ def verify_command(
     numerics: str,
     options: Options,
     counts: bool,
+    no_cache: bool,
     file: Path | None,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -65,6 +68,7 @@ def verify_command(
             dtype=dtype,
             numerics=numerics,
             options=options,
+            cache=False if no_cache else None,
             progress=progress,
         )
     if to_stdout:

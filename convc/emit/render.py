@@ -8,27 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
 from jinja2 import meta
 
-from convc.errors import BuildError
-
-
-def template_folder() -> Path:
-    """The folder of the templates: inside the installed package, or at the top of a checkout."""
-    installed = resources.files("convc") / "_templates"
-    for folder in (Path(str(installed)), Path(__file__).resolve().parents[2] / "templates"):
-        if (folder / "kernel.ptx.j2").is_file():
-            return folder
-    raise BuildError(
-        "the kernel templates are missing from this installation",
-        where=str(installed),
-        hint="install convc again; a checkout has them in templates/",
-    )
+from convc.sources import template_folder
 
 
 @functools.cache

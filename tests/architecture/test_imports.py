@@ -14,7 +14,10 @@ PACKAGE = ROOT / "convc"
 
 LEVELS = (
     ("errors",),
-    ("findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models", "epilogue"),
+    (
+        "findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models", "epilogue", "sources",
+        "cache",
+    ),
     ("problem", "artifact", "coverage", "ptx"),
     ("network", "index", "machine", "reference"),
     ("folding", "packs", "transposed"),
@@ -49,6 +52,7 @@ ONLY = {"ptx": {"errors"}, "reference": {"dtypes", "epilogue", "problem"}}
 
 DOORS = {
     "click": ("cli/",),
+    "diskcache": ("cache.py",),
     "jinja2": ("emit/render.py",),
     "numpy": (
         "api.py", "backend.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py",
@@ -56,6 +60,7 @@ DOORS = {
         "packs.py", "reference.py", "runtime/", "transposed.py", "verify/",
     ),
     "onnx": ("backend.py", "frontend/", "graph/"),
+    "platformdirs": ("cache.py",),
     "rich": ("report/",),
     "sympy": ("index/", "plan/"),
     "threadpoolctl": ("machine/",),

@@ -9,7 +9,7 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from convc.emit import render as render_module
+from convc import sources
 from convc.emit.context import template_name
 from convc.emit.render import environment, render, template_folder
 from convc.errors import BuildError
@@ -141,8 +141,8 @@ def test_an_undefined_name_is_an_error():
 
 
 def test_an_installation_without_templates_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(render_module.resources, "files", lambda package: tmp_path)
-    monkeypatch.setattr(render_module, "__file__", str(tmp_path / "a" / "b" / "c.py"))
+    monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(sources, "__file__", str(tmp_path / "a" / "b.py"))
     with pytest.raises(BuildError, match="the kernel templates are missing from this installation"):
         template_folder()
     inside = tmp_path / "_templates"

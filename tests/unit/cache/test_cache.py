@@ -1,0 +1,367 @@
+"""The compile cache: what is kept, when it is used, and what damage, strangers and other processes can do to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sqlite3
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import diskcache
+import msgspec
+import pytest
+
+from convc import cache as cache_module
+from convc import kernels as kernels_module
+from convc import sources
+from convc.cache import KernelCache, default_folder, open_cache
+from convc.compiler import compile_problem
+from convc.errors import InputError, PlanError
+from convc.kernels import Kernels, cache_key, kernel_of, shared_problem
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+
+PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+ROOT = Path(__file__).resolve().parents[3]
+ANY = Options(schedule="auto")
+
+
+@pytest.fixture
+def cache(tmp_path):
+    opened = KernelCache(tmp_path / "cache")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> list[ConvProblem]:
+    """The problems that were compiled and not found."""
+    calls = []
+    monkeypatch.setattr(
+        kernels_module, "compile_problem", lambda p, options: calls.append(p) or compile_problem(p, options=options)
+    )
+    return calls
+
+
+def database(cache: KernelCache) -> Path:
+    cache.close()
+    return cache.folder / "cache.db"
+
+
+def test_a_kernel_is_compiled_once_and_found_the_next_time(cache, compiled):
+    first = Kernels(ANY, cache).compiled(PROBLEM)
+    second = Kernels(ANY, cache).compiled(dataclasses.replace(PROBLEM, name="of another layer"))
+    assert second == first
+    assert second is not first
+    assert len(compiled) == 1
+    assert second == kernel_of(compile_problem(shared_problem(PROBLEM), options=ANY))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"problem": dataclasses.replace(PROBLEM, batch=2)},
+        {"problem": dataclasses.replace(PROBLEM, operand="bf16", out="bf16")},
+        {"problem": dataclasses.replace(PROBLEM, bias=True)},
+        {"options": Options(schedule="reload")},
+        {"options": Options(schedule="auto", rows="merged")},
+    ],
+    ids=str,
+)
+def test_another_question_has_another_answer(cache, compiled, other):
+    Kernels(ANY, cache).compiled(PROBLEM)
+    Kernels(other.get("options", ANY), cache).compiled(other.get("problem", PROBLEM))
+    assert len(compiled) == 2
+
+
+def test_another_compiler_finds_nothing(cache, compiled, monkeypatch):
+    Kernels(ANY, cache).compiled(PROBLEM)
+    monkeypatch.setattr(kernels_module, "compiler_digest", lambda: "of another commit")
+    Kernels(ANY, cache).compiled(PROBLEM)
+    assert len(compiled) == 2
+
+
+def test_the_digest_knows_version_sources_templates_and_libraries(monkeypatch, tmp_path):
+    inside = tmp_path / "convc"
+    (inside / "plan").mkdir(parents=True)
+    templates = tmp_path / "templates"
+    templates.mkdir()
+    (templates / "kernel.ptx.j2").write_text("text")
+    (inside / "plan" / "planner.py").write_text("choice = 1")
+    monkeypatch.setattr(sources, "__file__", str(inside / "sources.py"))
+    monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
+
+    def digest() -> str:
+        sources.compiler_digest.cache_clear()
+        return sources.compiler_digest()
+
+    seen = [digest()]
+    assert digest() == seen[0]
+    (inside / "plan" / "planner.py").write_text("choice = 2")
+    seen.append(digest())
+    (inside / "plan" / "planner.py").rename(inside / "planner.py")
+    seen.append(digest())
+    (templates / "kernel.ptx.j2").write_text("texts")
+    seen.append(digest())
+    monkeypatch.setattr(sources.convc, "__version__", "9.9")
+    seen.append(digest())
+    monkeypatch.setattr(sources.importlib.metadata, "version", lambda name: "9.9")
+    seen.append(digest())
+    assert len(set(seen)) == 6
+    sources.compiler_digest.cache_clear()
+
+
+def test_an_error_is_not_kept(cache, compiled):
+    impossible = dataclasses.replace(PROBLEM, in_channels=4096, in_extent=(1 << 17, 1 << 17))
+    for _ in range(2):
+        with pytest.raises(PlanError):
+            Kernels(ANY, cache).compiled(impossible)
+    assert len(compiled) == 2
+
+
+# ---- damage -------------------------------------------------------------------------------------------------
+
+
+def whole() -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(kernel_of(compile_problem(shared_problem(PROBLEM), options=ANY))), 1)
+
+
+def other_launch(change: dict) -> bytes:
+    kernel = msgspec.msgpack.decode(zlib.decompress(whole()))
+    kernel["artifact"]["launch"].update(change)
+    return zlib.compress(msgspec.msgpack.encode(kernel))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b"",
+        b"not compressed",
+        zlib.compress(b"not a message"),
+        zlib.compress(msgspec.msgpack.encode({"schedule": "reload"})),
+        lambda: whole()[:-20],
+        lambda: whole()[:2000] + bytes([whole()[2000] ^ 1]) + whole()[2001:],
+        lambda: other_launch({"grid": [0, 1, 1]}),
+        lambda: other_launch({"format": "convc-launch/9"}),
+        "a text",
+        None,
+        17,
+    ],
+    ids=[
+        "empty", "no zlib", "no msgpack", "fields missing", "cut", "bit", "grid", "format", "text", "null", "number",
+    ],
+)  # fmt: skip
+def test_a_damaged_entry_is_compiled_again_and_mended(cache, compiled, entry):
+    good = Kernels(ANY, cache).compiled(PROBLEM)
+    with sqlite3.connect(database(cache)) as connection:
+        changed = connection.execute("UPDATE Cache SET value = ?", (entry() if callable(entry) else entry,))
+        assert changed.rowcount == 1
+    connection.close()
+    assert Kernels(ANY, cache).compiled(PROBLEM) == good
+    assert len(compiled) == 2
+    assert Kernels(ANY, cache).compiled(PROBLEM) == good
+    assert len(compiled) == 2
+
+
+def test_an_entry_that_unpacks_to_more_than_memory_is_damaged(cache, monkeypatch):
+    cache.put("bomb", bytes(1 << 20))
+    assert cache.get("bomb") == bytes(1 << 20)
+    monkeypatch.setattr(cache_module, "MAX_ENTRY_BYTES", 1 << 16)
+    assert cache.get("bomb") is None
+
+
+@pytest.mark.parametrize("damage", ["text", "cut"])
+def test_a_damaged_database_is_said_once_and_compiling_goes_on(cache, compiled, caplog, damage):
+    Kernels(ANY, cache).compiled(PROBLEM)
+    file = database(cache)
+    data = file.read_bytes()
+    file.write_bytes(b"no database, " * 1000 if damage == "text" else data[: len(data) // 2])
+    fresh = KernelCache(cache.folder)
+    with caplog.at_level(logging.WARNING, logger="convc.cache"):
+        kernels = Kernels(ANY, fresh)
+        kernels.compiled(PROBLEM)
+        kernels.compiled(dataclasses.replace(PROBLEM, batch=2))
+    fresh.close()
+    assert len(compiled) == 3
+    (record,) = caplog.records
+    assert "cannot be used" in record.message
+    assert str(cache.folder) in record.message
+
+
+def test_nothing_of_a_stranger_is_unpickled_read_or_removed(tmp_path, compiled):
+    """A folder in which diskcache's own Disk stored a pickle that runs code, and a file outside of it."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+
+    class Trap:
+        def __reduce__(self):
+            return os.remove, (str(victim),)
+
+    key = cache_key(shared_problem(PROBLEM), ANY)
+    with diskcache.Cache(str(tmp_path / "cache")) as stranger:
+        stranger.set(key, Trap())
+    with sqlite3.connect(tmp_path / "cache/cache.db") as connection:
+        (stored,) = connection.execute("SELECT value FROM Cache").fetchone()
+        connection.execute("UPDATE Cache SET filename = '../victim'")
+    connection.close()
+    assert stored
+    opened = KernelCache(tmp_path / "cache")
+    assert opened.get(key) is None
+    Kernels(ANY, opened).compiled(PROBLEM)
+    assert len(compiled) == 1
+    assert opened.get(key) is not None
+    opened.close()
+    assert victim.read_text() == "mine"
+
+
+def test_a_full_folder_loses_its_oldest_entries(tmp_path):
+    small = KernelCache(tmp_path / "cache", size_limit=1 << 20)
+    for number in range(400):
+        small.put(f"key {number}", os.urandom(8192))
+    assert small.get("key 0") is None
+    assert small.get("key 399") is not None
+    small.close()
+    assert sum(path.stat().st_size for path in small.folder.glob("cache.db")) < 2 << 20
+
+
+# ---- where --------------------------------------------------------------------------------------------------
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("CONVC_CACHE", "OFF")
+    assert open_cache() is None
+    assert open_cache(tmp_path / "asked").folder == tmp_path / "asked"
+    monkeypatch.setenv("CONVC_CACHE", str(tmp_path / "named"))
+    assert open_cache().folder == tmp_path / "named"
+    assert open_cache(False) is None
+    monkeypatch.setenv("CONVC_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert open_cache().folder == default_folder()
+    assert default_folder().parts[-2:] == ("convc", "kernels")
+    assert tmp_path in default_folder().parents
+
+
+@pytest.mark.parametrize("way", ["variable", "argument"])
+def test_a_folder_that_cannot_be_is_refused_by_name(monkeypatch, tmp_path, way):
+    (tmp_path / "file").touch()
+    for bad in (tmp_path / "file", tmp_path / "file" / "below"):
+        monkeypatch.setenv("CONVC_CACHE", str(bad) if way == "variable" else "off")
+        with pytest.raises(InputError, match="expected a folder to keep compiled kernels in") as error:
+            open_cache(None if way == "variable" else bad)
+        assert str(bad) in error.value.where
+        assert ("CONVC_CACHE" in error.value.where) == (way == "variable")
+
+
+def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, compiled, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cache_module, "default_folder", lambda: tmp_path / "file" / "convc")
+    monkeypatch.setenv("CONVC_CACHE", "")
+    with caplog.at_level(logging.WARNING, logger="convc.cache"):
+        Kernels(ANY, open_cache()).compiled(PROBLEM)
+    assert len(compiled) == 1
+    assert len(caplog.records) == 1
+
+
+# ---- two processes ------------------------------------------------------------------------------------------
+
+WORK = """
+import sys
+from pathlib import Path
+import convc.kernels
+from convc.cache import KernelCache
+from convc.compiler import compile_problem
+from convc.kernels import Kernels
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+
+calls = []
+def counted(problem, options):
+    calls.append(problem)
+    return compile_problem(problem, options=options)
+convc.kernels.compile_problem = counted
+print("ready", flush=True)
+sys.stdin.readline()
+texts = []
+cache = KernelCache(Path(sys.argv[1]))
+for turn in range(2):
+    kernels = Kernels(Options(schedule="auto"), cache)
+    for channels in range(16, 176, 16):
+        problem = ConvProblem(in_channels=channels, out_channels=16, in_extent=(8, 8), kernel=(1, 1))
+        texts.append(kernels.compiled(problem).artifact.ptx)
+cache.close()
+import hashlib
+print(len(calls), hashlib.sha256("".join(texts).encode()).hexdigest())
+"""
+
+
+def test_two_processes_at_once_share_a_cache(tmp_path):
+    command = [sys.executable, "-c", WORK, str(tmp_path / "cache")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(2)]
+    for process in both:
+        assert process.stdout.readline() == "ready\n"
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert [errors for _, errors in said] == ["", ""]
+    counts, texts = zip(*(output.split() for output, _ in said), strict=True)
+    assert texts[0] == texts[1]
+    assert all(0 <= int(count) <= 10 for count in counts)
+    assert 10 <= sum(map(int, counts)) <= 20
+    alone = subprocess.run(command, cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=120, check=True)
+    assert alone.stdout.split() == ["ready", "0", texts[0]]
+
+
+def test_finding_a_kernel_loads_no_compiler(tmp_path):
+    code = WORK + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.plan.planner') if name in sys.modules))"
+    for expected in (["sympy", "jinja2", "convc.plan.planner"], []):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "cache")],
+            cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        assert done.stdout.splitlines()[2].split() == expected
+
+
+# ---- the command --------------------------------------------------------------------------------------------
+
+
+def test_the_command_uses_the_cache_unless_told_not_to(monkeypatch, tmp_path, compiled):
+    from click.testing import CliRunner
+
+    from convc.cli.main import main
+    from convc.models import model_folder
+
+    model = str(model_folder() / "tiny_conv.onnx")
+    monkeypatch.setenv("CONVC_CACHE", str(tmp_path / "cache"))
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(main, arguments, prog_name="convc")
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    cold = run("compile", model, "-o", str(tmp_path / "cold"))
+    assert len(compiled) == 1
+    assert run("compile", model, "-o", str(tmp_path / "warm")).replace("warm", "cold") == cold
+    assert "1 of 1 layers right" in run("verify", model)
+    assert len(compiled) == 1
+    for name in ("kernel.ptx", "launch.json", "coverage.json", "plan.json", "tile.json"):
+        files = sorted(tmp_path.glob(f"*/kernels/*/{name}"))
+        assert len(files) == 2
+        assert files[0].read_bytes() == files[1].read_bytes()
+    run("verify", model, "--no-cache")
+    assert len(compiled) == 2
+    run("compile", model, "-o", str(tmp_path / "anew"), "--no-cache")
+    assert len(compiled) == 3
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CONVC_CACHE", str(tmp_path / "file"))
+    for arguments in (("verify", model), ("compile", model, "-o", str(tmp_path / "none"))):
+        refused = CliRunner().invoke(main, arguments, prog_name="convc")
+        assert refused.exit_code == 2
+        assert "CONVC_CACHE" in refused.stderr
