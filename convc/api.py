@@ -12,7 +12,9 @@ works without onnx, sympy and jinja2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from convc.compiler import Compiled
     from convc.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
+    from convc.sweep import Pool
 
 Cache = str | Path | bool | None
 """Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
@@ -87,6 +90,8 @@ def compile(
     options: Options | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
     cache: Cache = None,
+    jobs: int | None = None,
+    executor: str | Executor | Pool | None = None,
     progress: Progress | None = None,
 ) -> Build:
     """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
@@ -99,6 +104,7 @@ def compile(
         assembler: called with the digest and the text of each kernel; what it gives becomes its
         ``kernel.cubin``.
         cache: where kernels are kept (see `Cache`).
+        jobs, executor: where kernels are compiled (see `verify`).
 
     Raises:
         InputError: the folder or the cache cannot be used, or there is no such layer.
@@ -106,14 +112,17 @@ def compile(
     """
     from convc.build import check_target, load_build
     from convc.cache import kept_kernels
+    from convc.jobs import compile_all
     from convc.kernels import Kernels, write_build
     from convc.plan.records import Options
 
     target = Path(out_dir)
     check_target(target)
     network, convs = _select(model, layer, batch, dtype)
-    with kept_kernels(cache) as kept:
+    with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
+        if pool is not None and not pool.optional:
+            compile_all(kernels, convs, pool, progress)
         for index, conv in enumerate(convs):
             _tell(progress, f"compile {conv.name}", index / len(convs))
             kernels.compiled(conv.problem)
@@ -178,6 +187,8 @@ def verify(
     numerics: str = "float32",
     options: Options | None = None,
     cache: Cache = None,
+    jobs: int | None = None,
+    executor: str | Executor | Pool | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
@@ -189,9 +200,16 @@ def verify(
         numerics: how the tensor core adds: float32, or exact (see `convc.machine.Switches`).
         options: which schedules to consider; all of them by default.
         cache: where kernels are kept (see `Cache`).
+        jobs, executor: where the layers are checked: in this process (the default), in that many processes of this
+            machine, on an executor (see `convc.executors.crew_opener`), or on a `Pool` that several calls share.
+
+    Raises:
+        InputError: an argument has a value that does not exist, or there is no such layer.
+        LimitError, PlanError, WorkerError: a layer has no kernel or does not fit, or workers or a cluster fail.
     """
     from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
+    from convc.jobs import check_all, one_thread, worth_sending
     from convc.kernels import Kernels
     from convc.machine import RunOptions, Switches
     from convc.plan.records import Options
@@ -202,13 +220,17 @@ def verify(
     machine = RunOptions(switches=Switches(numerics=numerics))
     network, convs = _select(model, layer, batch, dtype)
     reports = []
-    with kept_kernels(cache) as kept:
+    with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
-        for index, conv in enumerate(convs):
-            _tell(progress, f"compile {conv.name}", index / len(convs))
-            kernel = kernels.compiled(conv.problem)
-            bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
-            reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=machine, progress=bar))
+        if pool is not None and (not pool.optional or worth_sending(convs, modes)):
+            reports = check_all(kernels, convs, pool, seed=seed, modes=modes, options=machine, progress=progress)
+        else:
+            for index, conv in enumerate(convs):
+                _tell(progress, f"compile {conv.name}", index / len(convs))
+                kernel = kernels.compiled(conv.problem)
+                bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
+                with one_thread():
+                    reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=machine, progress=bar))
     return VerifyReport(
         source=network.name,
         seed=seed,
@@ -216,6 +238,18 @@ def verify(
         kernels=len(kernels),
         skipped=network.skipped,
     )
+
+
+@contextmanager
+def _pool(executor: str | Executor | Pool | None, jobs: int | None) -> Iterator[Pool | None]:
+    """The pool asked for, which is closed again unless it is the caller's; None: work in this process."""
+    from convc.sweep import Pool
+
+    if isinstance(executor, Pool):
+        yield None if executor.here else executor
+        return
+    with Pool(executor, 1 if executor is jobs is None else jobs) as pool:
+        yield None if pool.here else pool
 
 
 def _select(

@@ -8,6 +8,7 @@ wrong, the kernel is run once more to see who wrote it.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,7 @@ from convc import reference
 from convc.compiler import Compiled
 from convc.epilogue import exact_on_integers
 from convc.errors import DeadlockError, InputError, MachineFault
+from convc.files import plain
 from convc.findings import Finding, Verdict
 from convc.kernels import Kernel, kernel_file, layer_of
 from convc.machine import Counters, RunOptions
@@ -42,6 +44,7 @@ class Check:
         mode: which data.
         ok: every element is right and the machine found no error.
         seconds: wall time of the machine.
+        digest: 16 hexadecimal digits of the SHA-256 of the result's bytes; empty where there is no result.
         comparison: the elements; None where the kernel did not come to an end.
         writer: who wrote the first wrong element; None where none is wrong, or where nobody wrote it.
         findings: what the machine noticed, worst first.
@@ -51,6 +54,7 @@ class Check:
     mode: Mode
     ok: bool
     seconds: float
+    digest: str = ""
     comparison: Comparison | None = None
     writer: Finding | None = None
     findings: tuple[Finding, ...] = ()
@@ -142,6 +146,7 @@ def _check(
         mode=mode,
         ok=comparison.ok and run.verdict < Verdict.incomplete,
         seconds=run.seconds,
+        digest=hashlib.sha256(plain(run.y)).hexdigest()[:16],
         comparison=comparison,
         writer=None if comparison.first is None else writer(layer, x, comparison.first, residual),
         findings=run.findings,

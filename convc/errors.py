@@ -129,6 +129,12 @@ class ToolError(ConvcError):
     code = "T100"
 
 
+class WorkerError(ConvcError):
+    """Worker processes were lost or do not start, or a cluster does not answer or runs another version of convc."""
+
+    code = "W100"
+
+
 class MachineError(ConvcError):
     """A kernel came to no good end: ``step``, ``cta``, ``warp`` and ``lanes`` say where, as far as it is certain."""
 

@@ -10,6 +10,7 @@ import click
 from convc.cli.options import (
     batch_option,
     dtype_option,
+    jobs_options,
     layer_option,
     model_argument,
     no_cache_option,
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 @dtype_option
 @schedule_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
+@jobs_options
 @no_cache_option
 def compile_command(
     model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options,
-    assemble: bool, no_cache: bool,
+    assemble: bool, jobs: int | None, executor: str | None, no_cache: bool,
 ) -> None:  # fmt: skip
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -42,6 +44,7 @@ def compile_command(
     from convc import api
     from convc.report.build import print_assembled, print_build
     from convc.report.console import console, progress_bar
+    from convc.sweep import Pool
     from convc.tools import ptxas
 
     assembled: dict[str, ptxas.Assembled] = {}
@@ -52,7 +55,7 @@ def compile_command(
 
     if assemble:
         ptxas.require_ptxas()
-    with progress_bar() as progress:
+    with Pool(executor, jobs) as pool, progress_bar() as progress:
         build = api.compile(
             model,
             folder,
@@ -62,6 +65,7 @@ def compile_command(
             options=options,
             assembler=assembler if assemble else None,
             cache=False if no_cache else None,
+            executor=pool,
             progress=progress,
         )
     print_build(console(), build)

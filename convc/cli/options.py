@@ -34,6 +34,21 @@ no_cache_option = click.option(
     help="Compile everything anew (CONVC_CACHE=off does too; CONVC_CACHE=DIR keeps it there).",
 )
 
+
+def jobs_options(command):
+    """``--jobs`` and ``--executor``."""
+    for name, words, more in (
+        ("executor", "Where to work: processes of this machine, or dask://HOST:PORT.", {"metavar": "WHERE"}),
+        (
+            "jobs",
+            "Processes to work in (1: this one); by default one per core where that is faster.",
+            {"type": click.IntRange(1, 1024), "metavar": "N"},
+        ),
+    ):
+        command = click.option(f"--{name}", help=words, **more)(command)
+    return command
+
+
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
 

@@ -1,4 +1,4 @@
-"""``convc verify``: is every convolution of a model right?"""
+"""``convc verify``: is every convolution of a model, or of several, right?"""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from convc.cli.options import (
     batch_option,
     counts_option,
     dtype_option,
+    jobs_options,
     layer_option,
-    model_argument,
     no_cache_option,
     numerics_option,
     path_type,
     schedule_options,
 )
+from convc.errors import ConvcError, WorkerError
 
 if TYPE_CHECKING:
-    from convc.plan.records import Options
+    from convc.api import VerifyReport
+
+STDOUT = Path("-")
 
 
 @click.command("verify", short_help="Check every convolution of a model.")
-@model_argument
+@click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layer_option()
 @batch_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
@@ -32,50 +35,91 @@ if TYPE_CHECKING:
 @numerics_option
 @schedule_options
 @counts_option
+@jobs_options
 @no_cache_option
-@click.option("--json", "file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
+@click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
+@click.option("--markdown", type=path_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
+@click.option("--csv", "csv_file", type=path_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
 def verify_command(
-    model: Path,
+    models: tuple[Path, ...],
     layer: str | None,
-    batch: int | None,
-    seed: int,
-    dtype: str | None,
-    numerics: str,
-    options: Options,
     counts: bool,
+    jobs: int | None,
+    executor: str | None,
     no_cache: bool,
-    file: Path | None,
+    json_file: Path | None,
+    markdown: Path | None,
+    csv_file: Path | None,
+    **how,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
 
     Twice: on small integers, where every bit must agree, and on normal data with the model's weights, where
-    every element must stay inside a derived bound. Exit code 1 when any element is wrong.
+    every element must stay inside a derived bound. Exit code 1 when any element is wrong. Of several models each gets
+    a table; one that cannot be read is said so, the others are checked, and the exit code is 2.
     """
     from convc import api
-    from convc.files import check_target, write_bytes
-    from convc.report.console import console, progress_bar
-    from convc.report.verify import print_report, report_json
+    from convc.report import tables
+    from convc.report.console import console, print_heading, progress_bar
+    from convc.report.verify import print_report, report_json, sweep_json
+    from convc.sweep import Pool
 
-    to_stdout = file == Path("-")
-    if file is not None and not to_stdout:
-        check_target(file)
-    with progress_bar() as progress:
-        report = api.verify(
-            model,
-            layer=layer,
-            batch=batch,
-            seed=seed,
-            dtype=dtype,
-            numerics=numerics,
-            options=options,
-            cache=False if no_cache else None,
-            progress=progress,
-        )
-    if to_stdout:
-        click.echo(report_json(report), nl=False)
-    else:
+    if layer is not None and len(models) > 1:
+        raise click.UsageError("--layer names a layer of one model: give one MODEL.")
+    files = _files(json_file, markdown, csv_file)
+    quiet = STDOUT in files
+    made: list[VerifyReport | ConvcError] = []
+    with Pool(executor, jobs) as pool:
+        for model in models:
+            with progress_bar() as progress:
+                name = f"{model.name}: " if len(models) > 1 else ""
+                bar = progress and (lambda what, part, name=name: progress(name + what, part))
+                try:
+                    report = api.verify(
+                        model, layer=layer, cache=False if no_cache else None, executor=pool, progress=bar, **how
+                    )
+                except ConvcError as error:
+                    if len(models) == 1 or isinstance(error, WorkerError):
+                        raise
+                    report = error
+            made.append(report)
+            if isinstance(report, ConvcError):
+                click.echo(str(report), err=True)
+            elif not quiet:
+                if len(models) > 1:
+                    print_heading(console(), str(model))
+                print_report(console(), report, counts)
+    reports = [report for report in made if not isinstance(report, ConvcError)]
+    for file, content in (
+        (json_file, lambda: report_json(reports[0]) if len(models) == 1 else sweep_json(models, made)),
+        (markdown, lambda: tables.markdown(reports)),
+        (csv_file, lambda: tables.csv_table(reports)),
+    ):
         if file is not None:
-            write_bytes(file, report_json(report))
-        print_report(console(), report, counts)
-    if not report.ok:
+            _write(file, content())
+    if len(reports) < len(made):
+        raise click.exceptions.Exit(2)
+    if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
+
+
+def _files(*given: Path | None) -> list[Path]:
+    """The files to write, each of which can be written; UsageError where two go to stdout."""
+    from convc.files import check_target
+
+    files = [file for file in given if file is not None]
+    if files.count(STDOUT) > 1:
+        raise click.UsageError("Only one report can go to stdout (-).")
+    for file in files:
+        if file != STDOUT:
+            check_target(file)
+    return files
+
+
+def _write(file: Path, content: bytes) -> None:
+    from convc.files import write_bytes
+
+    if file == STDOUT:
+        click.echo(content, nl=False)
+    else:
+        write_bytes(file, content)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from convc.checking import Check, LayerReport
 from convc.epilogue import exact_on_integers
+from convc.errors import ConvcError
 from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.report.build import print_skipped
@@ -43,7 +48,7 @@ def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
     for heading, justify in COLUMNS:
         table.add_column(heading, justify=justify, overflow="fold")
     for layer in layers:
-        table.add_row(*_row(layer), style=None if layer.ok else "red")
+        table.add_row(*row(layer), style=None if layer.ok else "red")
     console.print(table)
     for layer in layers:
         for check in layer.checks:
@@ -58,10 +63,15 @@ def print_report(console: Console, report, counts: bool = False) -> None:
         if layer.counters is not None:
             print_counts(console, layer.name, layer.counters)
     print_skipped(console, report.skipped)
+    console.print(summary(report))
+
+
+def summary(report) -> str:
+    """The sum of a `VerifyReport` in one line."""
     good = sum(layer.ok for layer in report.layers)
     launches = sum(len(layer.checks) for layer in report.layers)
     seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
-    console.print(
+    return (
         f"{good} of {len(report.layers)} layers right: {report.kernels} kernels, {launches} launches, "
         f"{seconds:.2f} s simulated, seed {report.seed}"
     )
@@ -69,14 +79,32 @@ def print_report(console: Console, report, counts: bool = False) -> None:
 
 def report_json(report) -> bytes:
     """The same as JSON, with the verdict of the whole and of every layer spelled out."""
-    plain = msgspec.to_builtins(report)
-    plain = {"format": "convc-verify/1", "ok": report.ok, **plain}
-    for layer, record in zip(report.layers, plain["layers"], strict=True):
-        record["ok"] = layer.ok
-    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+    return _json(_record(report))
 
 
-def _row(layer: LayerReport) -> tuple[str, ...]:
+def sweep_json(models: Sequence[Path], reports: Sequence) -> bytes:
+    """`VerifyReport`s of several models as one JSON; in place of a report, the `ConvcError` why there is none."""
+    records = [
+        {"model": str(model)} | ({"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made))
+        for model, made in zip(models, reports, strict=True)
+    ]
+    return _json({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
+
+
+def _record(report) -> dict[str, Any]:
+    record = msgspec.to_builtins(report)
+    record = {"format": "convc-verify/1", "ok": report.ok, **record}
+    for layer, entry in zip(report.layers, record["layers"], strict=True):
+        entry["ok"] = layer.ok
+    return record
+
+
+def _json(record: dict[str, Any]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+
+
+def row(layer: LayerReport) -> tuple[str, ...]:
+    """The cells of a layer, one for each of `COLUMNS`."""
     problem = layer.problem
     normal = next((check.comparison for check in layer.checks if check.mode == "normal"), None)
     seconds = min((check.seconds for check in layer.checks if check.comparison is not None), default=None)
@@ -89,11 +117,11 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "-" if normal is None else number(normal.worst_error),
         "-" if normal is None else number(normal.worst_ratio),
         "-" if seconds is None else f"{seconds:.3f}",
-        ", ".join(_verdict(check, exact_on_integers(problem.epilogue)) for check in layer.checks),
+        ", ".join(verdict(check, exact_on_integers(problem.epilogue)) for check in layer.checks),
     )
 
 
-def _verdict(check: Check, exact: bool) -> str:
+def verdict(check: Check, exact: bool) -> str:
     """``exact`` and ``in bound`` are good; the rest says what is wrong.
 
     `exact`: whether integer data give exact results.

@@ -16,9 +16,9 @@ LEVELS = (
     ("errors",),
     (
         "findings", "dtypes", "arch", "intexpr", "tensormap", "limits", "files", "models", "epilogue", "sources",
-        "cache",
+        "cache", "executors",
     ),
-    ("problem", "artifact", "coverage", "ptx"),
+    ("problem", "artifact", "coverage", "ptx", "sweep"),
     ("network", "index", "machine", "reference"),
     ("folding", "packs", "transposed"),
     ("packing",),
@@ -28,7 +28,7 @@ LEVELS = (
     ("frontend", "compiler", "tools"),
     ("kernels",),
     ("checking",),
-    ("graph",),
+    ("graph", "jobs"),
     ("report", "backend"),
     ("api",),
     ("__init__",),
@@ -53,6 +53,7 @@ ONLY = {"ptx": {"errors"}, "reference": {"dtypes", "epilogue", "problem"}}
 DOORS = {
     "click": ("cli/",),
     "diskcache": ("cache.py",),
+    "distributed": ("executors.py",),
     "jinja2": ("emit/render.py",),
     "numpy": (
         "api.py", "backend.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py",
@@ -63,7 +64,7 @@ DOORS = {
     "platformdirs": ("cache.py",),
     "rich": ("report/",),
     "sympy": ("index/", "plan/"),
-    "threadpoolctl": ("machine/",),
+    "threadpoolctl": ("jobs.py", "machine/"),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
 

@@ -1,0 +1,161 @@
+"""The pieces of work that go to worker processes, and how they are done there.
+
+What travels is plain data: a problem and options to a kernel, or a layer's numbers and weights with the text of its
+kernel to a report. A worker needs no model file, no cache and no state; it refuses work of another convc than its own.
+The same function does the work where there are no workers, so a sweep gives the same bits either way.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from threadpoolctl import ThreadpoolController
+
+from convc.checking import Check, LayerReport, Mode, check_layer
+from convc.compiler import compile_problem
+from convc.errors import WorkerError
+from convc.kernels import Kernel, Kernels, kernel_file, kernel_of, shared_problem
+from convc.machine import RunOptions
+from convc.network import ConvNode
+from convc.packing import device_form
+from convc.plan.records import Options
+from convc.problem import ConvProblem
+from convc.sources import compiler_digest
+from convc.sweep import Piece, Pool
+
+Progress = Callable[[str, float], None]
+
+WORTH_S = 3.0
+MACS_PER_S = 2e9
+LAUNCH_S = 0.03
+"""Processes that need not be used are used for work that takes longer than the first, estimated from the others:
+starting them takes about a second."""
+
+_TURN = threading.RLock()
+"""Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
+
+
+def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
+    """Compile a problem in a worker; ``digest`` is that of the sender's convc (`convc.sources.compiler_digest`).
+
+    Raises:
+        PlanError: there is no kernel.
+        WorkerError: this is another convc.
+    """
+    _require(digest)
+    with _TURN:
+        return kernel_of(compile_problem(shared_problem(problem), options=options))
+
+
+def check_job(
+    digest: str, conv: ConvNode, kernel: Kernel, seed: int, modes: tuple[Mode, ...], options: RunOptions
+) -> LayerReport:
+    """Check a layer in a worker (see `convc.checking.check_layer`).
+
+    Raises:
+        LimitError: the data do not fit into memory.
+        WorkerError: this is another convc.
+    """
+    _require(digest)
+    with one_thread():
+        return check_layer(conv, kernel, seed=seed, modes=modes, options=options)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One piece of work at a time, on one BLAS thread: workers fill the cores, and sums have one order."""
+    with _TURN, _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _require(digest: str) -> None:
+    if digest != compiler_digest():
+        raise WorkerError(
+            "a worker has another version of convc, or of the libraries it compiles with, than this process",
+            hint="install the same convc on all machines of the cluster, and start its workers anew",
+        )
+
+
+def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progress: Progress | None = None) -> None:
+    """Compile in workers what `kernels` does not know yet, each distinct problem once.
+
+    Raises:
+        PlanError: a problem has no kernel.
+        WorkerError: compiling loses its worker, each time, or see `Pool.run`.
+    """
+    names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
+    problems, digest = list(names), compiler_digest()
+    pieces = [
+        Piece(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
+        for problem in problems
+    ]
+    for count, (index, kernel) in enumerate(pool.run(pieces), 1):
+        if isinstance(kernel, WorkerError):
+            raise kernel
+        kernels.add(problems[index], kernel)
+        if progress is not None:
+            progress(f"{pieces[index].name} ({count} of {len(pieces)} kernels)", count / len(pieces))
+
+
+def check_all(
+    kernels: Kernels,
+    convs: Sequence[ConvNode],
+    pool: Pool,
+    *,
+    seed: int,
+    modes: tuple[Mode, ...],
+    options: RunOptions,
+    progress: Progress | None = None,
+) -> tuple[LayerReport, ...]:
+    """Compile and check layers in workers; reports in the order of the layers.
+
+    A layer that loses its worker each time it is tried gets a report that says so; the others are not touched by it.
+
+    Raises:
+        PlanError, LimitError, WorkerError: see `compile_all` and `check_job`.
+    """
+    compile_all(kernels, convs, pool, progress)
+    digest = compiler_digest()
+    pieces = [
+        Piece(
+            name=conv.name,
+            function=check_job,
+            arguments=(digest, conv, kernels.compiled(conv.problem), seed, modes, options),
+        )
+        for conv in convs
+    ]
+    reports: list[LayerReport | None] = [None] * len(convs)
+    for count, (index, report) in enumerate(pool.run(pieces), 1):
+        if isinstance(report, WorkerError):
+            report = _lost(convs[index], kernels.compiled(convs[index].problem), modes, report)
+        reports[index] = report
+        if progress is not None:
+            progress(f"{convs[index].name} ({count} of {len(convs)} layers)", count / len(convs))
+    return tuple(report for report in reports if report is not None)
+
+
+def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...]) -> bool:
+    """Whether checking these layers takes so long that starting processes for it saves time."""
+    seconds = sum(conv.problem.macs / MACS_PER_S + LAUNCH_S for conv in convs) * len(modes)
+    return len(convs) > 1 and seconds > WORTH_S
+
+
+def _lost(conv: ConvNode, kernel: Kernel, modes: tuple[Mode, ...], error: WorkerError) -> LayerReport:
+    """The report of a layer that was never done."""
+    return LayerReport(
+        name=conv.name,
+        problem=conv.problem,
+        schedule=kernel.schedule,
+        kernel=kernel_file(kernel),
+        counters=None,
+        notes=device_form(conv.problem).notes,
+        checks=tuple(Check(mode=mode, ok=False, seconds=0.0, fault=str(error)) for mode in modes),
+    )

@@ -1,0 +1,83 @@
+"""The verify table as files: Markdown for people (issues, wikis), CSV for spreadsheets and pandas.
+
+Markdown has the columns of the terminal; CSV has plain numbers in base units (bytes, seconds) and empty cells where
+there is nothing to say, one row per layer.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from convc.checking import LayerReport
+from convc.report.verify import COLUMNS, row, summary, verdict
+
+CSV_COLUMNS = (
+    "model", "layer", "batch", "in_channels", "in_extent", "out_channels", "kernel", "stride", "dilation", "pad_lo",
+    "pad_hi", "operand", "out", "schedule", "ctas", "mmas", "activation_bytes", "filter_bytes", "mma_b_bytes",
+    "masked_lanes", "worst_error", "worst_ratio", "seconds", "integer", "normal", "ok",
+)  # fmt: skip
+"""``in_extent`` to ``pad_hi`` have one number per spatial axis, as 3x3. ``integer`` and ``normal`` are the verdicts on
+the two kinds of data, ``ok`` is true or false."""
+
+
+def markdown(reports: Sequence[Any]) -> bytes:
+    """The tables of `VerifyReport`s as Markdown, each under its model's name where there are several."""
+    parts = []
+    for report in reports:
+        table = Table(box=box.MARKDOWN, header_style=None)
+        for heading, justify in COLUMNS:
+            table.add_column(heading, justify=justify, no_wrap=True)
+        for layer in report.layers:
+            table.add_row(*(_cell(text) for text in row(layer)))
+        out = io.StringIO()
+        Console(file=out, width=10_000, markup=False, highlight=False, emoji=False, color_system=None).print(table)
+        lines = [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+        title = [f"### {_cell(report.source)}", ""] if len(reports) > 1 else []
+        parts.append("\n".join([*title, *lines, "", summary(report)]))
+    return ("\n\n".join(parts) + "\n").encode()
+
+
+def csv_table(reports: Sequence[Any]) -> bytes:
+    """All layers of `VerifyReport`s as CSV (RFC 4180, UTF-8, lines end with LF), with a header line."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for report in reports:
+        for layer in report.layers:
+            writer.writerow({"model": report.source, **_record(layer)})
+    return out.getvalue().encode()
+
+
+def _record(layer: LayerReport) -> dict[str, Any]:
+    problem, counters = layer.problem, layer.counters
+    checks = {check.mode: check for check in layer.checks}
+    normal = checks["normal"].comparison if "normal" in checks else None
+    seconds = [check.seconds for check in layer.checks if check.comparison is not None]
+    record: dict[str, Any] = {"layer": layer.name, "schedule": layer.schedule, "ok": str(layer.ok).lower()}
+    for field in ("batch", "in_channels", "out_channels", "operand", "out"):
+        record[field] = getattr(problem, field)
+    for field in ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi"):
+        record[field] = "x".join(map(str, getattr(problem, field)))
+    if counters is not None:
+        record |= {"ctas": counters.ctas, "mmas": counters.mma, "mma_b_bytes": counters.mma_b_bytes}
+        record["masked_lanes"] = counters.masked_lanes
+        for buffer in ("activation", "filter"):
+            if buffer in counters.tma_loads:
+                record[f"{buffer}_bytes"] = counters.tma_loads[buffer].bytes
+    if normal is not None:
+        record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
+    if seconds:
+        record["seconds"] = min(seconds)
+    return record | {mode: verdict(check) for mode, check in checks.items()}
+
+
+def _cell(text: str) -> str:
+    """A text that stays in its cell, in one line: names come from strangers."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")

@@ -1,0 +1,259 @@
+"""Sweeps of `convc verify`: processes and clusters give what one process gives, also when workers are killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import distributed
+import psutil
+import pytest
+
+import convc
+from convc import api, jobs
+from convc.checking import LayerReport
+from convc.errors import PlanError, WorkerError
+from convc.jobs import worth_sending
+from convc.models import make_models
+from convc.sweep import Pool
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """Ten layers of ResNet-50, with an eighth of the channels: nine kernels."""
+    models = make_models()
+    wanted = ("layer3.0.conv", "layer3.1.conv", "layer4.0.conv", "layer4.1.conv1")
+    layers = [layer for layer in models.read_layers() if layer.name.startswith(wanted)]
+    path = tmp_path_factory.mktemp("sweep") / "layers.onnx"
+    small = [
+        dataclasses.replace(
+            layer, extent=layer.extent // 2, in_channels=layer.in_channels // 8, out_channels=layer.out_channels // 8
+        )
+        for layer in layers
+    ]
+    models.build_resnet50_layers(path, small)
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(model) -> tuple[LayerReport, ...]:
+    """What one process finds."""
+    report = convc.verify(model, seed=3)
+    assert report.ok
+    assert len(report.layers) == 10
+    assert report.kernels == 9
+    return bits(report.layers)
+
+
+def bits(layers: tuple[LayerReport, ...]) -> tuple[LayerReport, ...]:
+    """The reports without the times, which no two runs share; the digests of the results stay."""
+    assert all(check.digest for layer in layers for check in layer.checks)
+    return tuple(
+        dataclasses.replace(layer, checks=tuple(dataclasses.replace(check, seconds=0.0) for check in layer.checks))
+        for layer in layers
+    )
+
+
+def workers_of(pid: int) -> list[int]:
+    """Processes that a process started and that are alive."""
+    return [child.pid for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_two_processes_give_the_same_bits(model, alone):
+    told = []
+    report = convc.verify(model, seed=3, jobs=2, progress=lambda what, part: told.append((what, part)))
+    assert bits(report.layers) == alone
+    assert report.kernels == 9
+    assert [what.split(" (")[1] for what, _ in told[:9]] == [f"{n} of 9 kernels)" for n in range(1, 10)]
+    assert [what.split(" (")[1] for what, _ in told[9:]] == [f"{n} of 10 layers)" for n in range(1, 11)]
+    assert {what.split(" (")[0] for what, _ in told[9:]} == {layer.name for layer in alone}
+    assert told[-1][1] == 1
+
+
+def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
+    killed = []
+
+    def kill(what: str, part: float) -> None:
+        if "layers)" in what and not killed:
+            killed.append(workers_of(os.getpid())[0])
+            os.kill(killed[0], signal.SIGKILL)
+
+    report = convc.verify(model, seed=3, jobs=2, progress=kill)
+    assert len(killed) == 1
+    assert bits(report.layers) == alone
+
+
+def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, alone):
+    killed = []
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        workers = [worker.pid for worker in cluster.workers.values()]
+        assert len(set(workers)) == 2
+
+        def kill(what: str, part: float) -> None:
+            if "(3 of 10 layers)" in what:
+                killed.append(workers[0])
+                os.kill(workers[0], signal.SIGKILL)
+
+        report = convc.verify(model, seed=3, executor=address, progress=kill)
+        assert len(killed) == 1
+        assert bits(report.layers) == alone
+        assert bits(convc.verify(model, layer="layer3.1.conv2", seed=3, executor=address).layers) == tuple(
+            layer for layer in alone if layer.name == "layer3.1.conv2"
+        )
+
+
+def test_a_cluster_without_workers_is_named(model):
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster:
+        address = cluster.scheduler_address.replace("tcp://", "dask://")
+        with pytest.raises(WorkerError, match="has no workers") as error:
+            convc.verify(model, executor=address)
+        assert error.value.where == address
+
+
+def test_a_layer_that_kills_its_worker_is_reported_by_name(model, alone, monkeypatch, tmp_path):
+    """One layer's weights are replaced by something that ends whoever takes them out of the envelope."""
+    network = convc.load(model)
+    convs = list(network.convs)
+    convs[4] = dataclasses.replace(convs[4], bias=Poison())
+    report = convc.verify(dataclasses.replace(network, convs=tuple(convs)), seed=3, jobs=2)
+    assert not report.ok
+    assert [layer.ok for layer in report.layers] == [index != 4 for index in range(10)]
+    lost = report.layers[4]
+    assert lost.name == convs[4].name
+    assert lost.schedule == alone[4].schedule
+    assert all("W100" in check.fault and lost.name in check.fault for check in lost.checks)
+    rest = tuple(layer for layer in report.layers if layer.ok)
+    assert bits(rest) == tuple(layer for index, layer in enumerate(alone) if index != 4)
+
+
+class Poison:
+    """Ends the process that unpacks it."""
+
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+def test_workers_of_another_convc_refuse(model, monkeypatch):
+    monkeypatch.setattr(jobs, "compiler_digest", lambda: "of another commit")
+    with pytest.raises(WorkerError, match="a worker has another version of convc"):
+        convc.verify(model, jobs=2)
+
+
+def test_an_error_in_a_worker_is_the_error_of_the_call(model):
+    network = convc.load(model)
+    impossible = dataclasses.replace(network.convs[0].problem, in_channels=4096, in_extent=(1 << 17, 1 << 17))
+    broken = dataclasses.replace(
+        network, convs=(*network.convs, dataclasses.replace(network.convs[0], name="far", problem=impossible))
+    )
+    with pytest.raises(PlanError):
+        convc.verify(broken, jobs=2)
+
+
+def test_workers_fill_the_cache_and_use_it(model, alone, tmp_path, monkeypatch):
+    cold = convc.verify(model, seed=3, jobs=2, cache=tmp_path / "cache")
+    monkeypatch.setattr(jobs, "compile_job", None)  # not to be asked
+    warm = convc.verify(model, seed=3, jobs=2, cache=tmp_path / "cache")
+    assert bits(cold.layers) == bits(warm.layers) == alone
+
+
+def test_a_pool_serves_several_calls(model, alone):
+    with Pool(jobs=2) as pool:
+        first = convc.verify(model, seed=3, executor=pool)
+        pids = set(workers_of(os.getpid()))
+        second = convc.verify(model, seed=3, executor=pool)
+        assert set(workers_of(os.getpid())) == pids
+    assert bits(first.layers) == bits(second.layers) == alone
+    deadline = time.monotonic() + 10
+    while workers_of(os.getpid()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not workers_of(os.getpid())
+
+
+def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
+    api.compile(model, tmp_path / "one")
+    api.compile(model, tmp_path / "two", jobs=2)
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert len(files) == 1 + 2 * 10 + 5 * 9
+    for file in files:
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
+
+
+def test_small_work_stays_here_unless_it_is_sent(model):
+    convs = convc.load(model).convs
+    assert not worth_sending(convs[:1] * 1, ("integer", "normal"))
+    assert worth_sending(convs * 20, ("integer", "normal"))
+    large = dataclasses.replace(convs[0].problem, batch=1 << 16)
+    assert worth_sending((dataclasses.replace(convs[0], problem=large),) * 2, ("integer",))
+    assert not worth_sending((dataclasses.replace(convs[0], problem=large),), ("integer",))
+
+
+# ---- the command --------------------------------------------------------------------------------------------
+
+
+def command(*arguments: object, **more) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "convc", *map(str, arguments)], capture_output=True, text=True, timeout=120,
+        check=False, **more,
+    )  # fmt: skip
+
+
+def test_the_command_in_one_process_and_in_two(model):
+    one, two = (command("verify", model, "--jobs", n, "--csv", "-") for n in (1, 2))
+    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    assert (one.stderr, two.stderr) == ("", "")
+
+    def timeless(text: str) -> list[list[str]]:
+        place = text.splitlines()[0].split(",").index("seconds")
+        return [[cell for n, cell in enumerate(line.split(",")) if n != place] for line in text.splitlines()]
+
+    assert timeless(one.stdout) == timeless(two.stdout)
+    assert len(one.stdout.splitlines()) == 11
+
+
+def test_ctrl_c_ends_a_sweep(model):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "convc", "verify", *[model] * 20, "--jobs", "2"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    for line in process.stdout:
+        if "10 of 10 layers right" in line:
+            break
+    workers = workers_of(process.pid)
+    assert workers
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert said.strip() == "interrupted"
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--jobs", "0"), "0 is not in the range"),
+        (("--jobs", "many"), "'many' is not a valid integer range"),
+        (("--executor", "slurm"), "processes or dask://HOST:PORT, got 'slurm'"),
+        (("--executor", "dask://127.0.0.1:1", "--jobs", "2"), "jobs are processes of this machine"),
+        (("--executor", "dask://127.0.0.1:1"), "no Dask scheduler answers"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["verify", "compile"])
+def test_bad_values_are_refused(model, tmp_path, arguments, words, verb, monkeypatch):
+    from click.testing import CliRunner
+
+    from convc.cli.main import main
+
+    monkeypatch.setattr("convc.executors.CONNECT_S", 0.5)
+    folder = ("-o", str(tmp_path / "build")) if verb == "compile" else ()
+    done = CliRunner().invoke(main, [verb, str(model), *folder, *arguments], prog_name="convc")
+    assert done.exit_code == 2, done.output
+    assert words in done.stderr
+    assert done.stdout == ""
