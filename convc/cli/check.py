@@ -34,18 +34,16 @@ def check_command(
     """
     from convc.build import load_build
     from convc.check.kernel import check_kernel
-    from convc.files import check_target
     from convc.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.places import located
     from convc.runtime.session import input_buffers, random_input, random_residual
 
-    for file in (json_file, sarif_file):
-        if file is not None:
-            check_target(file)
+    out = console(stderr=check_reports(json_file, sarif_file))
     options = RunOptions(switches=parse_switches(switches))
     loaded = load_build(build)
     names = [layer] if layer is not None else list(loaded.names)
@@ -61,10 +59,10 @@ def check_command(
             more = {"options": options, "all_switches": all_switches, "progress": bar}
             buffers = input_buffers(ready, x, random_residual(ready, seed))
             checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)
-            print_verdict(console(), name, checked.verdict, len(checked.findings))
+            print_verdict(out, name, checked.verdict, len(checked.findings))
             coverage = loaded.coverage(name)
             placed = [located(ready, finding, coverage) for finding in checked.findings]
-            print_findings(console(), placed)
+            print_findings(out, placed)
             findings += placed
     write_findings(findings, json_file, sarif_file)
     if any(finding.verdict >= Verdict.incomplete for finding in findings):

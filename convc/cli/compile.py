@@ -11,6 +11,7 @@ from convc.cli.options import (
     batch_option,
     dtype_option,
     jobs_options,
+    json_option,
     layer_option,
     model_argument,
     no_cache_option,
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 @jobs_options
 @no_cache_option
+@json_option
 def compile_command(
     model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options,
-    assemble: bool, jobs: int | None, executor: str | None, no_cache: bool,
+    assemble: bool, jobs: int | None, executor: str | None, no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -42,8 +44,9 @@ def compile_command(
     already in DIR is replaced when the new one is whole.
     """
     from convc import api
-    from convc.report.build import print_assembled, print_build
+    from convc.report.build import build_json, print_assembled, print_build
     from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
     from convc.sweep import Pool
     from convc.tools import ptxas
 
@@ -53,6 +56,7 @@ def compile_command(
         assembled[digest] = ptxas.assemble(text, file=f"{digest}/kernel.ptx")
         return assembled[digest].cubin
 
+    out = console(stderr=check_reports(json_file))
     if assemble:
         ptxas.require_ptxas()
     with Pool(executor, jobs) as pool, progress_bar() as progress:
@@ -68,13 +72,19 @@ def compile_command(
             executor=pool,
             progress=progress,
         )
-    print_build(console(), build)
+    print_build(out, build)
+    launches = {layer.kernel: build.launch(layer) for layer in build.network.layers}
     if assemble:
-        dynamic = {layer.kernel: build.launch(layer).shared_bytes for layer in build.network.layers}
         print_assembled(
-            console(),
+            out,
             {
-                digest: (made.registers, made.shared_bytes, dynamic[digest], made.spill_bytes)
+                digest: (made.registers, made.shared_bytes, launches[digest].shared_bytes, made.spill_bytes)
                 for digest, made in assembled.items()
             },
         )
+    if json_file is not None:
+        taken = {
+            digest: {"registers": made.registers, "shared_bytes": made.shared_bytes, "spill_bytes": made.spill_bytes}
+            for digest, made in assembled.items()
+        }
+        write_report(json_file, build_json(build, launches, taken))

@@ -45,11 +45,12 @@ def exec_command(
     from convc import machine
     from convc.artifact import load_launch
     from convc.check.kernel import check_kernel
-    from convc.files import check_target, plain, read_text, write_bytes, write_npy
+    from convc.files import plain, read_text, write_npy
     from convc.findings import Verdict
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
+    from convc.report.output import check_reports, write_report
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch import read_buffers, save_targets
 
@@ -57,9 +58,7 @@ def exec_command(
     spec = load_launch(launch)
     targets = save_targets(spec, launch.parent)
     buffers = read_buffers(spec, launch.parent)
-    for file in (json_file, sarif_file):
-        if file is not None:
-            check_target(file)
+    out = console(stderr=check_reports(json_file, sarif_file))
     options = machine.RunOptions(switches=parse_switches(switches, numerics=numerics))
     check = check or all_switches
     with progress_bar() as progress:
@@ -74,17 +73,17 @@ def exec_command(
     if result is not None:
         for name, target in targets.items():
             write_npy(target, plain(result.buffers[name]))
-        print_run(console(), spec.entry, result.counters, result.seconds)
+        print_run(out, spec.entry, result.counters, result.seconds)
         for name, target in targets.items():
-            console().print(f"wrote {target}: buffer {name}", soft_wrap=True)
+            out.print(f"wrote {target}: buffer {name}", soft_wrap=True)
         if counts:
-            print_counts(console(), spec.entry, result.counters)
+            print_counts(out, spec.entry, result.counters)
     verdict = max((finding.verdict for finding in findings), default=Verdict.clean)
     if check:
-        print_verdict(console(), spec.entry, verdict, len(findings))
+        print_verdict(out, spec.entry, verdict, len(findings))
     print_findings(console(stderr=True), findings)
     write_findings(findings, None, sarif_file)
     if json_file is not None:
-        write_bytes(json_file, run_json(result, findings))
+        write_report(json_file, run_json(result, findings))
     if verdict >= Verdict.incomplete:
         raise click.exceptions.Exit(1)

@@ -42,29 +42,27 @@ def inspect_command(
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
     from convc import api
-    from convc.files import check_target
     from convc.report.console import console
     from convc.report.example import example_tiles, print_example
     from convc.report.inspect import print_inspection
+    from convc.report.output import check_reports
     from convc.report.tiles import plan_tiles, print_derivation, print_tile, write_tile
 
     _check_call(model, layer, batch, dtype, options, example)
-    files = [file for file in (svg, json_file) if file is not None]
-    for file in files:
-        check_target(file)
+    out = console(stderr=check_reports(svg, json_file))
     compiled = None if example else api.compile_layer(model, layer, batch=batch, dtype=dtype, options=options)
-    if nests or tile is not None or files:
+    if nests or tile is not None or svg is not None or json_file is not None:
         tiles = example_tiles() if example else plan_tiles(compiled.plan)
         table = tiles.lanes(tile or 0)
         if nests:
-            print_derivation(console(), tiles)
+            print_derivation(out, tiles)
         if tile is not None:
-            print_tile(console(), tiles, table, all_lanes)
-        write_tile(console(), tiles, table, svg, json_file)
+            print_tile(out, tiles, table, all_lanes)
+        write_tile(out, tiles, table, svg, json_file)
     elif example:
-        print_example(console(), all_lanes)
+        print_example(out, all_lanes)
     else:
-        print_inspection(console(), compiled)
+        print_inspection(out, compiled)
 
 
 def _check_call(

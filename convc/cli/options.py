@@ -103,10 +103,19 @@ def layer_option(required: bool = False):
     return click.option("--layer", metavar="NAME", required=required, help="One convolution of the model.")
 
 
+json_option = click.option(
+    "--json", "json_file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout)."
+)
+
+
 def report_options(command):
     """``--json FILE`` and ``--sarif FILE``, as ``json_file`` and ``sarif_file``."""
     for name, words in (("sarif", "as SARIF 2.1.0"), ("json", "as JSON")):
         command = click.option(
-            f"--{name}", f"{name}_file", type=path_type, metavar="FILE", help=f"Write the findings {words}."
+            f"--{name}",
+            f"{name}_file",
+            type=path_type,
+            metavar="FILE",
+            help=f"Write the findings {words} (- is stdout).",
         )(command)
     return command

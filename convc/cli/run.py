@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import layer_option, numerics_option, path_type, switch_option
+from convc.cli.options import json_option, layer_option, numerics_option, path_type, switch_option
 
 
 @click.command("run", short_help="Run a layer of a build folder.")
@@ -16,8 +16,15 @@ from convc.cli.options import layer_option, numerics_option, path_type, switch_o
 @layer_option()
 @switch_option
 @numerics_option
+@json_option
 def run_command(
-    build: Path, source: Path, target: Path, layer: str | None, switches: tuple[str, ...], numerics: str
+    build: Path,
+    source: Path,
+    target: Path,
+    layer: str | None,
+    switches: tuple[str, ...],
+    numerics: str,
+    json_file: Path | None,
 ) -> None:
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder.
 
@@ -30,10 +37,12 @@ def run_command(
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
-    from convc.report.runs import print_findings, print_run
+    from convc.report.output import check_reports, write_report
+    from convc.report.runs import layer_run_json, print_findings, print_run
     from convc.runtime.session import read_input, readable, run_layer
 
     check_target(target)
+    out = console(stderr=check_reports(json_file))
     options = RunOptions(switches=parse_switches(switches, numerics=numerics))
     ready = load_build(build).load(layer)
     x = read_input(source, ready.form, f"layer {ready.name!r}")
@@ -41,9 +50,11 @@ def run_command(
         bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
         result = run_layer(ready, x, options, progress=bar)
     print_findings(console(stderr=True), result.findings)
-    if result.verdict >= Verdict.incomplete:
+    good = result.verdict < Verdict.incomplete
+    write_report(json_file, layer_run_json(ready.name, result, target if good else None, result.findings))
+    if not good:
         raise click.exceptions.Exit(1)
     y = readable(result.y)
     write_npy(target, y)
-    print_run(console(), ready.name, result.counters, result.seconds)
-    console().print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")
+    print_run(out, ready.name, result.counters, result.seconds)
+    out.print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")

@@ -12,6 +12,7 @@ from convc.cli.options import (
     counts_option,
     dtype_option,
     jobs_options,
+    json_option,
     layer_option,
     no_cache_option,
     numerics_option,
@@ -22,8 +23,6 @@ from convc.errors import ConvcError, WorkerError
 
 if TYPE_CHECKING:
     from convc.api import VerifyReport
-
-STDOUT = Path("-")
 
 
 @click.command("verify", short_help="Check every convolution of a model.")
@@ -37,9 +36,12 @@ STDOUT = Path("-")
 @counts_option
 @jobs_options
 @no_cache_option
-@click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout).")
+@json_option
 @click.option("--markdown", type=path_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
 @click.option("--csv", "csv_file", type=path_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
+@click.option(
+    "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
+)
 def verify_command(
     models: tuple[Path, ...],
     layer: str | None,
@@ -50,6 +52,7 @@ def verify_command(
     json_file: Path | None,
     markdown: Path | None,
     csv_file: Path | None,
+    annotate: Path | None,
     **how,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -59,15 +62,24 @@ def verify_command(
     a table; one that cannot be read is said so, the others are checked, and the exit code is 2.
     """
     from convc import api
+    from convc.files import check_target
+    from convc.frontend.annotate import annotate as write_annotated
+    from convc.frontend.annotate import check_annotated
     from convc.report import tables
+    from convc.report.annotation import notes_of
     from convc.report.console import console, print_heading, progress_bar
+    from convc.report.output import check_reports, write_report
     from convc.report.verify import print_report, report_json, sweep_json
     from convc.sweep import Pool
 
     if layer is not None and len(models) > 1:
         raise click.UsageError("--layer names a layer of one model: give one MODEL.")
-    files = _files(json_file, markdown, csv_file)
-    quiet = STDOUT in files
+    if annotate is not None and len(models) > 1:
+        raise click.UsageError("--annotate copies one model: give one MODEL.")
+    quiet = check_reports(json_file, markdown, csv_file)
+    if annotate is not None:
+        check_target(annotate)
+        check_annotated(models[0], annotate)
     made: list[VerifyReport | ConvcError] = []
     with Pool(executor, jobs) as pool:
         for model in models:
@@ -96,30 +108,12 @@ def verify_command(
         (csv_file, lambda: tables.csv_table(reports)),
     ):
         if file is not None:
-            _write(file, content())
+            write_report(file, content())
+    if annotate is not None:
+        count = write_annotated(models[0], annotate, notes_of(reports[0]))
+        if not quiet:
+            console().print(f"wrote {annotate}: notes on {count} nodes", soft_wrap=True)
     if len(reports) < len(made):
         raise click.exceptions.Exit(2)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
-
-
-def _files(*given: Path | None) -> list[Path]:
-    """The files to write, each of which can be written; UsageError where two go to stdout."""
-    from convc.files import check_target
-
-    files = [file for file in given if file is not None]
-    if files.count(STDOUT) > 1:
-        raise click.UsageError("Only one report can go to stdout (-).")
-    for file in files:
-        if file != STDOUT:
-            check_target(file)
-    return files
-
-
-def _write(file: Path, content: bytes) -> None:
-    from convc.files import write_bytes
-
-    if file == STDOUT:
-        click.echo(content, nl=False)
-    else:
-        write_bytes(file, content)

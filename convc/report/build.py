@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from convc.artifact import LaunchSpec
 from convc.build import Build
 from convc.network import SkippedNode
+from convc.report.output import json_text
 from convc.report.words import convolution
 
 
@@ -31,6 +34,26 @@ def print_build(console: Console, build: Build) -> None:
     print_skipped(console, build.network.skipped)
     kernels = len({layer.kernel for layer in build.network.layers})
     console.print(f"wrote {build.path}: {len(build.network.layers)} layers, {kernels} kernels")
+
+
+def build_json(build: Build, launches: Mapping[str, LaunchSpec], assembled: Mapping[str, Mapping[str, int]]) -> bytes:
+    """A build as JSON: what its network.json says, and each kernel's text and launch.
+
+    ``launches`` by digest; ``assembled``: what ptxas said of a kernel, where it was asked.
+    """
+    kernels = {
+        digest: {
+            "file": str(build.path / "kernels" / digest / "kernel.ptx"),
+            "grid": launch.grid,
+            "block": launch.block,
+            "cluster": launch.cluster,
+            "shared_bytes": launch.shared_bytes,
+            "assembled": assembled.get(digest),
+        }
+        for digest, launch in launches.items()
+    }
+    network = msgspec.to_builtins(build.network)
+    return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
 
 
 def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:

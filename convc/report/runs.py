@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 
-from convc.files import write_bytes
 from convc.findings import Finding, Verdict
 from convc.limits import human_bytes
 from convc.machine import Counters, RunResult
+from convc.report.output import json_text, write_report
 from convc.report.sarif import plain, sarif
+from convc.runtime.session import LayerRun
 
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
@@ -34,7 +34,7 @@ def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_fi
     found = list(findings)
     for file, content in ((json_file, [plain(f) for f in found]), (sarif_file, sarif(found))):
         if file is not None:
-            write_bytes(file, msgspec.json.format(msgspec.json.encode(content), indent=1))
+            write_report(file, json_text(content))
 
 
 def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
@@ -42,7 +42,20 @@ def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
     found = [plain(finding) for finding in findings]
     counters, seconds = (None, None) if result is None else (result.counters, result.seconds)
     record = {"format": "convc-exec/1", "seconds": seconds, "counters": counters, "findings": found}
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
+    return json_text(record)
+
+
+def layer_run_json(name: str, run: LayerRun, target: Path | None, findings: Iterable[Finding]) -> bytes:
+    """A run of a layer as JSON; ``target``: the file with the output, where it was written."""
+    record = {
+        "format": "convc-run/1",
+        "layer": name,
+        "output": None if target is None else {"file": str(target), "dtype": run.y.dtype.name, "shape": run.y.shape},
+        "seconds": run.seconds,
+        "counters": run.counters,
+        "findings": [plain(finding) for finding in findings],
+    }
+    return json_text(record)
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:

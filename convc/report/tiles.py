@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from convc.errors import InputError
-from convc.files import write_bytes
 from convc.index.algorithms import MmaTile
 from convc.index.conv import ConvMaps, conv_maps
 from convc.index.derivation import Derivation, derive, derive_reload
@@ -23,6 +22,7 @@ from convc.plan.records import Plan
 from convc.report.console import print_heading, print_part
 from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.report.lanes_svg import lanes_svg
+from convc.report.output import write_report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,5 +121,5 @@ def write_tile(console: Console, tiles: Tiles, table: LaneTable, svg: Path | Non
         (json_file, lambda: lanes_json(table, tiles.claims, tiles.cases)),
     ):
         if file is not None:
-            write_bytes(file, content())
+            write_report(file, content())
             console.print(f"wrote {file}: tile {table.tile_m}", soft_wrap=True)

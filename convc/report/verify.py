@@ -17,6 +17,7 @@ from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.report.build import print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
+from convc.report.output import json_text
 from convc.report.runs import print_findings
 from convc.report.words import convolution, number
 from convc.verify.compare import Comparison
@@ -79,7 +80,7 @@ def summary(report) -> str:
 
 def report_json(report) -> bytes:
     """The same as JSON, with the verdict of the whole and of every layer spelled out."""
-    return _json(_record(report))
+    return json_text(_record(report))
 
 
 def sweep_json(models: Sequence[Path], reports: Sequence) -> bytes:
@@ -88,7 +89,7 @@ def sweep_json(models: Sequence[Path], reports: Sequence) -> bytes:
         {"model": str(model)} | ({"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made))
         for model, made in zip(models, reports, strict=True)
     ]
-    return _json({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
+    return json_text({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
 
 
 def _record(report) -> dict[str, Any]:
@@ -97,10 +98,6 @@ def _record(report) -> dict[str, Any]:
     for layer, entry in zip(report.layers, record["layers"], strict=True):
         entry["ok"] = layer.ok
     return record
-
-
-def _json(record: dict[str, Any]) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"
 
 
 def row(layer: LayerReport) -> tuple[str, ...]:

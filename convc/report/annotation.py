@@ -1,0 +1,42 @@
+"""What the nodes of an annotated model say (`convc.frontend.annotate`): schedule, verdict and counts of each layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import convc
+from convc.checking import LayerReport
+from convc.report.verify import verdict
+from convc.report.words import number
+
+
+def notes_of(report: Any) -> dict[str, dict[str, str]]:
+    """Keys and texts by node, of a `VerifyReport`: its layers, and the convolutions that were left out."""
+    about = {"version": convc.__version__, "seed": str(report.seed)}
+    notes = {
+        node.name: {"verdict": f"not compiled: {node.reason}"}
+        for node in report.skipped
+        if node.reason != "not a convolution"
+    }
+    return notes | {layer.name: _layer(layer) | about for layer in report.layers}
+
+
+def _layer(layer: LayerReport) -> dict[str, str]:
+    problem, counters = layer.problem, layer.counters
+    found = {
+        "verdict": ", ".join(verdict(check) for check in layer.checks),
+        "schedule": layer.schedule,
+        "kernel": layer.kernel.split("/")[0],
+        "type": f"{problem.operand} -> {problem.out}",
+        "macs": str(problem.macs),
+    }
+    for check in layer.checks:
+        if check.mode == "normal" and check.comparison is not None:
+            found["worst_error"] = number(check.comparison.worst_error)
+            found["of_bound"] = number(check.comparison.worst_ratio)
+    if counters is not None:
+        found |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
+        for buffer, copies in sorted(counters.tma_loads.items()):
+            found[f"{buffer}_bytes"] = str(copies.bytes)
+        found["bytes_moved"] = str(counters.bytes_moved)
+    return found
