@@ -24,7 +24,7 @@ def notes_of(report: Any) -> dict[str, dict[str, str]]:
 def _layer(layer: LayerReport) -> dict[str, str]:
     problem, counters = layer.problem, layer.counters
     found = {
-        "verdict": ", ".join(verdict(check) for check in layer.checks),
+        "verdict": ", ".join(verdict(check, layer.problem) for check in layer.checks),
         "schedule": layer.schedule,
         "kernel": layer.kernel.split("/")[0],
         "type": f"{problem.operand} -> {problem.out}",

@@ -75,7 +75,7 @@ def _record(layer: LayerReport) -> dict[str, Any]:
         record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
     if seconds:
         record["seconds"] = min(seconds)
-    return record | {mode: verdict(check) for mode, check in checks.items()}
+    return record | {mode: verdict(check, problem) for mode, check in checks.items()}
 
 
 def _cell(text: str) -> str:

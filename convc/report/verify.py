@@ -15,6 +15,7 @@ from convc.epilogue import exact_on_integers
 from convc.errors import ConvcError
 from convc.limits import human_bytes
 from convc.machine import Counters
+from convc.problem import ConvProblem
 from convc.report.build import print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.output import json_text
@@ -114,15 +115,12 @@ def row(layer: LayerReport) -> tuple[str, ...]:
         "-" if normal is None else number(normal.worst_error),
         "-" if normal is None else number(normal.worst_ratio),
         "-" if seconds is None else f"{seconds:.3f}",
-        ", ".join(verdict(check, exact_on_integers(problem.epilogue)) for check in layer.checks),
+        ", ".join(verdict(check, problem) for check in layer.checks),
     )
 
 
-def verdict(check: Check, exact: bool) -> str:
-    """``exact`` and ``in bound`` are good; the rest says what is wrong.
-
-    `exact`: whether integer data give exact results.
-    """
+def verdict(check: Check, problem: ConvProblem) -> str:
+    """``exact`` and ``in bound`` are good; the rest says what is wrong."""
     if check.fault:
         return f"{check.mode}: stopped"
     assert check.comparison is not None
@@ -130,7 +128,7 @@ def verdict(check: Check, exact: bool) -> str:
         return f"{check.mode}: {check.comparison.count_wrong} WRONG"
     if not check.ok:
         return f"{check.mode}: findings"
-    return "exact" if check.mode == "integer" and exact else "in bound"
+    return "exact" if check.mode == "integer" and exact_on_integers(problem.epilogue) else "in bound"
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
