@@ -159,11 +159,15 @@ def run(
     layer: str | None = None,
     numerics: str = "float32",
     progress: Progress | None = None,
+    residual: np.ndarray | None = None,
 ) -> np.ndarray:
     """Run one layer of a build folder on activations (N, C, H, W); gives (N, K, P, Q).
 
+    Args:
+        residual: (N, K, P, Q), where the layer's epilogue adds one.
+
     Raises:
-        InputError: there is no such layer, or several and no name; or x does not fit it.
+        InputError: there is no such layer, or several and no name; or x or the residual does not fit it.
         BuildError, LaunchError, PtxSyntaxError, UnmodelledError: the folder or its kernel is damaged.
         MachineFault, DeadlockError: the kernel fails.
     """
@@ -174,7 +178,7 @@ def run(
     options = RunOptions(switches=Switches(numerics=numerics))
     ready = load_build(Path(build_dir)).load(layer)
     bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
-    return run_layer(ready, x, options, progress=bar).y
+    return run_layer(ready, x, options, progress=bar, residual=residual).y
 
 
 def verify(

@@ -96,16 +96,13 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
     """
     buffers = {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
     where = f"layer {layer.name!r}"
-    if layer.form.residual is None:
-        if residual is not None:
-            raise InputError("the layer adds no residual, and there is one", where=where)
-        return buffers
-    if residual is None:
+    if residual is not None:
+        _check_residual(layer.form, residual.shape, residual.dtype, where)
+        return buffers | {"residual": pack_residual(layer.form, residual)}
+    if layer.form.residual is not None:
         shape = list(layer.form.model.y_shape)
         raise InputError(f"the layer adds a residual of shape {shape} (N, K, P, Q), and there is none", where=where)
-    if residual.dtype.name not in FLOATS:
-        raise InputError(f"expected a residual of {', '.join(FLOATS)}, got {residual.dtype.name}", where=where)
-    return buffers | {"residual": pack_residual(layer.form, residual)}
+    return buffers
 
 
 def random_input(layer: Layer, seed: int) -> np.ndarray:
@@ -139,9 +136,20 @@ def read_input(path: Path, form: DeviceForm, name: str) -> np.ndarray:
         InputError: the file is missing or damaged, or holds another shape or type.
     """
 
+    return _read(path, lambda shape, dtype: _check_input(form, shape, dtype, name))
+
+
+def read_residual(path: Path, form: DeviceForm, name: str) -> np.ndarray:
+    """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_input` reads activations."""
+    return _read(path, lambda shape, dtype: _check_residual(form, shape, dtype, name))
+
+
+def _read(path: Path, accept: Callable[[tuple[int, ...], np.dtype], None]) -> np.ndarray:
+    """An array whose header `accept` raises no `InputError` for."""
+
     def check(header: NpyHeader) -> str | None:
         try:
-            _check_input(form, header.shape, _named(header.dtype), name)
+            accept(header.shape, _named(header.dtype))
         except InputError as problem:
             return problem.message
         return None
@@ -173,3 +181,13 @@ def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, wher
     if dtype.name not in FLOATS and dtype.name != own:
         named = FLOATS if own in FLOATS else (*FLOATS, own)
         raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)
+
+
+def _check_residual(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    expected = form.model.y_shape
+    if form.residual is None:
+        raise InputError("the layer adds no residual, and there is one", where=where)
+    if tuple(shape) != expected:
+        raise InputError(f"expected a residual of shape {list(expected)} (N, K, P, Q), got {list(shape)}", where=where)
+    if dtype.name not in FLOATS:
+        raise InputError(f"expected a residual of {', '.join(FLOATS)}, got {dtype.name}", where=where)

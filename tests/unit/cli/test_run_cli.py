@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE, edited
 import convc as package
 from convc import reference
 from convc.build import load_build
+from convc.epilogue import AddResidual, Relu
 
 SHAPE = (1, 16, 12, 12)
 
@@ -176,3 +178,26 @@ def test_the_api_names_the_layers_too(build):
     assert load_build(build).names == ("conv",)
     with pytest.raises(package.api.InputError, match="no layer 'x'"):
         package.run(build, np.zeros(SHAPE), layer="x")
+
+
+def test_a_layer_with_a_residual_takes_it_as_a_second_file(convc, tiny, x, tmp_path):
+    network = package.load(tiny)
+    (conv,) = network.convs
+    problem = dataclasses.replace(conv.problem, epilogue=(AddResidual(), Relu()))
+    finished = dataclasses.replace(network, convs=(dataclasses.replace(conv, problem=problem),))
+    package.compile(finished, tmp_path / "b")
+    residual = np.random.default_rng(1).integers(-40, 41, problem.y_shape).astype(np.float16)
+    np.save(tmp_path / "r.npy", residual)
+    call = ("run", tmp_path / "b", "--input", x, "-o", tmp_path / "y.npy")
+    convc.good(*call, "--residual", tmp_path / "r.npy")
+    y = np.load(tmp_path / "y.npy")
+    np.testing.assert_allclose(y, np.maximum(expected(tiny, x) + residual, 0), rtol=2**-10, atol=2**-10)
+    np.testing.assert_array_equal(package.run(tmp_path / "b", np.load(x), residual=residual), y)
+    assert "adds a residual of shape [1, 24, 12, 12] (N, K, P, Q), and there is none" in convc.refused(*call)
+    assert "expected a residual of shape [1, 24, 12, 12]" in convc.refused(*call, "--residual", x)
+    convc.good("check", tmp_path / "b")
+
+
+def test_a_layer_without_one_refuses_a_residual(convc, build, x, tmp_path):
+    said = convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy", "--residual", x)
+    assert "the layer adds no residual, and there is one" in said
