@@ -22,7 +22,7 @@ side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -98,6 +98,8 @@ F32 = DType(
     max_finite=(2 - 2.0**-23) * 2.0**127,
 )  # fmt: skip
 
+BF16X3, BF16X6 = replace(F32, name="bf16x3"), replace(F32, name="bf16x6")
+"""float32 as operands that are split into bfloat16 parts (see `convc.operators.split_precision`)."""
 E4M3 = DType(
     name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
 )  # fmt: skip
@@ -115,19 +117,23 @@ S32 = DType(
     name="s32", bits=32, storage=np.dtype(np.int32), precision=31, min_exponent=0, max_finite=2.0**31 - 1, integer=True,
 )  # fmt: skip
 
-BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, E4M3, E5M2, U8, S8, S32)}
+BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, E4M3, E5M2, U8, S8, S32)}
 
-FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2")
-"""Names of the floating-point types that the tensor core multiplies; sums of their products are f32."""
+SPLIT_OPERANDS = ("bf16x3", "bf16x6")
+"""Names for float32 that is multiplied as parts of bf16."""
+
+FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", *SPLIT_OPERANDS)
+"""Names of the floating-point types that are multiplied; sums of their products are f32."""
 
 INTEGER_OPERANDS = ("u8", "s8")
 """Names of the whole numbers that the tensor core multiplies; sums of their products are s32."""
 
 OPERANDS = FLOAT_OPERANDS + INTEGER_OPERANDS
-"""Names of the types that the tensor core multiplies."""
+"""Names of the types that are multiplied."""
 
 KINDS = {
     "f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "u8": "i8", "s8": "i8",
+    "bf16x3": "f16", "bf16x6": "f16",
 }  # fmt: skip
 """``.kind`` of the instruction that multiplies a type (PTX manual, tcgen05.mma)."""
 
@@ -158,7 +164,7 @@ def encode(dtype: DType, array: np.ndarray) -> np.ndarray:
     if dtype.bits == 8:
         with np.errstate(all="ignore"):
             return _to_f32_odd(array).astype(dtype.storage)
-    if dtype is F32 or dtype is F16 or array.dtype == dtype.storage == BF16.storage:
+    if dtype.precision == F32.precision or dtype is F16 or array.dtype == dtype.storage == BF16.storage:
         with np.errstate(all="ignore"):
             return array.astype(dtype.storage)  # numpy rounds once, from any type
     dropped = 24 - dtype.precision  # low fraction bits of a float32 that the format lacks

@@ -36,6 +36,7 @@ from convc.dtypes import DType
 from convc.errors import InputError
 from convc.folding import AxisFold, choose_fold, fold_note, fold_pixels, fold_problem, fold_taps, images
 from convc.limits import human_bytes, require_memory
+from convc.operators.expansion import expand_activation, expand_filter, expanded, expansion_notes
 from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_note, packs_of
 from convc.problem import ConvProblem
 from convc.transposed import (
@@ -76,6 +77,8 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         model: the problem that was asked.
         problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
             is folded, or where the model has rows or volumes in place of images.
+        base: the problem that repacking starts from: with zero padding, and with parts of numbers as channels
+            (see `convc.operators.expansion`); mostly `ordinary` itself.
         folds: per spatial axis of the model how it is folded, None where it is not.
         packs: how groups are joined; None where there is one group.
         way: the ordinary convolution in place of a transposed one; None where the model's is ordinary.
@@ -84,6 +87,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model: ConvProblem
+    base: ConvProblem
     problem: ConvProblem
     folds: tuple[AxisFold | None, ...]
     packs: Packs | None = None
@@ -119,8 +123,9 @@ def device_form(problem: ConvProblem) -> DeviceForm:
     """Choose the device layout of a problem."""
     way = untransposed(problem) if problem.transposed else None
     ordinary = problem if way is None else way.problem
-    folds = tuple(choose_fold(ordinary, axis) for axis in range(problem.rank))
-    folded = images(fold_problem(ordinary, folds))
+    base = expanded(ordinary)
+    folds = tuple(choose_fold(base, axis) for axis in range(base.rank))
+    folded = images(fold_problem(base, folds))
     packs = packs_of(folded)
     device = folded if packs is None else pack_problem(folded, packs)
     c_pitch = _pitch(device.group_channels, device.operand_dtype)
@@ -128,6 +133,7 @@ def device_form(problem: ConvProblem) -> DeviceForm:
     activation = BufferForm(dtype=device.operand, shape=(device.batch, *device.in_extent, device.groups * c_pitch))
     return DeviceForm(
         model=problem,
+        base=base,
         problem=device,
         folds=folds,
         packs=packs,
@@ -157,21 +163,23 @@ def device_bytes(form: DeviceForm) -> int:
 def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceForm.activation`."""
     _expect_shape(form, x, form.model.x_shape, "x")
-    pixels = _channels_last(form, x if form.way is None else ordinary_input(form.way, form.model, x), "x")
+    x = x if form.way is None else ordinary_input(form.way, form.model, x)
+    pixels = _channels_last(form, expand_activation(form.ordinary, x), "x")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
-            blocks = form.ordinary.out_extent[axis] + fold.blocks - 1
-            pixels = fold_pixels(pixels, axis + 1, fold, form.ordinary.pad_lo[axis], blocks)
+            blocks = form.base.out_extent[axis] + fold.blocks - 1
+            pixels = fold_pixels(pixels, axis + 1, fold, form.base.pad_lo[axis], blocks)
     pixels = pixels.reshape(*form.activation.shape[:-1], -1)
     if form.packs is not None:
-        pixels = pack_channels(pixels, form.ordinary, form.packs)
+        pixels = pack_channels(pixels, form.base, form.packs)
     return _with_pitch(pixels, form.activation.shape)
 
 
 def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceForm.filter`."""
     _expect_shape(form, w, form.model.w_shape, "w")
-    taps = _channels_last(form, w if form.way is None else ordinary_filter(form.way, form.model, w), "w")
+    w = w if form.way is None else ordinary_filter(form.way, form.model, w)
+    taps = _channels_last(form, expand_filter(form.ordinary, w), "w")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
             taps = fold_taps(taps, axis + 1, fold)
@@ -281,6 +289,7 @@ def _notes(
         "activations go from NCHW to NHWC on the host: "
         f"{human_bytes(before)} become {human_bytes(activation_bytes)} ({activation_bytes / before:.2f}x)"
     ]
+    notes += expansion_notes(problem)
     notes += [fold_note(problem, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
     if packs is not None:
         return [*notes, packs_note(folded, device, packs)]

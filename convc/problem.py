@@ -47,14 +47,16 @@ class ConvProblem:
         transposed: whether it is the transposed convolution of these numbers (ONNX ``ConvTranspose``): filters are
             (C, K/G, R, S), every input pixel is added, times the filter, into the output, the pads are cropped.
         output_padding: pixels that a transposed convolution has at the end, in addition; empty: 0.
-        operand: type of the activations (see `convc.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32, or
-            u8 or s8, whose sums are s32 and wrap modulo 2^32.
+        operand: type of the activations (see `convc.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32;
+            bf16x3 or bf16x6, float32 that is multiplied in parts; or u8 or s8, whose sums are s32 and wrap modulo 2^32.
         filter_operand: type of the filters where it is another one (e4m3 with e5m2, u8 with s8); None: the same.
         out: type that the result is rounded to: f16, bf16 or f32; of u8 and s8 s32, u8 or s8.
         bias: whether a number per output channel, of the type of the sums, is added before that rounding.
         out_zero_point: of an `out` of 8 bits: the stored number that stands for 0. Such a convolution is *requantised*:
             it stores saturate(round(float32(sum) * multiplier[k]) + out_zero_point) with a multiplier per channel.
         epilogue: what else is done to the sum, in order, after the bias and before that rounding.
+        pad_value: what x is outside its extent; other than 0 with activations of whole numbers only.
+        filter_parts: of s8 filters: how many such parts each weight is the sum of, where 8 bits do not hold it.
 
     Raises:
         ProblemError: when the numbers do not fit together.
@@ -79,6 +81,8 @@ class ConvProblem:
     filter_operand: str | None = None
     out_zero_point: int = 0
     epilogue: tuple[EpilogueStep, ...] = ()
+    pad_value: int = 0
+    filter_parts: int = 1
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -215,8 +219,14 @@ class ConvProblem:
     @property
     def types(self) -> str:
         """Types of activations, filters and result in words, such as ``u8 x s8 -> s32``."""
-        mixed = f" x {self.filter_operand}" if self.filter_operand else ""
-        return f"{self.operand}{mixed} -> {self.out}"
+        return f"{self._operands} -> {self.out}"
+
+    @property
+    def _operands(self) -> str:
+        """Types of activations and filters in words."""
+        parts = f"{self.filter_parts} parts of " if self.filter_parts > 1 else ""
+        filters = f" x {parts}{self.filter_dtype.name}" if self.filter_operand or parts else ""
+        return f"{self.operand}{filters}"
 
     @property
     def out_dtype(self) -> DType:
@@ -245,8 +255,9 @@ class ConvProblem:
             parts.append("bias")
         if self.epilogue:
             parts.append(describe(self.epilogue))
-        operands = f"{self.operand} x {self.filter_operand}" if self.filter_operand else self.operand
-        parts.append(operands if operands == self.out else f"{operands} to {self.out}")
+        if self.pad_value:
+            parts.append(f"padded with {self.pad_value}")
+        parts.append(self._operands if self._operands == self.out else f"{self._operands} to {self.out}")
         parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {self.macs / 1e6:.4g} MMAC")
         return ", ".join(parts)
 
@@ -269,6 +280,14 @@ class ConvProblem:
         outputs = dtypes.INTEGER_OUTPUTS if self.operand_dtype.integer else dtypes.FLOAT_OUTPUTS
         if self.out not in outputs:
             raise self._error(f"out of {self.operand} must be one of {', '.join(outputs)}, got {self.out!r}")
+        if self.pad_value and not self.operand_dtype.integer:
+            raise self._error(f"pad_value of {self.operand} must be 0, got {self.pad_value}")
+        if self.pad_value and self.transposed:
+            raise self._error(f"pad_value of a transposed convolution must be 0, got {self.pad_value}")
+        if not self.operand_dtype.min_finite <= self.pad_value <= self.operand_dtype.max_finite:
+            raise self._error(f"pad_value must be a number of {self.operand}, got {self.pad_value}")
+        if self.filter_parts < 1 or (self.filter_parts > 1 and self.filter_dtype is not dtypes.S8):
+            raise self._error(f"filter_parts of {self.filter_dtype.name} must be 1, got {self.filter_parts}")
         low, high = (int(self.out_dtype.min_finite), int(self.out_dtype.max_finite)) if self.requantised else (0, 0)
         if not low <= self.out_zero_point <= high:
             raise self._error(f"out_zero_point of {self.out} must be in {low}..{high}, got {self.out_zero_point}")
@@ -276,7 +295,7 @@ class ConvProblem:
     def _check_types(self) -> None:
         """Accept any integer type and any sequence; keep plain ints and tuples."""
         try:
-            for field in (*_COUNTS, "out_zero_point"):
+            for field in (*_COUNTS, "out_zero_point", "pad_value", "filter_parts"):
                 object.__setattr__(self, field, operator.index(getattr(self, field)))
             for field in _AXIS_FIELDS:
                 values = tuple(operator.index(value) for value in getattr(self, field))

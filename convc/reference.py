@@ -5,7 +5,7 @@ it then holds, for every output pixel, the pixels that its filter touches (no co
 the same memory). Windows of a bounded number of output pixels at a time are gathered into a matrix and
 multiplied with the filters by BLAS.
 
-float64 has 53 significant bits: products of two operands (22 bits at most) are exact, and sums of integers
+float64 has 53 significant bits: products of two operands (48 bits at most) are exact, and sums of integers
 are exact up to 2^53, so on integer data this is the exact answer.
 """
 
@@ -52,8 +52,8 @@ def conv_sums(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarr
         raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
     if problem.transposed:
         return transposed(problem, x, w, bias)
-    steps = {name: getattr(problem, name) for name in ("stride", "dilation", "pad_lo", "pad_hi", "groups")}
-    return conv(x, w, bias, **steps)
+    names = ("stride", "dilation", "pad_lo", "pad_hi", "pad_value", "groups")
+    return conv(x, w, bias, **{name: getattr(problem, name) for name in names})
 
 
 def requantise(sums: np.ndarray, multiplier: np.ndarray, zero_point: int, out: DType) -> np.ndarray:
@@ -137,6 +137,7 @@ def conv(
     pad_lo: Sequence[int] | None = None,
     pad_hi: Sequence[int] | None = None,
     groups: int = 1,
+    pad_value: float = 0.0,
 ) -> np.ndarray:
     """Convolution (ONNX ``Conv``: cross-correlation with zero padding) in float64.
 
@@ -146,6 +147,7 @@ def conv(
         bias: (K,) or None.
         stride, dilation: one per spatial axis, default 1.
         pad_lo, pad_hi: one per spatial axis, default 0.
+        pad_value: what x is outside its extent.
         groups: output channels k of group g see only the input channels of group g.
 
     Returns:
@@ -161,7 +163,7 @@ def conv(
     filters, depth, *kernel = w.shape
     if w.ndim != x.ndim or rank < 1 or depth * groups != channels or filters % groups:
         raise ValueError(f"x {x.shape} and w {w.shape} do not fit together with {groups} group(s)")
-    padded = _padded(x, pad_lo, pad_hi)
+    padded = _padded(x, pad_lo, pad_hi, pad_value)
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     out = tuple((e - s) // u + 1 for e, s, u in zip(padded.shape[2:], span, stride, strict=True))
     if min(out) < 1:
@@ -184,12 +186,12 @@ def conv(
     return y
 
 
-def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...]) -> np.ndarray:
-    """x in float64 with a border of zeros."""
+def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...], value: float) -> np.ndarray:
+    """x in float64 with a border of one value."""
     if not any(pad_lo + pad_hi):
         return np.asarray(x, np.float64)
     axes = list(zip(pad_lo, x.shape[2:], pad_hi, strict=True))
-    padded = np.zeros((*x.shape[:2], *(lo + extent + hi for lo, extent, hi in axes)))
+    padded = np.full((*x.shape[:2], *(lo + extent + hi for lo, extent, hi in axes)), value, np.float64)
     padded[(..., *(slice(lo, lo + extent) for lo, extent, _ in axes))] = x
     return padded
 

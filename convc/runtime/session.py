@@ -177,7 +177,7 @@ def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, wher
     expected = form.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
-    own = form.problem.operand_dtype.storage.name
+    own = form.model.operand_dtype.storage.name
     if dtype.name not in FLOATS and dtype.name != own:
         named = FLOATS if own in FLOATS else (*FLOATS, own)
         raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)

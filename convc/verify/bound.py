@@ -34,6 +34,10 @@ as well (Hopper kept 13: the same two papers).
 **Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
 oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
 
+**Parts.** float32 operands that are multiplied as bfloat16 parts have a sum of L products of parts for each pass, whose
+magnitudes are a little larger; what the passes leave out is relative to each product. `convc.operators.split_precision`
+derives both.
+
 **Underflow.** 2^e <= M needs significands of at least 1, and a subnormal operand has less: the hardware
 takes it with the smallest normal exponent. Counting each operand other than zero as at least the smallest
 normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
@@ -54,6 +58,7 @@ import numpy as np
 
 from convc import dtypes, reference
 from convc.errors import LimitError
+from convc.operators.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.problem import ConvProblem
 from convc.verify.epilogue_bound import through_epilogue
 
@@ -78,7 +83,8 @@ def error_bound(
     """
     if problem.operand_dtype.integer:
         return None
-    terms = problem.gemm_k
+    split = problem.operand in PASSES
+    terms = problem.gemm_k * len(PASSES.get(problem.operand, (None,)))
     n = 1.25 * terms + 2
     if n * UNIT >= 1:
         raise LimitError(
@@ -87,13 +93,15 @@ def error_bound(
             hint="compare on integer data, whose sums are exact",
         )
     gamma = n * UNIT / (1 - n * UNIT)
+    floors = (SMALLEST, SMALLEST) if split else (problem.operand_dtype.min_normal, problem.filter_dtype.min_normal)
     magnitude = reference.conv_sums(
         problem,
-        _at_least(x, problem.operand_dtype.min_normal),
-        _at_least(w, problem.filter_dtype.min_normal),
+        _at_least(x, floors[0]),
+        _at_least(w, floors[1]),
         None if b is None else np.abs(b),
     )
-    bound = gamma * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
+    relative = gamma * GROWTH + MISSING[problem.operand] if split else gamma
+    bound = relative * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
     bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN
     if not problem.epilogue:
         return bound

@@ -20,6 +20,7 @@ import numpy as np
 from convc import dtypes
 from convc.epilogue import saturates_at
 from convc.limits import require_memory
+from convc.operators.split_precision import EXACT_BITS
 from convc.problem import ConvProblem
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
@@ -30,7 +31,8 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
 
     The ranges are the widest for which
 
-    * operands are exact: magnitudes up to 2^p of the operand type (p = its precision);
+    * operands are exact: magnitudes up to 2^p of the operand type (p = its precision); where float32 is split into
+      parts, as many bits as the products of parts that are made can carry, of activations or weights by turns;
     * sums are exact and finite: C*R*S * max|x| * max|w| + max|b| (and the residual, as large as a bias) is below 2^24,
       and not above the largest finite result;
     * results are mostly exact: the typical (root mean square) sum is at most 2^p / 4 of the result type, so
@@ -43,7 +45,7 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     rng = np.random.default_rng(seed)
     if problem.operand_dtype.integer:
         return _whole_range(problem, rng)
-    x_max, w_max = _integer_ranges(problem)
+    x_max, w_max = _integer_ranges(problem, seed)
     x = _integers(rng, x_max, problem.x_shape)
     w = _integers(rng, w_max, problem.w_shape)
     b = _integers(rng, x_max, (problem.out_channels,)) if problem.bias else None
@@ -96,6 +98,8 @@ def _whole_range(problem: ConvProblem, rng: np.random.Generator) -> Arrays:
         return rng.integers(int(dtype.min_finite), int(dtype.max_finite), shape, np.int16, endpoint=True)
 
     x, w = draw(problem.operand_dtype, problem.x_shape), draw(problem.filter_dtype, problem.w_shape)
+    for _ in range(1, problem.filter_parts):
+        w += draw(problem.filter_dtype, problem.w_shape)
     b = None
     if problem.bias:
         b = rng.integers(-1000, 1000, problem.out_channels).astype(np.float64)
@@ -113,7 +117,7 @@ def _quantised(problem: ConvProblem, rng: np.random.Generator, w: np.ndarray | N
 
     x = draw(problem.operand_dtype, problem.x_shape)
     if w is None:
-        w = draw(problem.filter_dtype, problem.w_shape)
+        w = problem.filter_parts * draw(problem.filter_dtype, problem.w_shape)
         reach = math.sqrt(problem.gemm_k) * _SPREAD**2
         b = np.rint(reach * rng.standard_normal(problem.out_channels)) if problem.bias else None
     return x, w, b
@@ -129,7 +133,7 @@ def residual_data(problem: ConvProblem, seed: int, *, integer: bool) -> np.ndarr
     require_memory(4 * math.prod(problem.y_shape), f"the residual of {problem.name!r}")
     rng = np.random.default_rng((seed, 1))
     if integer:
-        return _integers(rng, _integer_ranges(problem)[0], problem.y_shape)
+        return _integers(rng, _integer_ranges(problem, seed)[0], problem.y_shape)
     return _normal(rng, problem.y_shape, problem.out_dtype, 1.0)
 
 
@@ -147,9 +151,16 @@ def _largest_sum(problem: ConvProblem) -> int:
     return min((1 << 24) - 1, int(problem.out_dtype.max_finite))
 
 
-def _integer_ranges(problem: ConvProblem) -> tuple[int, int]:
-    """(max |x|, max |w|), grown by turns while all three rules of `integer_data` hold; at least (1, 1)."""
-    operand_max = 1 << min(problem.operand_dtype.precision, problem.filter_dtype.precision)
+def _integer_ranges(problem: ConvProblem, seed: int) -> tuple[int, int]:
+    """(max |x|, max |w|), grown by turns while all three rules of `integer_data` hold; at least (1, 1).
+
+    Of operands in parts the longer ones grow first, so that they have more than one part.
+    """
+    bits = (problem.operand_dtype.precision, problem.filter_dtype.precision)
+    if problem.operand in EXACT_BITS:
+        choices = EXACT_BITS[problem.operand]
+        bits = choices[seed % len(choices)]
+    x_limit, w_limit = (1 << count for count in bits)
     typical_max = (1 << problem.out_dtype.precision) / 4
     saturated = saturates_at(problem.epilogue)
     if saturated is not None:
@@ -159,10 +170,16 @@ def _integer_ranges(problem: ConvProblem) -> tuple[int, int]:
     def fits(x_max: int, w_max: int) -> bool:
         variance = terms * _variance(x_max) * _variance(w_max)
         largest = terms * x_max * w_max + _added(problem) * x_max
-        exact = max(x_max, w_max) <= operand_max and largest <= _largest_sum(problem)
+        exact = x_max <= x_limit and w_max <= w_limit and largest <= _largest_sum(problem)
         return exact and variance <= typical_max**2
 
     x_max = w_max = 1
+    if x_limit > w_limit:
+        while fits(2 * x_max, 3) and x_max < x_limit:
+            x_max *= 2
+    if w_limit > x_limit:
+        while fits(3, 2 * w_max) and w_max < w_limit:
+            w_max *= 2
     while fits(x_max + 1, w_max):
         x_max += 1
         if fits(x_max, w_max + 1):
@@ -176,7 +193,8 @@ def _variance(largest: int) -> float:
 
 
 def _integers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]) -> np.ndarray:
-    return rng.integers(-largest, largest, size=shape, dtype=np.int16, endpoint=True).astype(np.float32)
+    kind = np.int16 if largest < 1 << 15 else np.int32
+    return rng.integers(-largest, largest, size=shape, dtype=kind, endpoint=True).astype(np.float32)
 
 
 def _thin(rng: np.random.Generator, w: np.ndarray, keep: int) -> None:

@@ -29,7 +29,7 @@ LEVELS = (
         "executors",
     ),
     ("problem", "artifact", "coverage", "ptx", "sweep"),
-    ("network", "index", "machine", "reference"),
+    ("network", "index", "machine", "reference", "operators"),
     ("folding", "packs", "transposed"),
     ("packing",),
     ("plan", "build"),
@@ -67,7 +67,8 @@ DOORS = {
     "jinja2": ("emit/render.py",),
     "numpy": (
         "api.py", "backend.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py",
-        "folding.py", "frontend/", "graph/", "index/", "kernels.py", "machine/", "network.py", "packing.py",
+        "folding.py", "frontend/", "graph/", "index/", "kernels.py", "machine/", "network.py", "operators/",
+        "packing.py",
         "packs.py", "reference.py", "runtime/", "transposed.py", "verify/",
     ),
     "onnx": ("backend.py", "frontend/", "graph/"),

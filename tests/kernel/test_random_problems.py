@@ -15,8 +15,8 @@ from support.witnesses import witnesses_agree
 from convc import dtypes
 from convc.problem import ConvProblem
 
-EXAMPLES = 60
-"""Per type of activations: 420 problems in all."""
+EXAMPLES = 40
+"""Per type of activations: 360 problems in all."""
 
 
 @st.composite

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.compiler import compile_problem
@@ -28,7 +29,6 @@ def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     low, high = ([draw(st.integers(0, 3)) for _ in range(rank)] for _ in range(2))
     extent = [draw(st.integers(max(1, s - a - b), s + 6)) for s, a, b in zip(span, low, high, strict=True)]
-    operand = draw(st.sampled_from(["f16", "bf16", "tf32"]))
     groups = draw(st.sampled_from([2, 3, 8, 17, 40])) if grouped else 1
     return ConvProblem(
         batch=draw(st.integers(1, 3)),
@@ -36,8 +36,7 @@ def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
         out_channels=groups * draw(st.sampled_from([1, 2, 9, 33] if grouped else [1, 4, 24, 130])),
         groups=groups,
         in_extent=tuple(extent), kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation),
-        pad_lo=tuple(low), pad_hi=tuple(high), operand=operand,
-        out=draw(st.sampled_from(["f32"] if operand == "tf32" else [operand, "f32"])), bias=draw(st.booleans()),
+        pad_lo=tuple(low), pad_hi=tuple(high), bias=draw(st.booleans()), **draw(element_types()),
     )  # fmt: skip
 
 

@@ -283,7 +283,7 @@ def test_a_batch_replaces_the_model_s(tmp_path):
 
 
 def test_operand_names_are_checked(tmp_path):
-    with pytest.raises(InputError, match="operand must be one of f16, bf16, tf32, e4m3, e5m2, got 'f32'"):
+    with pytest.raises(InputError, match=r"operand must be one of f16, bf16, tf32, e4m3, e5m2, .*, got 'f32'"):
         read_model(tmp_path / "none.onnx", operand="f32")
 
 

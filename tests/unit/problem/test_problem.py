@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from convc.errors import ProblemError
 from convc.problem import ConvProblem
 
+NAMES = "f16, bf16, tf32, e4m3, e5m2, bf16x3, bf16x6, u8, s8"
+
 
 def make(**changes) -> ConvProblem:
     fields = {"in_channels": 3, "out_channels": 8, "in_extent": (10, 12), "kernel": (3, 3)}
@@ -78,10 +80,13 @@ def test_out_extent_counts_the_places_where_the_filter_fits(extent, kernel, stri
         ({"in_extent": ()}, "a convolution has 1 to 3 spatial axes, got in_extent ()"),
         ({"in_extent": (1.5, 2)}, "in_extent must be whole numbers, got (1.5, 2)"),
         ({"batch": None}, "batch must be whole numbers, got None"),
-        ({"operand": "f64"}, "operand must be one of f16, bf16, tf32, e4m3, e5m2, u8, s8, got 'f64'"),
+        ({"operand": "f64"}, "operand must be one of " + NAMES + ", got 'f64'"),
         ({"out": "tf32"}, "out of f16 must be one of f16, bf16, f32, got 'tf32'"),
         ({"operand": "u8"}, "out of u8 must be one of s32, u8, s8, got 'f16'"),
-        ({"filter_operand": "f64"}, "filter_operand must be one of f16, bf16, tf32, e4m3, e5m2, u8, s8, got 'f64'"),
+        (
+            {"filter_operand": "f64"},
+            "filter_operand must be one of " + NAMES + ", got 'f64'",
+        ),
         (
             {"filter_operand": "bf16"},
             "the tensor core cannot multiply f16 by bf16: with activations of f16 it takes filters of f16",
@@ -91,6 +96,14 @@ def test_out_extent_counts_the_places_where_the_filter_fits(extent, kernel, stri
             "the tensor core cannot multiply u8 by e4m3: with activations of u8 it takes filters of u8 or s8",
         ),
         ({"operand": "u8", "out": "u8", "out_zero_point": -1}, "out_zero_point of u8 must be in 0..255, got -1"),
+        ({"pad_value": 1}, "pad_value of f16 must be 0, got 1"),
+        (
+            {"operand": "s8", "out": "s8", "pad_value": 1, "transposed": True},
+            "pad_value of a transposed convolution must be 0, got 1",
+        ),
+        ({"operand": "s8", "out": "s8", "pad_value": 128}, "pad_value must be a number of s8, got 128"),
+        ({"operand": "u8", "out": "s32", "filter_parts": 2}, "filter_parts of u8 must be 1, got 2"),
+        ({"operand": "s8", "out": "s32", "filter_parts": 0}, "filter_parts of s8 must be 1, got 0"),
         ({"out_zero_point": 3}, "out_zero_point of f16 must be in 0..0, got 3"),
         (
             {"in_extent": (10, 4), "dilation": (1, 2)},
@@ -111,6 +124,9 @@ def test_types_of_sums_and_filters():
     assert type(problem.out_zero_point) is int
     assert problem.types == "u8 x s8 -> s8"
     assert ", u8 x s8 to s8, GEMM" in problem.describe()
+    wide = make(operand="u8", filter_operand="s8", filter_parts=2, out="s32", pad_value=7)
+    assert wide.types == "u8 x 2 parts of s8 -> s32"
+    assert ", padded with 7, u8 x 2 parts of s8 to s32, GEMM" in wide.describe()
     same = make(operand="e4m3", filter_operand="e4m3")
     assert same == make(operand="e4m3")
     assert (same.sum_dtype.name, same.types, same.requantised) == ("f32", "e4m3 -> f16", False)
