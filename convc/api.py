@@ -63,13 +63,15 @@ class VerifyReport:
         return all(layer.ok for layer in self.layers)
 
 
-def load(path: str | Path, batch: int | None = None, dtype: str | None = None) -> Network:
+def load(path: str | Path, batch: int | None = None, dtype: str | None = None, precision: str | None = None) -> Network:
     """Read an ONNX model.
 
     Args:
         path: the file.
         batch: images, where the model leaves the batch open.
         dtype: operand type, f16, bf16, tf32, e4m3 or e5m2, in place of the model's.
+        precision: how float32 is multiplied: tf32 (the default), bf16x3, bf16x6 or tf32x3
+            (`convc.operators.split_precision`).
 
     Raises:
         ModelError, NodeError, ProblemError: the model cannot be read, or has a convolution of a kind that
@@ -77,7 +79,7 @@ def load(path: str | Path, batch: int | None = None, dtype: str | None = None) -
     """
     from convc.frontend.onnx_reader import read_model
 
-    return read_model(path, batch=batch, operand=dtype)
+    return read_model(path, batch=batch, operand=dtype, precision=precision)
 
 
 def compile(
@@ -87,6 +89,7 @@ def compile(
     layer: str | None = None,
     batch: int | None = None,
     dtype: str | None = None,
+    precision: str | None = None,
     options: Options | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
     cache: Cache = None,
@@ -97,7 +100,7 @@ def compile(
     """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
 
     Args:
-        model: a path, or a loaded network (then batch and dtype were settled by `load`).
+        model: a path, or a loaded network (then batch, dtype and precision were settled by `load`).
         out_dir: the folder; a build that is there is replaced, anything else is refused.
         layer: compile this one alone.
         options: which schedules to consider (`convc.plan.records.Options`); all of them by default.
@@ -118,7 +121,7 @@ def compile(
 
     target = Path(out_dir)
     check_target(target)
-    network, convs = _select(model, layer, batch, dtype)
+    network, convs = _select(model, layer, batch, dtype, precision)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
         if pool is not None and not pool.optional:
@@ -135,6 +138,7 @@ def compile_layer(
     layer: str | None = None,
     batch: int | None = None,
     dtype: str | None = None,
+    precision: str | None = None,
     options: Options | None = None,
 ) -> Compiled:
     """Compile one convolution and keep every stage of it: problem, plan, tile program, text and launch.
@@ -148,7 +152,7 @@ def compile_layer(
     from convc.kernels import shared_problem
     from convc.plan.records import Options
 
-    network, convs = _select(model, layer, batch, dtype)
+    network, convs = _select(model, layer, batch, dtype, precision)
     problem = shared_problem(pick_layer(convs, layer, network.name).problem)
     return compile_problem(problem, options=options or Options(schedule="auto"))
 
@@ -187,6 +191,7 @@ def verify(
     batch: int | None = None,
     seed: int = 0,
     dtype: str | None = None,
+    precision: str | None = None,
     mode: str = "both",
     numerics: str = "float32",
     options: Options | None = None,
@@ -198,7 +203,7 @@ def verify(
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
 
     Args:
-        model: a path, or a loaded network (then batch and dtype were settled by `load`).
+        model: a path, or a loaded network (then batch, dtype and precision were settled by `load`).
         seed: of the data; at least 0.
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
         numerics: how the tensor core adds: float32, or exact (see `convc.machine.Switches`).
@@ -222,7 +227,7 @@ def verify(
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
-    network, convs = _select(model, layer, batch, dtype)
+    network, convs = _select(model, layer, batch, dtype, precision)
     reports = []
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
@@ -257,7 +262,7 @@ def _pool(executor: str | Executor | Pool | None, jobs: int | None) -> Iterator[
 
 
 def _select(
-    model: str | Path | Network, layer: str | None, batch: int | None, dtype: str | None
+    model: str | Path | Network, layer: str | None, batch: int | None, dtype: str | None, precision: str | None
 ) -> tuple[Network, tuple[ConvNode, ...]]:
     """The network, and the convolutions to work on: all, or the one named.
 
@@ -267,11 +272,11 @@ def _select(
     from convc.frontend.onnx_reader import read_model
 
     if isinstance(model, str | Path):
-        network = read_model(model, batch=batch, operand=dtype, skip_refused=layer is not None)
-    elif batch is None and dtype is None:
+        network = read_model(model, batch=batch, operand=dtype, precision=precision, skip_refused=layer is not None)
+    elif batch is None and dtype is None and precision is None:
         network = model
     else:
-        raise InputError("batch and dtype are given to load, not together with a loaded network")
+        raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
     if layer is None:
         return network, network.convs
     for node in network.skipped:

@@ -98,8 +98,8 @@ F32 = DType(
     max_finite=(2 - 2.0**-23) * 2.0**127,
 )  # fmt: skip
 
-BF16X3, BF16X6 = replace(F32, name="bf16x3"), replace(F32, name="bf16x6")
-"""float32 as operands that are split into bfloat16 parts (see `convc.operators.split_precision`)."""
+BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
+"""float32 as operands that are split into parts (see `convc.operators.split_precision`)."""
 E4M3 = DType(
     name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
 )  # fmt: skip
@@ -117,10 +117,10 @@ S32 = DType(
     name="s32", bits=32, storage=np.dtype(np.int32), precision=31, min_exponent=0, max_finite=2.0**31 - 1, integer=True,
 )  # fmt: skip
 
-BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, E4M3, E5M2, U8, S8, S32)}
+BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, TF32X3, E4M3, E5M2, U8, S8, S32)}
 
-SPLIT_OPERANDS = ("bf16x3", "bf16x6")
-"""Names for float32 that is multiplied as parts of bf16."""
+SPLIT_OPERANDS = ("bf16x3", "bf16x6", "tf32x3")
+"""Names for float32 that is multiplied as parts of bf16 or tf32."""
 
 FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", *SPLIT_OPERANDS)
 """Names of the floating-point types that are multiplied; sums of their products are f32."""
@@ -133,7 +133,7 @@ OPERANDS = FLOAT_OPERANDS + INTEGER_OPERANDS
 
 KINDS = {
     "f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "u8": "i8", "s8": "i8",
-    "bf16x3": "f16", "bf16x6": "f16",
+    "bf16x3": "f16", "bf16x6": "f16", "tf32x3": "tf32",
 }  # fmt: skip
 """``.kind`` of the instruction that multiplies a type (PTX manual, tcgen05.mma)."""
 

@@ -16,6 +16,7 @@ from convc.cli.options import (
     model_argument,
     no_cache_option,
     path_type,
+    precision_option,
     schedule_options,
 )
 
@@ -29,14 +30,15 @@ if TYPE_CHECKING:
 @layer_option()
 @batch_option
 @dtype_option
+@precision_option
 @schedule_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 @jobs_options
 @no_cache_option
 @json_option
 def compile_command(
-    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, options: Options,
-    assemble: bool, jobs: int | None, executor: str | None, no_cache: bool, json_file: Path | None,
+    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
+    options: Options, assemble: bool, jobs: int | None, executor: str | None, no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -66,6 +68,7 @@ def compile_command(
             layer=layer,
             batch=batch,
             dtype=dtype,
+            precision=precision,
             options=options,
             assembler=assembler if assemble else None,
             cache=False if no_cache else None,

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.options import batch_option, dtype_option, layer_option, path_type, schedule_options
+from convc.cli.options import (
+    batch_option,
+    dtype_option,
+    layer_option,
+    path_type,
+    precision_option,
+    schedule_options,
+)
 
 if TYPE_CHECKING:
     from convc.plan.records import Options
@@ -18,6 +25,7 @@ if TYPE_CHECKING:
 @layer_option()
 @batch_option
 @dtype_option
+@precision_option
 @schedule_options
 @click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
 @click.option(
@@ -34,7 +42,8 @@ if TYPE_CHECKING:
 @click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 def inspect_command(
-    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: Options, nests: bool,
+    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
+    options: Options, nests: bool,
     tile: int | None, all_lanes: bool, svg: Path | None, json_file: Path | None, example: bool,
 ) -> None:  # fmt: skip
     """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
@@ -48,9 +57,10 @@ def inspect_command(
     from convc.report.output import check_reports
     from convc.report.tiles import plan_tiles, print_derivation, print_tile, write_tile
 
-    _check_call(model, layer, batch, dtype, options, example)
+    _check_call(model, layer, batch, dtype or precision, options, example)
     out = console(stderr=check_reports(svg, json_file))
-    compiled = None if example else api.compile_layer(model, layer, batch=batch, dtype=dtype, options=options)
+    kinds = {"dtype": dtype, "precision": precision}
+    compiled = None if example else api.compile_layer(model, layer, batch=batch, options=options, **kinds)
     if nests or tile is not None or svg is not None or json_file is not None:
         tiles = example_tiles() if example else plan_tiles(compiled.plan)
         table = tiles.lanes(tile or 0)

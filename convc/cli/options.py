@@ -20,6 +20,12 @@ dtype_option = click.option(
     help="Operand type, in place of the model's (float32 models run as tf32).",
 )
 
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
+    help="How float32 is multiplied: once as tf32 (the default), or in parts that come near to float32.",
+)
+
 numerics_option = click.option(
     "--numerics",
     type=click.Choice(["float32", "exact"]),

@@ -17,6 +17,7 @@ from convc.cli.options import (
     no_cache_option,
     numerics_option,
     path_type,
+    precision_option,
     schedule_options,
 )
 from convc.errors import ConvcError, WorkerError
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @batch_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @dtype_option
+@precision_option
 @numerics_option
 @schedule_options
 @counts_option

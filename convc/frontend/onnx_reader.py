@@ -20,6 +20,7 @@ from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
+from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
 from convc.frontend.tensors import type_name
 from convc.frontend.transpose_node import transpose_problem
@@ -28,6 +29,9 @@ from convc.network import ConvNode, Network, SkippedNode, TensorRef
 
 _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 """Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
+
+PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
+"""How float32 can be multiplied."""
 
 CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
 """ONNX's operators that are convolutions and nothing else."""
@@ -38,6 +42,7 @@ def read_model(
     *,
     batch: int | None = None,
     operand: str | None = None,
+    precision: str | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     skip_refused: bool = False,
 ) -> Network:
@@ -46,8 +51,10 @@ def read_model(
     Args:
         path: the .onnx file; external data may lie in the same folder or below it.
         batch: batch size; replaces the first extent of the 4-D graph inputs.
-        operand: f16, bf16, tf32, e4m3 or e5m2 instead of the model's own type; weights are rounded to it, the output
-            keeps its type.
+        operand: f16, bf16, tf32, e4m3 or e5m2 instead of the model's own type, or bf16x3, bf16x6 or tf32x3; weights are
+            rounded to it, the output keeps its type. Convolutions of whole numbers keep theirs.
+        precision: how float32 is multiplied where no `operand` is given: tf32, or in parts for more accuracy (bf16x3,
+            bf16x6 or tf32x3, see `convc.operators.split_precision`).
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
             raising; there must be one that can.
@@ -63,8 +70,12 @@ def read_model(
         raise InputError(f"batch must be at least 1, got {batch}")
     if operand is not None and operand not in dtypes.FLOAT_OPERANDS:
         raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {operand!r}")
+    if precision is not None and precision not in PRECISIONS:
+        raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    if precision is not None and operand is not None:
+        raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
     try:
-        return _read(path, batch, operand, constants or {}, skip_refused)
+        return _read(path, batch, _operands(operand, precision), constants or {}, skip_refused)
     except ConvcError as error:
         error.where = f"{path}: {error.where}" if error.where and error.where != str(path) else str(path)
         raise
@@ -73,7 +84,7 @@ def read_model(
 
 
 def _read(
-    path: Path, batch: int | None, operand: str | None, bound: Mapping[str, np.ndarray], skip_refused: bool
+    path: Path, batch: int | None, operands: Mapping[str, str], bound: Mapping[str, np.ndarray], skip_refused: bool
 ) -> Network:
     model = load_model(path)
     constants = Constants(model.graph, path.parent, bound)
@@ -89,7 +100,7 @@ def _read(
             skipped.append(SkippedNode(name=name, op_type=node.op_type, reason="not a convolution"))
             continue
         try:
-            convs.append(_conv(node, name, types, constants, operand))
+            convs.append(_conv(node, name, types, constants, operands))
         except ConvcError as error:
             refused.append(error)
             skipped.append(SkippedNode(name=name, op_type=node.op_type, reason=error.message))
@@ -110,11 +121,21 @@ def _read(
 
 
 def _conv(
-    node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants, operand: str | None
+    node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants, operands: Mapping[str, str]
 ) -> ConvNode:
     def refuse(message: str, hint: str = "") -> NodeError:
         return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)
 
+    if node.op_type in QUANTISED:
+
+        def constant(tensor: str, what: str) -> np.ndarray:
+            return _constant_input(constants, tensor, what, refuse)
+
+        x = types.get(node.input[0], UNKNOWN) if node.input else UNKNOWN
+        return quantised_conv(
+            node, name, _reference(node.input[0] if node.input else "", x), constant, refuse,
+            lambda: _known_shape(node.input[0], x, refuse),
+        )  # fmt: skip
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
         raise refuse(f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
     attributes = conv_attributes(node, refuse)
@@ -136,7 +157,7 @@ def _conv(
         name=name,
         x_shape=x_shape,
         w_shape=weight.shape,
-        operand=operand or _OPERAND_OF[model_type],
+        operand=operands[model_type],
         out=model_type,
         bias=bias is not None,
         refuse=refuse,
@@ -151,6 +172,13 @@ def _conv(
         bias=None if bias is None else dtypes.quantise(dtypes.F32, bias),
         output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
     )
+
+
+def _operands(operand: str | None, precision: str | None) -> Mapping[str, str]:
+    """Operand type by the model's type."""
+    if operand is not None:
+        return dict.fromkeys(_OPERAND_OF, operand)
+    return _OPERAND_OF if precision is None else _OPERAND_OF | {"f32": precision}
 
 
 def _constant_input(constants: Constants, name: str, what: str, refuse: Refuse) -> np.ndarray:
@@ -191,7 +219,7 @@ def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndar
 
 
 def _is_conv(node: onnx.NodeProto) -> bool:
-    return node.op_type in ("Conv", "ConvTranspose") and node.domain in ONNX_DOMAINS
+    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
 
 
 def _unique_names(nodes: list[onnx.NodeProto]) -> list[str]:
@@ -236,8 +264,6 @@ def read_node(
     Raises:
         NodeError, ProblemError, InputError: it cannot be compiled.
     """
-    if not _is_conv(node):
-        raise NodeError(f"{node.op_type} is not compiled yet", where=f"node {name!r} ({node.op_type})")
     if not node.input or arrays[0] is None:
         raise NodeError("a convolution needs activations", where=f"node {name!r} ({node.op_type})")
     bound = {given: array for given, array in zip(node.input[1:], arrays[1:], strict=True) if array is not None}
@@ -247,4 +273,4 @@ def read_node(
     except ValueError:
         element_type = onnx.TensorProto.UNDEFINED
     types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
-    return _conv(node, name, types, Constants(graph, Path(), bound), operand)
+    return _conv(node, name, types, Constants(graph, Path(), bound), _operands(operand, None))

@@ -25,6 +25,8 @@ NUMPY_TYPES = {
     TensorProto.FLOAT16: (np.dtype("<f2"), "int32_data"),
     TensorProto.BFLOAT16: (np.dtype(ml_dtypes.bfloat16), "int32_data"),
     TensorProto.INT32: (np.dtype("<i4"), "int32_data"),
+    TensorProto.UINT8: (np.dtype(np.uint8), "int32_data"),
+    TensorProto.INT8: (np.dtype(np.int8), "int32_data"),
     TensorProto.INT64: (np.dtype("<i8"), "int64_data"),
 }
 """Element types that are read: numpy type, and the repeated field for it (f16 and bf16 as bit patterns)."""
@@ -34,6 +36,8 @@ _TYPE_NAMES = {
     TensorProto.DOUBLE: "f64",
     TensorProto.FLOAT16: "f16",
     TensorProto.BFLOAT16: "bf16",
+    TensorProto.UINT8: "u8",
+    TensorProto.INT8: "s8",
 }
 
 
@@ -76,6 +80,11 @@ def tensor_array(tensor: TensorProto, folder: Path) -> np.ndarray:
         raise ModelError(f"shape {shape} needs {count} elements, got {len(values)}", where=where)
     if field != "int32_data" or dtype == np.int32:
         return np.array(values, dtype).reshape(shape)
+    if dtype.kind in "iu":
+        whole, limits = np.array(values, np.int64), np.iinfo(dtype)
+        if ((whole < limits.min) | (whole > limits.max)).any():
+            raise ModelError(f"elements of {dtype} must be in {limits.min}..{limits.max}", where=where)
+        return whole.astype(dtype).reshape(shape)
     patterns = np.array(values, np.int64)
     if ((patterns < 0) | (patterns > 0xFFFF)).any():
         raise ModelError("16-bit elements must be stored as patterns 0..65535", where=where)

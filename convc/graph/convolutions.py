@@ -118,7 +118,7 @@ class Convolutions:
         except ConvcError as error:
             error.where = error.where if repr(name) in error.where else _where(node, name)
             raise
-        layer = layer_of(conv.problem, compiled, conv.weight, conv.bias)
+        layer = layer_of(conv.problem, compiled, conv.weight, conv.bias, conv.multiplier)
         return conv, replace(layer, name=name)
 
     def _split_groups(self, node: NodeProto, arrays: tuple[np.ndarray | None, ...]) -> int | None:

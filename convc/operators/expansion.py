@@ -1,8 +1,8 @@
 """From the arrays of a model to those that the tensor core has types for: explicit padding, and parts as channels.
 
 A problem may say more than a kernel can: a padding that is not zero, weights of more than 8 bits, float32 out of
-bfloat16 parts. `expanded` is the problem that is left when the host has seen to these, and the other functions see to
-them. Parts lie side by side in each group: all channels of the first part, then of the second.
+parts of fewer bits. `expanded` is the problem that is left when the host has seen to these, and the other functions
+see to them. Parts lie side by side in each group: all channels of the first part, then of the second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 
 from convc.operators.quantised import split_filter
-from convc.operators.split_precision import PASSES, activation_parts, filter_parts
+from convc.operators.split_precision import PARTS, PASSES, activation_parts, filter_parts
 from convc.problem import ConvProblem
 
 
@@ -21,7 +21,7 @@ def expanded(problem: ConvProblem) -> ConvProblem:
     passes = PASSES.get(problem.operand)
     changes = {}
     if passes is not None:
-        changes |= {"operand": "bf16"}
+        changes |= {"operand": PARTS[problem.operand].name}
     if problem.pad_value:
         padded = zip(problem.in_extent, problem.pad_lo, problem.pad_hi, strict=True)
         none = (0,) * problem.rank
@@ -62,8 +62,8 @@ def expansion_notes(problem: ConvProblem) -> list[str]:
         notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
     if problem.operand in PASSES:
         notes.append(
-            f"{problem.operand}: float32 is split into bfloat16 parts, and {copies_of(problem)} products of parts per "
-            "term are channels side by side"
+            f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and {copies_of(problem)} "
+            "products of parts per term are channels side by side"
         )
     elif problem.filter_parts > 1:
         notes.append(

@@ -1,6 +1,6 @@
-r"""float32 convolutions out of bfloat16 multiplications.
+r"""float32 convolutions out of multiplications of fewer bits.
 
-A float32 x is split into bfloat16 numbers, each the rounded rest that the ones before leave:
+A float32 x is split into bfloat16 (or tf32) numbers, each the rounded rest that the ones before leave:
 
     x = h + m + l + r,    h = bf16(x),  m = bf16(x - h),  l = bf16(x - h - m)
 
@@ -14,15 +14,16 @@ channels, and not a word about it in the kernel.
     =======  ==============================  ==================================  ======================
     bf16x3   h*h, m*h, h*m                   m*m, and what h + m lack            3.02 * 2^-16
     bf16x6   these and m*m, l*h, h*l         m*l, l*m, l*l                       2.05 * 2^-24
+    tf32x3   h*h, m*h, h*m                   m*m, and what h + m lack            3.02 * 2^-22
     =======  ==============================  ==================================  ======================
 
 bf16x3: |x*w - kept| <= 2 * 2^-16 + 2^-32 for the rests and (2^-8 (1 + 2^-8))^2 for m*m. bf16x6: twice
-2^-8 (1 + 2^-8) * 2^-16 (1 + 2^-8), and 2^-32. All of it needs parts above the smallest subnormal number of bfloat16,
-2^-133, which has no bits to lose: that is so for |x| >= `SMALLEST`. Sums of magnitudes of the parts' products are at
-most `GROWTH` times those of the products.
+2^-8 (1 + 2^-8) * 2^-16 (1 + 2^-8), and 2^-32. tf32x3: as bf16x3, with 2^-11 in place of 2^-8. All of it needs parts
+above the smallest subnormal number of bfloat16, 2^-133, which has no bits to lose (tf32: 2^-136): that is so for
+|x| >= `SMALLEST`. Sums of magnitudes of the parts' products are at most `GROWTH` times those of the products.
 
-The scheme is known from NVIDIA's and others' float32 emulation (Henry, Tang, Heinecke, "Leveraging the bfloat16
-artificial intelligence datatype for higher-precision computations", 2019).
+Sources: Henry, Tang, Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision
+computations", 2019; NVIDIA CUTLASS, examples 27 and 28 ("3xTF32").
 """
 
 from __future__ import annotations
@@ -31,13 +32,17 @@ import numpy as np
 
 from convc import dtypes
 
+PARTS = {"bf16x3": dtypes.BF16, "bf16x6": dtypes.BF16, "tf32x3": dtypes.TF32}
+"""By precision: the type of the parts."""
+
 PASSES = {
     "bf16x3": ((0, 0), (1, 0), (0, 1)),
+    "tf32x3": ((0, 0), (1, 0), (0, 1)),
     "bf16x6": ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2)),
 }
 """By precision: the products that are made, each as (part of the activation, part of the weight)."""
 
-MISSING = {"bf16x3": 3.02 * 2.0**-16, "bf16x6": 2.05 * 2.0**-24}
+MISSING = {"bf16x3": 3.02 * 2.0**-16, "bf16x6": 2.05 * 2.0**-24, "tf32x3": 3.02 * 2.0**-22}
 """By precision: what is not made, relative to the magnitude of each product."""
 
 GROWTH = 1.02
@@ -46,34 +51,34 @@ GROWTH = 1.02
 SMALLEST = 2.0**-110
 """Numbers at least as large are split without loss to underflow: their last bit of 24 is 2^-133."""
 
-EXACT_BITS = {"bf16x3": ((16, 8), (8, 16)), "bf16x6": ((16, 16),)}
+EXACT_BITS = {"bf16x3": ((16, 8), (8, 16)), "bf16x6": ((16, 16),), "tf32x3": ((22, 11), (11, 22))}
 """By precision: bits that whole numbers of activations and weights may have so that nothing is missing."""
 
 
-def split(array: np.ndarray, count: int) -> list[np.ndarray]:
-    """`count` bfloat16 arrays, the largest part first; of an infinity or NaN the others are zero.
+def split(array: np.ndarray, count: int, dtype: dtypes.DType = dtypes.BF16) -> list[np.ndarray]:
+    """`count` arrays in the storage of `dtype`, the largest part first; of an infinity or NaN the others are zero.
 
-    Finite numbers above bfloat16's largest are cut to it in the first part, and the others take the rest.
+    Finite numbers above the type's largest are cut to it in the first part, and the others take the rest.
     """
     rest = np.asarray(array, np.float32)
-    finite, most = np.isfinite(rest), np.float32(dtypes.BF16.max_finite)
+    finite, most = np.isfinite(rest), np.float32(dtype.max_finite)
     parts = []
     for _ in range(count):
-        part = dtypes.encode(dtypes.BF16, np.where(finite, np.clip(rest, -most, most), rest))
+        part = dtypes.encode(dtype, np.where(finite, np.clip(rest, -most, most), rest))
         parts.append(part)
-        rest = np.where(finite, rest - np.where(finite, dtypes.widen(dtypes.BF16, part), np.float32(0)), np.float32(0))
+        rest = np.where(finite, rest - np.where(finite, dtypes.widen(dtype, part), np.float32(0)), np.float32(0))
     return parts
 
 
 def activation_parts(precision: str, x: np.ndarray) -> list[np.ndarray]:
-    """The bfloat16 parts of activations, one for each pass."""
+    """The parts of activations, one for each pass."""
     chosen = [first for first, _ in PASSES[precision]]
-    parts = split(x, max(chosen) + 1)
+    parts = split(x, max(chosen) + 1, PARTS[precision])
     return [parts[index] for index in chosen]
 
 
 def filter_parts(precision: str, w: np.ndarray) -> list[np.ndarray]:
-    """The bfloat16 parts of filters, one for each pass."""
+    """The parts of filters, one for each pass."""
     chosen = [second for _, second in PASSES[precision]]
-    parts = split(w, max(chosen) + 1)
+    parts = split(w, max(chosen) + 1, PARTS[precision])
     return [parts[index] for index in chosen]

@@ -34,7 +34,7 @@ as well (Hopper kept 13: the same two papers).
 **Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
 oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
 
-**Parts.** float32 operands that are multiplied as bfloat16 parts have a sum of L products of parts for each pass, whose
+**Parts.** float32 operands that are multiplied in parts have a sum of L products of parts for each pass, whose
 magnitudes are a little larger; what the passes leave out is relative to each product. `convc.operators.split_precision`
 derives both.
 

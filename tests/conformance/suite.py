@@ -8,20 +8,10 @@ from __future__ import annotations
 import re
 import unittest
 import warnings
-from collections.abc import Callable
 
-import pytest
 from onnx.backend.test import BackendTest
 
 from convc.backend import ConvcBackend
-from convc.errors import NodeError
-
-NOT_COMPILED_YET = {
-    r"^test_convinteger_": "ConvInteger",
-    r"^test_qlinearconv_": "QLinearConv",
-}
-"""Test pattern -> what of it convc does not compile yet. Such a test must end in the error that says so: it fails when
-its line here is no longer needed, or the error says something else."""
 
 NOT_RUN = {
     r"^test_bernoulli_": "compares random numbers of two generators",
@@ -52,19 +42,7 @@ def collect(module: str) -> dict[str, type[unittest.TestCase]]:
         for name in [name for name in vars(case) if name.startswith("test_")]:
             if not name.endswith("_cpu") or reason(NOT_RUN, name):
                 delattr(case, name)
-            elif reason(NOT_COMPILED_YET, name):
-                setattr(case, name, must_be_refused(getattr(case, name)))
     return cases
-
-
-def must_be_refused(test: Callable) -> Callable:
-    """A test that passes where convc says that it does not compile something yet."""
-
-    def refused(self: unittest.TestCase) -> None:
-        with pytest.raises(NodeError, match=r"(is|are) not compiled yet"):
-            test(self)
-
-    return refused
 
 
 def names_of(cases: dict[str, type[unittest.TestCase]]) -> list[str]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import onnx
 import pytest
-from onnx.backend.test.case.node import collect_testcases
+from support.onnx_cases import node_cases
 
 from convc import api
 from convc.frontend.onnx_reader import read_model
 from convc.kernels import Kernels, layer_of
 from convc.runtime.session import run_layer
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # the package computes the cases of every operator, infinities included
-    CASES = {case.name: case for case in collect_testcases("Conv")}
+CASES = node_cases("conv")
 
 
 def test_there_are_six_cases():

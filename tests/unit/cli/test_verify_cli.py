@@ -251,3 +251,22 @@ def test_progress_goes_from_0_to_1(two):
     assert parts[0] == 0
     assert parts[-1] == 1
     assert {what for what, _ in seen} >= {"compile stem", "stem, integer data", "head, normal data"}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16x3", "bf16x6", "tf32x3"])
+def test_precisions_of_float32(convc, two, precision):
+    said = convc.good("verify", two, "--precision", precision)
+    assert f"{precision} -> f32" in said
+    assert "2 of 2 layers right" in said
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_eight_bits(convc, two, dtype):
+    said = convc.good("verify", two, "--dtype", dtype)
+    assert f"{dtype} -> f32" in said
+    assert "2 of 2 layers right" in said
+
+
+def test_precision_is_of_float32_alone(convc, two):
+    said = convc.refused("verify", two, "--precision", "bf16x3", "--dtype", "f16")
+    assert "leaves no float32 whose precision could be chosen" in said

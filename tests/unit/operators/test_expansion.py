@@ -18,6 +18,7 @@ from convc.verify.data import integer_data
         ({"operand": "s8", "out": "s32", "pad_value": -5}, 1, "pads the image with -5"),
         ({"operand": "s8", "out": "u8", "pad_value": 9, "filter_parts": 2}, 2, "pads the image with 9"),
         ({"operand": "bf16x3", "out": "f32"}, 3, "3 products of parts"),
+        ({"operand": "tf32x3", "out": "f32"}, 3, "3 products of parts"),
         ({"operand": "bf16x6", "out": "bf16"}, 6, "6 products of parts"),
     ],
 )

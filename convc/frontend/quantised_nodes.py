@@ -1,0 +1,140 @@
+"""ONNX's ``ConvInteger`` and ``QLinearConv``: convolutions of 8-bit numbers that have zero points, and scales.
+
+Source: ONNX operators, ``ConvInteger`` and ``QLinearConv``, both of operator set 10. Zero points are taken out here
+(`convc.operators.quantised`), so that nothing behind the frontend knows them but the host, which pads with that of the
+activations, and the epilogue, which adds that of the result. Scales become one multiplier per output channel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from onnx import NodeProto
+
+from convc import dtypes
+from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.limits import require_memory
+from convc.network import ConvNode, TensorRef
+from convc.operators.quantised import multiplier_of, remove_zero_points
+
+QUANTISED = ("ConvInteger", "QLinearConv")
+
+_INPUTS = {
+    "ConvInteger": ("activations", "weights", "x_zero_point", "w_zero_point"),
+    "QLinearConv": (
+        "activations", "x_scale", "x_zero_point", "weights", "w_scale", "w_zero_point", "y_scale", "y_zero_point",
+        "bias",
+    ),
+}  # fmt: skip
+_REQUIRED = {"ConvInteger": 2, "QLinearConv": 8}
+
+Constant = Callable[[str, str], np.ndarray]
+"""The value of a tensor by its name, and what it is for; `NodeError` where it is not constant."""
+
+
+def quantised_conv(
+    node: NodeProto, name: str, x: TensorRef, constant: Constant, refuse: Refuse, shape: Callable[[], tuple[int, ...]]
+) -> ConvNode:
+    """Read a node.
+
+    Args:
+        node: of one of the `QUANTISED` operators.
+        x: the activations.
+        shape: gives their extents, all known, or raises `NodeError`.
+
+    Raises:
+        NodeError: inputs are missing or not constant, types do not go together, scales or zero points are inconsistent.
+        ProblemError: the numbers of the convolution do not fit together.
+    """
+    words, least = _INPUTS[node.op_type], _REQUIRED[node.op_type]
+    if not least <= len(node.input) <= len(words) or len(node.output) != 1:
+        raise refuse(
+            f"a {node.op_type} has {least} to {len(words)} inputs and 1 output, got {len(node.input)} and "
+            f"{len(node.output)}"
+        )
+    missing = [what for what, tensor in zip(words[:least], node.input, strict=False) if not tensor]
+    if missing:
+        raise refuse(f"the {missing[0]} is missing")
+    attributes = conv_attributes(node, refuse)
+    if x.dtype not in dtypes.INTEGER_OPERANDS:
+        raise refuse(f"the activations of a {node.op_type} must be u8 or s8, got {x.dtype}")
+    x_shape = shape()
+    given = {
+        what: constant(tensor, what)
+        for what, tensor in zip(words[1:], node.input[1:], strict=False)
+        if tensor
+    }  # fmt: skip
+    w, filters = given["weights"], _eight_bits(given["weights"], "weights", refuse)
+    x_zero = _zero_point(given.get("x_zero_point"), x.dtype, "x_zero_point", (), refuse)
+    w_zero = _zero_point(given.get("w_zero_point"), filters, "w_zero_point", w.shape[:1], refuse)
+    require_memory(40 * w.size, f"the zero points of {w.size} weights")
+    out, out_zero, multiplier, bias = "s32", 0, None, given.get("bias")
+    if node.op_type == "QLinearConv":
+        out = _eight_bits(given["y_zero_point"], "y_zero_point", refuse)
+        out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))
+        scales = {what: _scale(given[what], what, w.shape[:1] if what == "w_scale" else (), refuse) for what in _SCALES}
+        multiplier = multiplier_of(*scales.values(), len(w))
+        if not np.isfinite(multiplier).all():
+            raise refuse("x_scale * w_scale / y_scale is too large for float32")
+        if bias is not None and (bias.dtype != np.int32 or bias.shape != w.shape[:1]):
+            raise refuse(f"the bias must be int32 of shape {w.shape[:1]}, got {bias.dtype} {bias.shape}")
+    problem = conv_problem(
+        attributes, name=name, x_shape=x_shape, w_shape=w.shape, operand=x.dtype, out=out, bias=bias is not None,
+        refuse=refuse,
+    )  # fmt: skip
+    problem = dataclasses.replace(problem, filter_operand=filters, out_zero_point=out_zero)
+    problem, weight, total = remove_zero_points(problem, w, int(x_zero), w_zero, bias)
+    return ConvNode(
+        name=name,
+        problem=problem,
+        input=x,
+        weight=weight,
+        bias=total,
+        output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
+        multiplier=multiplier,
+    )
+
+
+_SCALES = ("x_scale", "w_scale", "y_scale")
+
+
+def _eight_bits(array: np.ndarray, what: str, refuse: Refuse) -> str:
+    """convc's word for an 8-bit type of whole numbers."""
+    for name in dtypes.INTEGER_OPERANDS:
+        if array.dtype == dtypes.BY_NAME[name].storage:
+            return name
+    raise refuse(f"the {what} must be uint8 or int8, got {array.dtype}")
+
+
+def _zero_point(
+    array: np.ndarray | None, dtype: str, what: str, channels: tuple[int, ...], refuse: Refuse
+) -> np.ndarray:
+    """A zero point, of the type that it belongs to, or where `channels` is given one per channel; 0 where none is."""
+    if array is None:
+        return np.zeros((), np.int64)
+    expected = dtypes.BY_NAME[dtype].storage
+    if array.dtype != expected:
+        raise refuse(f"the {what} must be {expected}, as the numbers that it belongs to are, got {array.dtype}")
+    return _scalar_or(array, what, channels, refuse).astype(np.int64)
+
+
+def _scale(array: np.ndarray, what: str, channels: tuple[int, ...], refuse: Refuse) -> np.ndarray:
+    if array.dtype != np.float32:
+        raise refuse(f"the {what} must be float32, got {array.dtype}")
+    array = _scalar_or(array, what, channels, refuse)
+    if not (np.isfinite(array) & (array > 0)).all():
+        wrong = array[~(np.isfinite(array) & (array > 0))].flat[0]
+        raise refuse(f"the {what} must be positive and finite, got {wrong:g}")
+    return array
+
+
+def _scalar_or(array: np.ndarray, what: str, channels: tuple[int, ...], refuse: Refuse) -> np.ndarray:
+    """A single number as a scalar, or one number per channel."""
+    if array.size == 1 and array.ndim <= 1:
+        return array.reshape(())
+    if channels and array.shape == channels:
+        return array
+    also = f" or one number per output channel, {channels}" if channels else ""
+    raise refuse(f"the {what} must be a scalar{also}, got shape {array.shape}")
