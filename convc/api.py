@@ -121,15 +121,18 @@ def compile(
 
     target = Path(out_dir)
     check_target(target)
+    _tell(progress, f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
         if pool is not None and not pool.optional:
-            compile_all(kernels, convs, pool, progress)
-        for index, conv in enumerate(convs):
-            _tell(progress, f"compile {conv.name}", index / len(convs))
-            kernels.compiled(conv.problem)
-        write_build(target, network, convs, kernels, assembler)
+            compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, 0.5 * part)))
+        else:
+            for index, conv in enumerate(convs):
+                _tell(progress, f"compile {conv.name}", 0.5 * index / len(convs))
+                kernels.compiled(conv.problem)
+        rest = progress and (lambda what, part: progress(what, 0.5 + 0.5 * part))
+        write_build(target, network, convs, kernels, assembler, rest)
     return load_build(target)
 
 
@@ -227,6 +230,7 @@ def verify(
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
+    _tell(progress, f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision)
     reports = []
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
@@ -283,6 +287,10 @@ def _select(
         if node.name == layer:
             raise NodeError(node.reason, where=f"node {node.name!r} ({node.op_type})")
     return network, (pick_layer(network.convs, layer, network.name),)
+
+
+def _named(model: str | Path | Network) -> str:
+    return Path(model).name if isinstance(model, str | Path) else model.name
 
 
 def _tell(progress: Progress | None, what: str, part: float) -> None:

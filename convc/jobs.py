@@ -28,6 +28,9 @@ from convc.sweep import Piece, Pool
 
 Progress = Callable[[str, float], None]
 
+COMPILING = 0.25
+"""Part of the progress of a check that is compiling."""
+
 WORTH_S = 3.0
 MACS_PER_S = 2e9
 LAUNCH_S = 0.03
@@ -97,6 +100,8 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
         Piece(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
         for problem in problems
     ]
+    if progress is not None and pieces:
+        progress(f"compile {len(pieces)} kernels", 0.0)
     for count, (index, kernel) in enumerate(pool.run(pieces), 1):
         if isinstance(kernel, WorkerError):
             raise kernel
@@ -122,7 +127,7 @@ def check_all(
     Raises:
         PlanError, LimitError, WorkerError: see `compile_all` and `check_job`.
     """
-    compile_all(kernels, convs, pool, progress)
+    compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, COMPILING * part)))
     digest = compiler_digest()
     pieces = [
         Piece(
@@ -133,12 +138,15 @@ def check_all(
         for conv in convs
     ]
     reports: list[LayerReport | None] = [None] * len(convs)
+    if progress is not None:
+        progress(f"check {len(pieces)} layers", COMPILING)
     for count, (index, report) in enumerate(pool.run(pieces), 1):
         if isinstance(report, WorkerError):
             report = _lost(convs[index], kernels.compiled(convs[index].problem), modes, report)
         reports[index] = report
         if progress is not None:
-            progress(f"{convs[index].name} ({count} of {len(convs)} layers)", count / len(convs))
+            done = COMPILING + (1 - COMPILING) * count / len(convs)
+            progress(f"{convs[index].name} ({count} of {len(convs)} layers)", done)
     return tuple(report for report in reports if report is not None)
 
 

@@ -37,7 +37,7 @@ def check_command(
     from convc.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
-    from convc.report.console import console, progress_bar
+    from convc.report.console import console, part_of, progress_bar
     from convc.report.output import check_reports
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.places import located
@@ -49,13 +49,13 @@ def check_command(
     names = [layer] if layer is not None else list(loaded.names)
     findings, seen = [], set()
     with progress_bar() as progress:
-        for name in names:
+        for index, name in enumerate(names):
             ready = loaded.load(name)
             if ready.file in seen:
                 continue
             seen.add(ready.file)
             x = random_input(ready, seed)
-            bar = None if progress is None else lambda done, total, name=name: progress(f"check {name}", done / total)
+            bar = progress and part_of(progress, f"check {name}", index, len(names))
             more = {"options": options, "all_switches": all_switches, "progress": bar}
             buffers = input_buffers(ready, x, random_residual(ready, seed))
             checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)

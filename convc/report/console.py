@@ -60,6 +60,11 @@ def progress_bar() -> Iterator[Callable[[str, float], None] | None]:
         bar.stop()
 
 
+def part_of(progress: Callable[[str, float], None], what: str, index: int, count: int) -> Callable[[int, int], None]:
+    """A function to call with (done, total) of the piece ``index`` of ``count``, which tells progress of the whole."""
+    return lambda done, total: progress(what, (index + done / total) / count)
+
+
 class _Bar:
     """A progress bar that waits before it appears."""
 

@@ -32,10 +32,8 @@ def wrong(monkeypatch):
 
     def off(problem, options):
         compiled = compile_problem(problem)
-        artifact = KernelArtifact(
-            ptx=edited(compiled.artifact.ptx, ONE_ULP[0], r"\1 mul.rn.f32 %v1, %v1, 0f40000000;"),
-            launch=compiled.artifact.launch,
-        )
+        text = edited(compiled.artifact.ptx, ONE_ULP[0], r"\1 mul.rn.f32 %v1, %v1, 0f40000000;")
+        artifact = KernelArtifact(ptx=text, launch=compiled.artifact.launch)
         return dataclasses.replace(compiled, artifact=artifact)
 
     monkeypatch.setattr(kernels, "compile_problem", off)

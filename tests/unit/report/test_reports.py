@@ -9,16 +9,21 @@ import pty
 import re
 import sys
 import threading
+from multiprocessing import resource_tracker
 
+import numpy as np
 import pytest
 from rich.console import Console
 
+import convc
 from convc.api import VerifyReport
 from convc.build import Build, LayerRecord, NetworkRecord
 from convc.checking import Check, LayerReport
+from convc.cli.main import main
 from convc.findings import Finding, Verdict
 from convc.machine import Counters
 from convc.machine.counters import Copies
+from convc.models import model_folder
 from convc.network import SkippedNode, TensorRef
 from convc.problem import ConvProblem
 from convc.report import console as consoles
@@ -210,3 +215,38 @@ def test_a_bar_appears_on_a_terminal_after_a_while(monkeypatch):
 
     assert "layer [4]" in on_terminal(monkeypatch, lambda: work(0.0))
     assert on_terminal(monkeypatch, lambda: work(60.0)) == ""
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("compile", ("read tiny_two_convs.onnx", "compile stem", "compile head", "write head")),
+        ("verify", ("compile stem", "stem, integer data", "head, normal data")),
+        ("verify --jobs 2", ("compile 2 kernels", "(2 of 2 kernels)", "check 2 layers", "(2 of 2 layers)")),
+        ("check", ("check stem", "check head")),
+        ("run", ("run head",)),
+    ],
+)
+def test_long_work_names_its_layers_on_a_terminal(monkeypatch, tmp_path, capsys, verb, words):
+    model, build, x = model_folder() / "tiny_two_convs.onnx", tmp_path / "build", tmp_path / "x.npy"
+    if verb in ("check", "run"):
+        convc.compile(model, build)
+        np.save(x, np.zeros((1, 16, 8, 8), np.float32))
+    arguments = {
+        "compile": [model, "-o", build],
+        "check": [build],
+        "run": [build, "--layer", "head", "--input", x, "-o", tmp_path / "y.npy"],
+    }.get(verb, [model])
+    monkeypatch.setattr(consoles, "PATIENCE_S", 0.0)
+    seen: list[str] = []
+    update = consoles.Progress.update
+    monkeypatch.setattr(
+        consoles.Progress, "update", lambda *a, **k: (seen.append(k.get("description", "")), update(*a, **k))
+    )
+    resource_tracker.ensure_running()  # it lives on, and would hold the terminal that it is started on
+    call = [*verb.split(), *map(str, arguments)]
+    drawn = on_terminal(monkeypatch, lambda: main(call, standalone_mode=False))
+    assert drawn
+    for word in words:
+        assert any(word in what for what in seen), (word, seen)
+    assert words[0] not in capsys.readouterr().out

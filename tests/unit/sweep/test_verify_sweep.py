@@ -69,10 +69,13 @@ def test_two_processes_give_the_same_bits(model, alone):
     report = convc.verify(model, seed=3, jobs=2, progress=lambda what, part: told.append((what, part)))
     assert bits(report.layers) == alone
     assert report.kernels == 9
-    assert [what.split(" (")[1] for what, _ in told[:9]] == [f"{n} of 9 kernels)" for n in range(1, 10)]
-    assert [what.split(" (")[1] for what, _ in told[9:]] == [f"{n} of 10 layers)" for n in range(1, 11)]
-    assert {what.split(" (")[0] for what, _ in told[9:]} == {layer.name for layer in alone}
-    assert told[-1][1] == 1
+    said = [what.split(" (") for what, _ in told if " of " in what]
+    assert [what[1] for what in said[:9]] == [f"{n} of 9 kernels)" for n in range(1, 10)]
+    assert [what[1] for what in said[9:]] == [f"{n} of 10 layers)" for n in range(1, 11)]
+    assert {what[0] for what in said[9:]} == {layer.name for layer in alone}
+    parts = [part for _, part in told]
+    assert parts == sorted(parts)
+    assert (parts[0], parts[-1]) == (0, 1)
 
 
 def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
@@ -178,8 +181,12 @@ def test_a_pool_serves_several_calls(model, alone):
 
 
 def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
-    api.compile(model, tmp_path / "one")
-    api.compile(model, tmp_path / "two", jobs=2)
+    for folder, count in (("one", 1), ("two", 2)):
+        told = []
+        api.compile(model, tmp_path / folder, jobs=count, progress=lambda what, part, told=told: told.append(part))
+        assert told == sorted(told)
+        assert told[0] == 0
+        assert 0.9 < told[-1] < 1
     files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
     assert len(files) == 1 + 2 * 10 + 5 * 9
     for file in files:
