@@ -8,8 +8,9 @@ wrong, the kernel is run once more to see who wrote it.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +27,7 @@ from convc.machine import Counters, RunOptions
 from convc.network import ConvNode
 from convc.packing import device_form
 from convc.problem import ConvProblem
-from convc.runtime.session import run_layer, writer
+from convc.runtime.session import LayerRun, run_layer, writer
 from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare
 from convc.verify.data import integer_data, multipliers, normal_data, residual_data
@@ -96,6 +97,7 @@ def check_layer(
     modes: tuple[Mode, ...] = MODES,
     options: RunOptions | None = None,
     progress: Callable[[Mode, float], None] | None = None,
+    runs: Mapping[Mode, LayerRun] | None = None,
 ) -> LayerReport:
     """Run a layer's kernel on fresh data of each mode and compare.
 
@@ -106,11 +108,12 @@ def check_layer(
         modes: kinds of data to use.
         options: for the machine.
         progress: called with the mode and the part of its CTAs that are done, 0 to 1.
+        runs: of modes that were run already, with the same data (`run_part`, put together by `combined`).
 
     Raises:
         LimitError: the data do not fit into memory.
     """
-    checked = [_check(mode, conv, compiled, seed, options, progress) for mode in modes]
+    checked = [_check(mode, conv, compiled, seed, options, progress, (runs or {}).get(mode)) for mode in modes]
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
@@ -129,46 +132,68 @@ def _check(
     seed: int,
     options: RunOptions | None,
     progress: Callable[[Mode, float], None] | None,
+    run: LayerRun | None,
 ) -> tuple[Check, Counters | None]:
     """One run, judged; and what it did, where it came to an end."""
-    x, weight, bias = _data(mode, conv, seed)
-    multiplier = multipliers(conv.problem, seed) if mode == "integer" or conv.multiplier is None else conv.multiplier
-    residual = residual_data(conv.problem, seed, integer=mode == "integer")
-    layer = layer_of(conv.problem, compiled, weight, bias, multiplier)
+    data = _data(mode, conv, seed)
+    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
     bar = None if progress is None else lambda done, total: progress(mode, done / total)
     try:
-        run = run_layer(layer, x, options, progress=bar, residual=residual)
+        run = run or run_layer(layer, data.x, options, progress=bar, residual=data.residual)
     except (MachineFault, DeadlockError) as fault:
         return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
-    expected = reference.conv_problem(conv.problem, x, weight, bias, multiplier, residual)
-    comparison = compare(run.y, expected, _bound(mode, conv.problem, x, weight, bias, residual))
+    expected = reference.conv_problem(conv.problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
+    comparison = compare(run.y, expected, _bound(mode, conv.problem, data))
     check = Check(
         mode=mode,
         ok=comparison.ok and run.verdict < Verdict.incomplete,
         seconds=run.seconds,
         digest=hashlib.sha256(plain(run.y)).hexdigest()[:16],
         comparison=comparison,
-        writer=None if comparison.first is None else writer(layer, x, comparison.first, residual),
+        writer=None if comparison.first is None else writer(layer, data.x, comparison.first, data.residual),
         findings=run.findings,
     )
     return check, run.counters
 
 
-def _bound(
-    mode: Mode,
-    problem: ConvProblem,
-    x: np.ndarray,
-    weight: np.ndarray,
-    bias: np.ndarray | None,
-    residual: np.ndarray | None,
-) -> np.ndarray | None:
+def _bound(mode: Mode, problem: ConvProblem, data: _Data) -> np.ndarray | None:
     """What a right result may be off by; None: nothing, bit for bit."""
     if mode == "normal":
-        return error_bound(problem, x, weight, bias, residual)
+        return error_bound(problem, data.x, data.weight, data.bias, data.residual)
     if exact_on_integers(problem.epilogue):
         return None
-    sums = reference.conv_sums(problem, x, weight, bias)
-    return through_epilogue(problem, sums, np.zeros_like(sums), residual)
+    sums = reference.conv_sums(problem, data.x, data.weight, data.bias)
+    return through_epilogue(problem, sums, np.zeros_like(sums), data.residual)
+
+
+def run_part(
+    conv: ConvNode, compiled: Kernel | Compiled, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
+) -> LayerRun | None:
+    """Run the CTAs ``ctas[0]`` up to ``ctas[1]`` of a layer's kernel on the data of `check_layer`.
+
+    None where that is no clean run: only the whole launch can say what is wrong.
+    """
+    data = _data(mode, conv, seed)
+    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
+    try:
+        run = run_layer(layer, data.x, dataclasses.replace(options, ctas=ctas), residual=data.residual)
+    except (MachineFault, DeadlockError):
+        return None
+    return None if run.findings else run
+
+
+def combined(parts: Sequence[LayerRun]) -> LayerRun:
+    """The run of a whole launch from runs of all its CTAs, of which each writes outputs of its own.
+
+    An output starts as bytes 0xFF (`convc.machine`), so every byte that differs was written by the part's CTAs.
+    """
+    y, counters = parts[0].y.copy(), Counters()
+    whole = y.view(np.uint8)
+    for part in parts:
+        written = part.y.view(np.uint8)
+        np.copyto(whole, written, where=written != 0xFF)
+        counters.include(part.counters)
+    return LayerRun(y=y, findings=(), counters=counters, seconds=sum(part.seconds for part in parts))
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:
@@ -180,7 +205,24 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
     raise InputError(f"mode must be both, integer or normal, got {mode!r}")
 
 
-def _data(mode: Mode, conv: ConvNode, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    if mode == "integer":
-        return integer_data(conv.problem, seed)
-    return normal_data(conv.problem, seed, conv.weight, conv.bias)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Data:
+    """What a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
+
+    x: np.ndarray
+    weight: np.ndarray
+    bias: np.ndarray | None
+    multiplier: np.ndarray | None
+    residual: np.ndarray | None
+
+
+def _data(mode: Mode, conv: ConvNode, seed: int) -> _Data:
+    integer = mode == "integer"
+    x, weight, bias = (
+        integer_data(conv.problem, seed) if integer else normal_data(conv.problem, seed, conv.weight, conv.bias)
+    )
+    return _Data(
+        x=x, weight=weight, bias=bias,
+        multiplier=multipliers(conv.problem, seed) if integer or conv.multiplier is None else conv.multiplier,
+        residual=residual_data(conv.problem, seed, integer=integer),
+    )  # fmt: skip

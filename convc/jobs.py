@@ -8,13 +8,16 @@ The same function does the work where there are no workers, so a sweep gives the
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
 
-from convc.checking import Check, LayerReport, Mode, check_layer
+from convc.artifact import LaunchSpec
+from convc.checking import Check, LayerReport, Mode, check_layer, combined, run_part
 from convc.compiler import compile_problem
 from convc.errors import WorkerError
 from convc.kernels import Kernel, Kernels, kernel_file, kernel_of, shared_problem
@@ -23,10 +26,14 @@ from convc.network import ConvNode
 from convc.packing import device_form
 from convc.plan.records import Options
 from convc.problem import ConvProblem
+from convc.runtime.session import LayerRun
 from convc.sources import compiler_digest
 from convc.sweep import Piece, Pool
 
 Progress = Callable[[str, float], None]
+
+PART_MACS = 1_000_000_000
+"""Multiply-adds of a layer from which on its CTAs are shared among workers: about half a second."""
 
 COMPILING = 0.25
 """Part of the progress of a check that is compiling."""
@@ -53,8 +60,23 @@ def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
         return kernel_of(compile_problem(shared_problem(problem), options=options))
 
 
+def part_job(
+    digest: str, conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
+) -> LayerRun | None:
+    """Run some CTAs of a layer in a worker (see `convc.checking.run_part`); errors as `check_job`."""
+    _require(digest)
+    with one_thread():
+        return run_part(conv, kernel, mode, seed, options, ctas)
+
+
 def check_job(
-    digest: str, conv: ConvNode, kernel: Kernel, seed: int, modes: tuple[Mode, ...], options: RunOptions
+    digest: str,
+    conv: ConvNode,
+    kernel: Kernel,
+    seed: int,
+    modes: tuple[Mode, ...],
+    options: RunOptions,
+    runs: Mapping[Mode, LayerRun],
 ) -> LayerReport:
     """Check a layer in a worker (see `convc.checking.check_layer`).
 
@@ -64,7 +86,7 @@ def check_job(
     """
     _require(digest)
     with one_thread():
-        return check_layer(conv, kernel, seed=seed, modes=modes, options=options)
+        return check_layer(conv, kernel, seed=seed, modes=modes, options=options, runs=runs)
 
 
 @contextmanager
@@ -129,14 +151,13 @@ def check_all(
     """
     compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, COMPILING * part)))
     digest = compiler_digest()
-    pieces = [
-        Piece(
-            name=conv.name,
-            function=check_job,
-            arguments=(digest, conv, kernels.compiled(conv.problem), seed, modes, options),
+    pieces = []
+    for conv in convs:
+        kernel = kernels.compiled(conv.problem)
+        runs = _in_parts(conv, kernel, pool, seed, modes, options, progress)
+        pieces.append(
+            Piece(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
         )
-        for conv in convs
-    ]
     reports: list[LayerReport | None] = [None] * len(convs)
     if progress is not None:
         progress(f"check {len(pieces)} layers", COMPILING)
@@ -150,10 +171,54 @@ def check_all(
     return tuple(report for report in reports if report is not None)
 
 
+def _in_parts(
+    conv: ConvNode,
+    kernel: Kernel,
+    pool: Pool,
+    seed: int,
+    modes: tuple[Mode, ...],
+    options: RunOptions,
+    progress: Progress | None,
+) -> dict[Mode, LayerRun]:
+    """Runs of a layer that is so large that its CTAs are shared among workers; none for a smaller one.
+
+    A mode of which a part is not clean, or is lost, has no run either: the layer is then run as a whole.
+    """
+    ranges = cta_ranges(conv.problem.macs, kernel.artifact.launch)
+    if len(ranges) < 2:
+        return {}
+    digest = compiler_digest()
+    asked = [(mode, ctas) for mode in modes for ctas in ranges]
+    pieces = [
+        Piece(
+            name=f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data",
+            function=part_job,
+            arguments=(digest, conv, kernel, mode, seed, options, ctas),
+        )
+        for mode, ctas in asked
+    ]
+    parts: dict[tuple[Mode, tuple[int, int]], LayerRun | None] = {}
+    for count, (index, part) in enumerate(pool.run(pieces), 1):
+        parts[asked[index]] = None if isinstance(part, WorkerError) else part
+        if progress is not None:
+            progress(f"{pieces[index].name} ({count} of {len(pieces)} parts)", COMPILING)
+    made = {mode: [parts[mode, ctas] for ctas in ranges] for mode in modes}
+    return {mode: combined(runs) for mode, runs in made.items() if all(run is not None for run in runs)}
+
+
+def cta_ranges(macs: int, launch: LaunchSpec) -> list[tuple[int, int]]:
+    """Ranges of CTAs, whole clusters, that are about `PART_MACS` of work each; they cover the grid in order."""
+    cluster = math.prod(launch.cluster)
+    clusters = launch.ctas // cluster
+    count = min(clusters, -(-macs // PART_MACS))
+    bounds = [clusters * index // count * cluster for index in range(count + 1)]
+    return list(itertools.pairwise(bounds))
+
+
 def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...]) -> bool:
     """Whether checking these layers takes so long that starting processes for it saves time."""
     seconds = sum(conv.problem.macs / MACS_PER_S + LAUNCH_S for conv in convs) * len(modes)
-    return len(convs) > 1 and seconds > WORTH_S
+    return seconds > WORTH_S and (len(convs) > 1 or convs[0].problem.macs > PART_MACS)
 
 
 def _lost(conv: ConvNode, kernel: Kernel, modes: tuple[Mode, ...], error: WorkerError) -> LayerReport:

@@ -50,6 +50,8 @@ class RunOptions:
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
         switches: how to read what the manual leaves open, and how the tensor core adds.
         policy, seed: when asynchronous work takes effect (see `convc.machine.pending`).
+        ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
+            the others would have written stays as it was.
     """
 
     cohort: int = 148
@@ -57,6 +59,7 @@ class RunOptions:
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0
+    ctas: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -188,12 +191,13 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
         switches=options.switches, policy=options.policy, seed=options.seed,
     )  # fmt: skip
     size = cohort_size(program, launch, options)
+    start, end = _range(launch, options)
     with _threads().limit(limits=1, user_api="blas"):
-        for first in range(0, launch.ctas, size):
-            count = min(size, launch.ctas - first)
+        for first in range(start, end, size):
+            count = min(size, end - first)
             run_cohort(state, program, first, count)
             if progress is not None:
-                progress(first + count, launch.ctas)
+                progress(first + count - start, end - start)
     results = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
@@ -201,6 +205,16 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
     findings = tuple(sorted(state.findings.values(), key=lambda f: (-f.verdict, f.line)))
     seconds = time.perf_counter() - started
     return RunResult(buffers=results, findings=findings, counters=state.counters, seconds=seconds), memory
+
+
+def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
+    """First CTA to run and the one to stop before."""
+    first, end = options.ctas or (0, launch.ctas)
+    cluster = math.prod(launch.cluster)
+    if not 0 <= first < end <= launch.ctas or first % cluster or end % cluster:
+        whole = f" and whole clusters of {cluster}" if cluster > 1 else ""
+        raise InputError(f"CTAs to run must be a range within 0..{launch.ctas}{whole}, got {first}..{end}")
+    return first, end
 
 
 def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:

@@ -7,7 +7,7 @@ performed in the end: neither the completion policy nor the cohorts change a cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from convc.machine.operands import SPAN
@@ -36,6 +36,12 @@ class Copies:
         self.count += count
         self.bytes += count * size
         self.filled += filled
+
+    def include(self, other: Copies) -> None:
+        """Add other copies."""
+        self.count += other.count
+        self.bytes += other.bytes
+        self.filled += other.filled
 
 
 @dataclass(slots=True)
@@ -101,6 +107,21 @@ class Counters:
     peer_copies: Copies = field(default_factory=Copies)
     global_load_bytes: int = 0
     global_store_bytes: int = 0
+
+    def include(self, other: Counters) -> None:
+        """Add the counts of other CTAs of the same launch."""
+        for entry in fields(self):
+            mine, more = getattr(self, entry.name), getattr(other, entry.name)
+            if isinstance(mine, Copies):
+                mine.include(more)
+            elif isinstance(mine, dict):
+                for key, count in more.items():
+                    if isinstance(count, Copies):
+                        copies_of(mine, key).include(count)
+                    else:
+                        mine[key] = mine.get(key, 0) + count
+            else:
+                setattr(self, entry.name, mine + more)
 
     @property
     def bytes_moved(self) -> int:

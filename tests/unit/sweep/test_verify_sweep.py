@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import signal
 import subprocess
@@ -16,11 +17,18 @@ import pytest
 
 import convc
 from convc import api, jobs
-from convc.checking import LayerReport
-from convc.errors import PlanError, WorkerError
-from convc.jobs import worth_sending
+from convc.artifact import LaunchSpec
+from convc.checking import LayerReport, check_layer, combined, run_part
+from convc.errors import InputError, PlanError, WorkerError
+from convc.jobs import cta_ranges, worth_sending
+from convc.kernels import Kernels
+from convc.machine import RunOptions
 from convc.models import make_models
+from convc.network import ConvNode, TensorRef
+from convc.plan.records import Options
+from convc.problem import ConvProblem
 from convc.sweep import Pool
+from convc.verify.data import normal_data
 
 
 @pytest.fixture(scope="module")
@@ -193,13 +201,73 @@ def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes(), file
 
 
+# ---- ranges of CTAs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
+def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
+    """Output, counters and the judgement, whatever the cuts."""
+    machine = RunOptions()
+    kernel = Kernels(Options(schedule=schedule)).compiled(tiny_conv.problem)
+    ctas = kernel.artifact.launch.ctas
+    assert ctas >= 4
+    whole = run_part(tiny_conv, kernel, "normal", 3, machine, (0, ctas))
+    for cuts in ([0, 1, ctas], [0, 2, 3, ctas], list(range(ctas + 1))):
+        parts = [run_part(tiny_conv, kernel, "normal", 3, machine, pair) for pair in itertools.pairwise(cuts)]
+        made = combined(parts)
+        assert made.y.tobytes() == whole.y.tobytes()
+        assert made.counters == whole.counters
+        assert parts[0].y.tobytes() != whole.y.tobytes()
+    report = check_layer(tiny_conv, kernel, seed=3)
+    assert bits((report,)) == bits((check_layer(tiny_conv, kernel, seed=3, runs={"normal": made}),))
+    one_missing = check_layer(tiny_conv, kernel, seed=3, runs={"normal": combined(parts[1:])})
+    assert not one_missing.ok
+
+
+@pytest.fixture
+def tiny_conv():
+    """A layer with several CTAs."""
+    problem = ConvProblem(
+        name="conv", batch=5, in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1),
+        pad_hi=(1, 1), bias=True,
+    )  # fmt: skip
+    _, weight, bias = normal_data(problem, 1)
+    x = TensorRef(name="x", dtype="f16", shape=problem.x_shape)
+    return ConvNode(name="conv", problem=problem, input=x, weight=weight, bias=bias, output=x)
+
+
+def test_a_range_that_is_none_is_refused(tiny_conv):
+    kernel = Kernels(Options(schedule="reload")).compiled(tiny_conv.problem)
+    for bad in ((0, 99), (-1, 2), (2, 2), (3, 1)):
+        with pytest.raises(InputError, match="CTAs to run must be a range within"):
+            run_part(tiny_conv, kernel, "integer", 0, RunOptions(), bad)
+
+
+def test_ranges_cover_the_grid_in_whole_clusters():
+    def launch(grid, cluster=(1, 1, 1)):
+        return LaunchSpec(entry="e", grid=grid, block=(32, 1, 1), cluster=cluster, buffers={}, params=())
+
+    assert cta_ranges(5, launch((9, 1, 1))) == [(0, 9)]
+    assert cta_ranges(3 * jobs.PART_MACS, launch((3, 3, 1))) == [(0, 3), (3, 6), (6, 9)]
+    assert cta_ranges(99 * jobs.PART_MACS, launch((2, 1, 1))) == [(0, 1), (1, 2)]
+    assert cta_ranges(2 * jobs.PART_MACS, launch((6, 1, 1), (2, 1, 1))) == [(0, 2), (2, 6)]
+
+
+def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, monkeypatch):
+    monkeypatch.setattr(jobs, "PART_MACS", 200_000)
+    told = []
+    report = convc.verify(model, seed=3, jobs=2, progress=lambda what, part: told.append(what))
+    assert bits(report.layers) == alone
+    assert any("CTAs 0.." in what and "parts)" in what for what in told)
+
+
 def test_small_work_stays_here_unless_it_is_sent(model):
     convs = convc.load(model).convs
     assert not worth_sending(convs[:1] * 1, ("integer", "normal"))
     assert worth_sending(convs * 20, ("integer", "normal"))
     large = dataclasses.replace(convs[0].problem, batch=1 << 16)
     assert worth_sending((dataclasses.replace(convs[0], problem=large),) * 2, ("integer",))
-    assert not worth_sending((dataclasses.replace(convs[0], problem=large),), ("integer",))
+    assert worth_sending((dataclasses.replace(convs[0], problem=large),), ("integer",))  # its CTAs are shared
 
 
 # ---- the command --------------------------------------------------------------------------------------------
