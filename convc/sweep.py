@@ -60,6 +60,7 @@ class Pool:
         self._crew: Crew | None = None
         self._greeting: Future | None = None
         self._losses = 0
+        self._barren = 0  # pools in a row in which no worker said a word
 
     def __enter__(self) -> Pool:
         return self
@@ -79,36 +80,40 @@ class Pool:
         waiting, suspects = deque(range(len(pieces))), deque[int]()
         suspected: set[int] = set()
         flying: dict[Future, int] = {}
-        while waiting or suspects or flying:
-            alone = bool(suspects) or any(index in suspected for index in flying.values())
-            crew = self._ready()
-            while (waiting or suspects) and len(flying) < (1 if alone else AHEAD * crew.slots):
-                index = (suspects or waiting).popleft()
-                piece = pieces[index]
-                try:
-                    flying[crew.executor.submit(piece.function, *piece.arguments)] = index
-                except BrokenExecutor:  # it broke while nobody looked: what flies will say so
-                    (suspects if index in suspected else waiting).appendleft(index)
-                    break
-            done = wait(flying, return_when=FIRST_COMPLETED).done
-            if not flying or any(_lost(future) for future in done):
-                wait(flying)
-                fallen = sorted(index for future, index in flying.items() if _lost(future))
-                for future, index in flying.items():
-                    if not _lost(future):
-                        yield index, _result(future, pieces[index].name)
-                flying.clear()
-                self._break([pieces[index].name for index in fallen])
-                for index in fallen:
-                    if index in suspected:
-                        yield index, _given_up(pieces[index].name)
-                    else:
-                        suspected.add(index)
-                        suspects.append(index)
-                continue
-            for future in done:
-                index = flying.pop(future)
-                yield index, _result(future, pieces[index].name)
+        try:
+            while waiting or suspects or flying:
+                alone = bool(suspects) or any(index in suspected for index in flying.values())
+                crew = self._ready()
+                while (waiting or suspects) and len(flying) < (1 if alone else AHEAD * crew.slots):
+                    index = (suspects or waiting).popleft()
+                    piece = pieces[index]
+                    try:
+                        flying[crew.executor.submit(piece.function, *piece.arguments)] = index
+                    except BrokenExecutor:  # it broke while nobody looked: what flies will say so
+                        (suspects if index in suspected else waiting).appendleft(index)
+                        break
+                done = wait(flying, return_when=FIRST_COMPLETED).done
+                if not flying or any(_lost(future) for future in done):
+                    wait(flying)
+                    fallen = sorted(index for future, index in flying.items() if _lost(future))
+                    for future, index in flying.items():
+                        if not _lost(future):
+                            yield index, _result(future, pieces[index].name)
+                    flying.clear()
+                    self._break([pieces[index].name for index in fallen])
+                    for index in fallen:
+                        if index in suspected:
+                            yield index, _given_up(pieces[index].name)
+                        else:
+                            suspected.add(index)
+                            suspects.append(index)
+                    continue
+                for future in done:
+                    index = flying.pop(future)
+                    yield index, _result(future, pieces[index].name)
+        finally:
+            for future in flying:
+                future.cancel()
 
     def _ready(self) -> Crew:
         if self._crew is None:
@@ -121,14 +126,15 @@ class Pool:
         started = self._greeting is not None and self._greeting.done() and not _lost(self._greeting)
         self._close(give_up=True)
         self._losses += 1
+        self._barren = 0 if started else self._barren + 1
         under_way = f"under way: {', '.join(names[:5])}" if names else ""
-        if not started:
+        if not self._own:
+            raise WorkerError("the executor broke: a worker was lost", where=under_way)
+        if self._barren > 1:
             raise WorkerError(
                 "worker processes do not start",
                 hint="a script that calls convc with jobs above 1 must do so under `if __name__ == '__main__':`",
             )
-        if not self._own:
-            raise WorkerError("the executor broke: a worker was lost", where=under_way)
         if self._losses > MOST_LOSSES:
             raise WorkerError(f"worker processes were lost {self._losses} times", where=under_way)
 

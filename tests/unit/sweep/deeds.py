@@ -51,3 +51,10 @@ def blas_threads() -> list[int]:
 def wait_long(flag: str) -> None:
     Path(flag).write_text(str(os.getpid()))
     time.sleep(120)
+
+
+def killed_by_dask() -> None:
+    """What a Dask scheduler says of a piece whose workers died too often."""
+    from distributed.scheduler import KilledWorker
+
+    raise KilledWorker("check_job-1", None, 3)

@@ -97,6 +97,23 @@ def test_an_executor_of_the_caller_is_used_and_left_open():
         assert executor.submit(deeds.square, 4).result() == 16
 
 
+def test_a_piece_that_dask_gave_up_is_named():
+    with concurrent.futures.ThreadPoolExecutor(1) as executor, Pool(executor, 1) as pool:
+        results = dict(pool.run([piece(deeds.square, 2), piece(deeds.killed_by_dask, name="conv7")]))
+    assert results[0] == 4
+    assert isinstance(results[1], WorkerError)
+    assert results[1].where == "conv7"
+
+
+def test_an_error_takes_back_what_was_not_begun():
+    with concurrent.futures.ThreadPoolExecutor(1) as executor:
+        taken = []
+        with Pool(executor, 8) as pool, pytest.raises(ZeroDivisionError):
+            list(pool.run([piece(deeds.fail), *(piece(lambda: taken.append(time.sleep(0.2))) for _ in range(10))]))
+        executor.shutdown()
+        assert len(taken) <= 2
+
+
 def test_an_executor_of_the_caller_that_breaks_is_not_opened_again():
     with concurrent.futures.ProcessPoolExecutor(1) as executor, Pool(executor, 1) as pool:
         with pytest.raises(WorkerError, match="the executor broke") as error:
