@@ -16,6 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, NodeError
+from convc.graph.older import as_newest
 
 Value = Any
 """What flows along an edge: an array, a list of arrays (a sequence), or None (an empty optional)."""
@@ -52,7 +53,8 @@ class HostNodes:
             own = NodeProto()
             own.CopyFrom(node)
             own.domain = ""
-        graph = GraphProto(name=name, node=[own])
+        nodes = as_newest(own, self._opsets[""]) if not own.domain and "" in self._opsets else [own]
+        graph = GraphProto(name=name, node=nodes)
         for given in needed(node):
             if given in self._types:
                 graph.input.append(ValueInfoProto(name=given, type=self._types[given]))

@@ -1,0 +1,55 @@
+"""Nodes of older operator sets, where `onnx.reference` reads them as the newest does.
+
+Two things differ. A default that changed (the axis of `Softmax` was 1 and became -1) is written into the node. And
+`Softmax`, `LogSoftmax` and `Hardmax` looked at all axes from ``axis`` on as one before operator set 13: such a node
+becomes `Flatten`, the operator along the second axis, and `Reshape` back.
+
+Source: ONNX, "Operator Schemas" and "Changelog"; its own version converter does the same.
+"""
+
+from __future__ import annotations
+
+import onnx
+from onnx import NodeProto, helper
+
+_FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
+_FLATTENS_BEFORE = 13
+
+
+def as_newest(node: NodeProto, opset: int) -> list[NodeProto]:
+    """Nodes that the newest operators of the standard domain read as ``opset`` reads this one.
+
+    Names of tensors in between end in ``/flat``, ``/shape`` and ``/made`` behind the output's.
+    """
+    node = _with_defaults(node, opset)
+    if node.op_type not in _FLATTENING or opset >= _FLATTENS_BEFORE:
+        return [node]
+    x, y = node.input[0], node.output[0]
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
+    return [
+        helper.make_node("Shape", [x], [f"{y}/shape"]),
+        helper.make_node("Flatten", [x], [f"{y}/flat"], axis=axis),
+        helper.make_node(node.op_type, [f"{y}/flat"], [f"{y}/made"], axis=1),
+        helper.make_node("Reshape", [f"{y}/made", f"{y}/shape"], [y]),
+    ]
+
+
+def _with_defaults(node: NodeProto, opset: int) -> NodeProto:
+    """The node, with every attribute that it leaves out and whose default is another one today."""
+    try:
+        then = onnx.defs.get_schema(node.op_type, opset, "").attributes
+        now = onnx.defs.get_schema(node.op_type, "").attributes
+    except onnx.defs.SchemaError:
+        return node
+    present = {attribute.name for attribute in node.attribute}
+    changed = [
+        then[name].default_value
+        for name in then.keys() & now.keys() - present
+        if then[name].default_value.type and then[name].default_value != now[name].default_value
+    ]
+    if not changed:
+        return node
+    explicit = NodeProto()
+    explicit.CopyFrom(node)
+    explicit.attribute.extend(changed)
+    return explicit

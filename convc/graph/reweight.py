@@ -1,0 +1,146 @@
+"""Random weights of sensible scale for a model whose own prove nothing, or are not there.
+
+Models that come without their weights (the light models of the onnx package) fill each tensor with one number; every
+channel is then the same, and a kernel that mixes them up goes unnoticed. Here each parameter gets seeded random
+numbers by what its node uses it for:
+
+    ==============================================  ======================================================
+    filters and matrices                            normal, variance 2 / fan-in for convolutions (K. He et al.,
+                                                    "Delving Deep into Rectifiers", 2015), 1 / fan-in for others
+    biases, shifts, means                           normal, standard deviation 0.1
+    scales, variances of normalisations             uniform in 0.8..1.25
+    scale just before a residual sum                half of that, so that sums of many branches stay small
+    ==============================================  ======================================================
+
+Fan-in is the number of terms of each sum. Single numbers, integers, and tensors that go elsewhere keep their values.
+A tensor's numbers depend on the seed and on its own name, not on the rest of the model.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import onnx
+
+from convc import dtypes
+from convc.frontend.model_file import ONNX_DOMAINS
+from convc.graph.values import StartValues
+from convc.limits import require_memory
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+"""Makes float32 numbers of a shape."""
+
+_FORWARD = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand")
+"""Operators that hand on the numbers of their first input."""
+
+_NORMALISATIONS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
+_FLOATS = (np.dtype(np.float16), dtypes.BF16.storage, np.dtype(np.float32), np.dtype(np.float64))
+
+
+def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dict[str, np.ndarray]:
+    """New values for the parameters of a graph, by the name of the constant; types and shapes stay.
+
+    Raises:
+        LimitError: they do not fit into memory.
+    """
+    producers = {output: node for node in graph.node for output in node.output}
+    roles: dict[str, tuple[Draw, np.ndarray]] = {}
+    for node, name, draw in _parameters(graph):
+        source = name
+        while source in producers and producers[source].op_type in _FORWARD and start.value(source) is None:
+            source = producers[source].input[0]
+        value = start.value(source)
+        if value is not None and value.size > 1 and value.dtype in _FLOATS and node.domain in ONNX_DOMAINS:
+            roles.setdefault(source, (draw, value))
+    require_memory(sum(value.nbytes for _, value in roles.values()), "random weights of the model")
+    made = {}
+    for source, (draw, value) in roles.items():
+        rng = np.random.default_rng([seed, zlib.crc32(source.encode())])
+        made[source] = draw(rng, value.shape).astype(value.dtype, copy=False)
+    return made
+
+
+def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, Draw]]:
+    """Each tensor that a node may use as a parameter, with what to draw for it."""
+    residual = {name for node in graph.node if node.op_type in ("Sum", "Add") for name in node.input}
+    for node in graph.node:
+        inputs = dict(enumerate(node.input))
+        found: dict[int, Draw] = {}
+        ends_branch = bool(node.output) and node.output[0] in residual
+        match node.op_type:
+            case "Conv" | "ConvTranspose":
+                found = {1: _filters(node), 2: _shift}
+            case "Gemm":
+                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0), 2: _shift}
+            case "MatMul":
+                found = {0: _matrix(-1), 1: _matrix(-2)}
+            case kind if kind in _NORMALISATIONS:
+                found = {1: _half if ends_branch else _scale, 2: _shift, 3: _shift, 4: _scale}
+            case "Mul":
+                found = {0: _half if ends_branch and not _adds_parameter(graph, node) else _scale}
+                found[1] = found[0]
+            case "Add":
+                found = {0: _shift, 1: _shift}
+        for index, draw in found.items():
+            if inputs.get(index):
+                yield node, inputs[index], draw
+
+
+def _adds_parameter(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
+    """Whether the sum behind a scale adds a parameter (a shift) and is no residual sum.
+
+    A parameter is what comes from no `Conv`-like node: here, what hands on a constant.
+    """
+    outputs = {output: other for other in graph.node for output in other.output}
+    initial = {tensor.name for tensor in graph.initializer}
+
+    def constant(name: str) -> bool:
+        while name in outputs and outputs[name].op_type in _FORWARD:
+            name = outputs[name].input[0]
+        return name in initial or (name in outputs and outputs[name].op_type in ("Constant", "ConstantOfShape"))
+
+    sums = [other for other in graph.node if other.op_type in ("Sum", "Add") and node.output[0] in other.input]
+    return all(any(constant(name) for name in other.input) for other in sums)
+
+
+def _filters(node: onnx.NodeProto) -> Draw:
+    """He's normal numbers for (K, C / groups, *kernel), or for those of `ConvTranspose`, (C, K / groups, *kernel)."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        terms = math.prod(shape[1:])
+        if node.op_type == "ConvTranspose":  # a pixel gets every stride-th tap of the channels of its group
+            steps = math.prod(_attribute(node, "strides", [1]))
+            terms = shape[0] // max(1, _attribute(node, "group", 1)) * math.prod(shape[2:]) / max(1, steps)
+        return _normal(rng, shape, math.sqrt(2 / max(1, terms)))
+
+    return draw
+
+
+def _matrix(axis: int) -> Draw:
+    """Normal numbers for a matrix with the terms of each sum along ``axis``."""
+    return lambda rng, shape: _normal(rng, shape, shape[axis if len(shape) > 1 else 0] ** -0.5)
+
+
+def _shift(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return _normal(rng, shape, 0.1)
+
+
+def _scale(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return rng.uniform(0.8, 1.25, shape).astype(np.float32)
+
+
+def _half(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return _scale(rng, shape) / np.float32(2)
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...], deviation: float) -> np.ndarray:
+    values = rng.standard_normal(shape, dtype=np.float32)
+    values *= np.float32(deviation)
+    return values
+
+
+def _attribute(node: onnx.NodeProto, name: str, default):
+    return next((onnx.helper.get_attribute_value(found) for found in node.attribute if found.name == name), default)
