@@ -99,6 +99,11 @@ class Graph:
         self._reasons: dict[str, str] = {}
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each node of the main graph, in its order."""
+        return tuple(name for name, _ in self._steps)
+
+    @property
     def convolutions(self) -> tuple[str, ...]:
         """Names of the convolution nodes of the main graph."""
         return tuple(name for name, node in self._steps if is_convolution(node))

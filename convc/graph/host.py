@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, NodeError
-from convc.graph.older import as_newest
+from convc.graph.older import as_defined
 
 Value = Any
 """What flows along an edge: an array, a list of arrays (a sequence), or None (an empty optional)."""
@@ -53,14 +53,17 @@ class HostNodes:
             own = NodeProto()
             own.CopyFrom(node)
             own.domain = ""
-        nodes = as_newest(own, self._opsets[""]) if not own.domain and "" in self._opsets else [own]
+        nodes, opsets = [own], self._opsets
+        if not own.domain and "" in self._opsets:
+            nodes, opset = as_defined(own, self._opsets[""])
+            opsets = self._opsets | {"": opset}
         graph = GraphProto(name=name, node=nodes)
         for given in needed(node):
             if given in self._types:
                 graph.input.append(ValueInfoProto(name=given, type=self._types[given]))
         graph.output.extend(ValueInfoProto(name=result) for result in node.output if result)
         try:
-            evaluator = ReferenceEvaluator(graph, opsets=self._opsets, functions=self._functions)
+            evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
         except Exception as error:  # as above
             raise NodeError(f"the host has no such operator: {_line(error)}", where=_where(node, name)) from None
         return HostNode(node, name, evaluator)

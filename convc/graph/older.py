@@ -1,8 +1,11 @@
-"""Nodes of older operator sets, where `onnx.reference` reads them as the newest does.
+"""Nodes of older operator sets, where `onnx.reference` does not read them as their operator set defines them.
 
-Two things differ. A default that changed (the axis of `Softmax` was 1 and became -1) is written into the node. And
-`Softmax`, `LogSoftmax` and `Hardmax` looked at all axes from ``axis`` on as one before operator set 13: such a node
-becomes `Flatten`, the operator along the second axis, and `Reshape` back.
+Three things differ. `BatchNormalization` of operator sets 7 to 13 is inference where it has one output; the reference
+mixes in the statistics of the batch (a ``momentum`` that is there by default makes it think of training). Such a node
+is read as one of operator set 15, where ``training_mode`` 0 says the same. A default that changed (the axis of
+`Softmax` was 1 and became -1) is written into the node. And `Softmax`, `LogSoftmax` and `Hardmax` looked at all axes
+from ``axis`` on as one before operator set 13: such a node becomes `Flatten`, the operator along the second axis, and
+`Reshape` back.
 
 Source: ONNX, "Operator Schemas" and "Changelog"; its own version converter does the same.
 """
@@ -16,22 +19,29 @@ _FLATTENING = ("Softmax", "LogSoftmax", "Hardmax")
 _FLATTENS_BEFORE = 13
 
 
-def as_newest(node: NodeProto, opset: int) -> list[NodeProto]:
-    """Nodes that the newest operators of the standard domain read as ``opset`` reads this one.
+def as_defined(node: NodeProto, opset: int) -> tuple[list[NodeProto], int]:
+    """Nodes of the standard domain that mean on the host what ``node`` means in ``opset``, and their operator set.
 
     Names of tensors in between end in ``/flat``, ``/shape`` and ``/made`` behind the output's.
     """
+    if node.op_type == "BatchNormalization" and 7 <= opset < 14 and len(node.output) == 1:
+        given = {attribute.name: attribute for attribute in node.attribute}
+        if "spatial" not in given or given["spatial"].i == 1:
+            inference = helper.make_node(node.op_type, node.input, node.output, node.name, training_mode=0)
+            inference.attribute.extend(given[name] for name in ("epsilon", "momentum") if name in given)
+            return [inference], 15
     node = _with_defaults(node, opset)
     if node.op_type not in _FLATTENING or opset >= _FLATTENS_BEFORE:
-        return [node]
+        return [node], opset
     x, y = node.input[0], node.output[0]
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
-    return [
+    flattened = [
         helper.make_node("Shape", [x], [f"{y}/shape"]),
         helper.make_node("Flatten", [x], [f"{y}/flat"], axis=axis),
         helper.make_node(node.op_type, [f"{y}/flat"], [f"{y}/made"], axis=1),
         helper.make_node("Reshape", [f"{y}/made", f"{y}/shape"], [y]),
     ]
+    return flattened, opset
 
 
 def _with_defaults(node: NodeProto, opset: int) -> NodeProto:

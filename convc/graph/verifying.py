@@ -1,0 +1,295 @@
+r"""Is a whole network right? Run it with weights that mean something, and hold every convolution against two witnesses.
+
+**Layer by layer, on the input that reached the layer.** A layer's verdict does not depend on what earlier layers did:
+
+1. against `convc.reference` in float64, on the operands as the kernel gets them, within `convc.verify.bound`: this is
+   the test of the kernel, the same as ``convc verify`` makes;
+2. against onnxruntime on the node as the model has it, where it is installed. With S the sum of the magnitudes
+   |x * w| and the bias, it may differ from the kernel's accumulator by
+
+       bound + r S + gamma(n) S :
+
+   the kernel's own bound, the rounding of operands (r, below), and the float32 sums of onnxruntime, which add the
+   same terms in whatever order and grouping, so that its error is at most gamma(n) S too. Rounding both factors to a
+   type of unit u gives r = 2u + u^2; three tf32 products have r = 2^-20 (`convc.graph.split`); operands of the model's
+   own type have r = 0. Where the result is not float32, onnxruntime's is rounded once more: half a unit of its type.
+   This is what the operator means, seen by somebody else: a wrong reading of pads, groups or strides shows here.
+
+Both bounds are derived; a layer that passes neither tunes nor hides anything. The first layer that fails departs first.
+
+**End to end** there is no useful derived bound: worst cases multiply from layer to layer. What is given is the
+*drift*, the root mean square of the difference from onnxruntime's run of the whole network as a share of the root mean
+square of its result, for each convolution and each output. Rounding of operands makes independent errors of about u at
+each of the d convolutions on the way, so sqrt(d) u is to be expected, and a drift above 8 sqrt(d) u + 8 d 2^-24 is
+reported as departed. It is a criterion, not a proof; a kernel that is wrong shows in its layer first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from convc import dtypes, reference
+from convc.errors import ModelError
+from convc.frontend.model_file import ONNX_DOMAINS
+from convc.graph import witness
+from convc.graph.convolutions import Convolutions, ConvRun
+from convc.graph.executor import Graph, Progress
+from convc.graph.reweight import random_weights
+from convc.graph.split import TF32X3_ERROR
+from convc.graph.values import StartValues
+from convc.problem import ConvProblem
+from convc.verify.bound import UNIT, error_bound
+from convc.verify.compare import Comparison, compare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerResult:
+    """One convolution of the network.
+
+    Attributes:
+        name: as in the model.
+        problem: what ran; with three tf32 products it has three times the channels of the node.
+        kernel: the result against the float64 reference, on the operands as the kernel got them.
+        runtime: against onnxruntime on the same input; None where it is not there or has no answer.
+        drift: relative root mean square difference from onnxruntime's run of the whole network; None as above.
+        seconds: wall time of the machine.
+    """
+
+    name: str
+    problem: ConvProblem
+    kernel: Comparison
+    runtime: Comparison | None
+    drift: float | None
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Both witnesses agree."""
+        return self.kernel.ok and (self.runtime is None or self.runtime.ok)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputResult:
+    """One output of the network: its type and shape, and its drift from onnxruntime's (None: no answer)."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    drift: float | None
+    allowed: float
+
+    @property
+    def ok(self) -> bool:
+        """Not departed, as far as is known."""
+        return self.drift is None or self.drift <= self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkReport:
+    """What a run of a whole network showed.
+
+    Attributes:
+        source: the model.
+        seed: of weights and inputs.
+        layers: convolutions that ran from their PTX, in order.
+        refused: convolutions that ran on the host, by name, with the reason.
+        host: other nodes that ran on the host.
+        replaced: constants that got random values.
+        kernels: distinct kernels.
+        outputs: of the network.
+        witness: version of onnxruntime; empty where it was not there.
+        silent: why onnxruntime gave no answer for the whole network; empty where it did.
+    """
+
+    source: str
+    seed: int
+    layers: tuple[LayerResult, ...]
+    refused: Mapping[str, str]
+    host: int
+    replaced: int
+    kernels: int
+    outputs: tuple[OutputResult, ...]
+    witness: str
+    silent: str
+
+    @property
+    def departs(self) -> str | None:
+        """The first layer that is wrong, or else an output that departed; None where all is well."""
+        for layer in self.layers:
+            if not layer.ok:
+                return layer.name
+        return next((output.name for output in self.outputs if not output.ok), None)
+
+    @property
+    def ok(self) -> bool:
+        """No layer and no output departs."""
+        return self.departs is None
+
+
+def verify_graph(
+    model: onnx.ModelProto,
+    *,
+    seed: int,
+    folder: Path = Path(),
+    batch: int = 1,
+    convolutions: Convolutions | None = None,
+    progress: Progress | None = None,
+) -> NetworkReport:
+    """Give a model random weights, run it, and compare.
+
+    Args:
+        model: with a checked header.
+        seed: of weights and inputs.
+        folder: of the model, for external data.
+        batch: what stands for extents that the inputs leave open.
+        convolutions: how to run them.
+
+    Raises:
+        ModelError: an input is not a tensor of numbers with known rank.
+        ConvcError: see `Graph`.
+    """
+    convolutions = convolutions or Convolutions()
+    weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
+    graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", replaced=weights)
+    feeds = random_inputs(graph.inputs, seed, batch)
+    nodes = dict(zip(graph.names, model.graph.node, strict=True))
+    version = witness.available() or ""
+    opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
+    whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
+    layers: list[LayerResult] = []
+
+    def watch(name: str, ran: ConvRun) -> None:
+        node = nodes[name]
+        answer = witness.run_node(node, opset, ran.arrays) if version else ""
+        layers.append(
+            LayerResult(
+                name=name,
+                problem=ran.conv.problem,
+                kernel=_against_reference(ran),
+                runtime=None if isinstance(answer, str) else _against_runtime(ran, answer),
+                drift=drift(ran.run.y, whole.get(node.output[0])),
+                seconds=ran.run.seconds,
+            )
+        )
+
+    results = graph.run(feeds, watch, progress)
+    allowed = allowed_drift(len(layers), _unit(layers, convolutions))
+    return NetworkReport(
+        source=graph.name,
+        seed=seed,
+        layers=tuple(layers),
+        refused=dict(graph.tally.refused),
+        host=graph.tally.host,
+        replaced=len(weights),
+        kernels=len(convolutions.kernels),
+        outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),
+        witness=version,
+        silent=silent,
+    )
+
+
+def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int) -> dict[str, np.ndarray]:
+    """Standard normal numbers (integers: 0 and 1) for each input; ``batch`` where an extent is open."""
+    feeds = {}
+    for index, value in enumerate(inputs):
+        tensor = value.type.tensor_type
+        if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
+            raise ModelError(f"the input {value.name!r} is not a tensor of known rank, so no data can be made for it")
+        shape = tuple(dim.dim_value if dim.dim_value > 0 else batch for dim in tensor.shape.dim)
+        rng = np.random.default_rng([seed, index])
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        if dtype.kind in "iub":
+            feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)
+        else:
+            feeds[value.name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
+    return feeds
+
+
+def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
+    """Root mean square of the difference as a share of that of ``expected``; None where there is nothing to compare."""
+    if expected is None or got.shape != expected.shape:
+        return None
+    wide = expected.astype(np.float64)
+    size = math.sqrt(float(np.mean(wide**2))) if wide.size else 0.0
+    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2))) if wide.size else 0.0
+    return error / size if size > 0 else (0.0 if error == 0 else math.inf)
+
+
+def allowed_drift(depth: int, unit: float) -> float:
+    """What rounding of operands to a type with this unit, ``depth`` times one after the other, may come to."""
+    return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
+
+
+def _whole(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], extra: list[str],
+    version: str,
+) -> tuple[dict[str, np.ndarray], str]:  # fmt: skip
+    """onnxruntime's run of the network, or why there is none."""
+    if not version:
+        return {}, "onnxruntime is not installed (pip install convc[onnxruntime])"
+    answer = witness.run_model(model, feeds, weights, extra)
+    return ({}, answer) if isinstance(answer, str) else (answer, "")
+
+
+def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """x, w and bias as the kernel gets them."""
+    return dtypes.quantise(ran.conv.problem.operand_dtype, ran.x), ran.conv.weight, ran.conv.bias
+
+
+def _against_reference(ran: ConvRun) -> Comparison:
+    problem, operands = ran.conv.problem, _operands(ran)
+    return compare(ran.run.y, reference.conv_problem(problem, *operands), error_bound(problem, *operands))
+
+
+def _against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
+    """Within the second bound of the module's text; None where operands leave the range of the model's type."""
+    problem = ran.conv.problem
+    model_type = dtypes.of_array(ran.arrays[0])
+    if problem.operand_dtype.min_exponent > model_type.min_exponent:
+        return None
+    n = 1.25 * problem.gemm_k + 2
+    gamma = n * UNIT / (1 - n * UNIT)
+    bound = error_bound(problem, *_operands(ran))
+    unit = problem.operand_dtype.unit_roundoff
+    magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded
+    expected = answer.astype(np.float64)
+    rounding = 0.0 if problem.out == "f32" else problem.out_dtype.unit_roundoff * np.abs(expected)
+    limit = bound + (_operand_error(ran) + gamma) * magnitude + rounding
+    return compare(ran.run.y, expected, limit)
+
+
+def _operand_error(ran: ConvRun) -> float:
+    """r of the module's text."""
+    if ran.x is not ran.arrays[0]:
+        return TF32X3_ERROR
+    operand = ran.conv.problem.operand_dtype
+    if operand.precision >= dtypes.of_array(ran.arrays[0]).precision:
+        return 0.0
+    return 2 * operand.unit_roundoff + operand.unit_roundoff**2
+
+
+def _unit(layers: list[LayerResult], convolutions: Convolutions) -> float:
+    """The unit roundoff of the narrowest type that a layer multiplies or stores."""
+    if convolutions.precision == "tf32x3" and convolutions.operand is None:
+        return max((layer.problem.out_dtype.unit_roundoff for layer in layers), default=0.0)
+    units = ((layer.problem.operand_dtype.unit_roundoff, layer.problem.out_dtype.unit_roundoff) for layer in layers)
+    return max((unit for pair in units for unit in pair), default=0.0)
+
+
+def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputResult:
+    if not isinstance(value, np.ndarray):
+        return OutputResult(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
+    numeric = value.dtype.kind in "fV" or value.dtype == dtypes.BF16.storage
+    return OutputResult(
+        name=name,
+        dtype=value.dtype.name,
+        shape=value.shape,
+        drift=drift(value, expected) if numeric else None,
+        allowed=allowed,
+    )

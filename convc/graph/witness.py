@@ -1,0 +1,82 @@
+"""onnxruntime as a witness: an implementation that shares nothing with convc. It is optional.
+
+`available` says whether it is installed (``pip install convc[onnxruntime]``). One thread, CPU.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+import numpy as np
+import onnx
+from onnx import helper
+
+_ERRORS = 4
+"""The least serious messages that it logs: fatal ones; what it cannot do comes as an exception."""
+
+
+def available() -> str | None:
+    """Its version; None where it is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    return _module().__version__
+
+
+def run_node(node: onnx.NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> np.ndarray | str:
+    """The first output of a node of the standard domain; a sentence where onnxruntime has no answer."""
+    given = {name: array for name, array in zip(node.input, arrays, strict=True) if name and array is not None}
+    graph = onnx.GraphProto(name="one", node=[node], output=[onnx.ValueInfoProto(name=node.output[0])])
+    graph.input.extend(_typed(name, array) for name, array in given.items())
+    model = helper.make_model(graph, opset_imports=[helper.make_operatorsetid("", opset)], ir_version=8)
+    answer = _run(model, given)
+    return answer if isinstance(answer, str) else answer[node.output[0]]
+
+
+def run_model(
+    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], replaced: Mapping[str, np.ndarray], extra: Sequence[str]
+) -> dict[str, np.ndarray] | str:
+    """Outputs of a model by name, and the tensors ``extra``; a sentence where onnxruntime has no answer.
+
+    Args:
+        replaced: values in place of constants of the model; they are given as inputs, so that no model larger than a
+            protobuf message may be is ever made.
+    """
+    changed = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
+    changed.opset_import.extend(model.opset_import)
+    source, graph = model.graph, changed.graph
+    graph.name = source.name or "graph"
+    graph.node.extend(node for node in source.node if not set(node.output) & set(replaced))
+    graph.initializer.extend(tensor for tensor in source.initializer if tensor.name not in replaced)
+    kept = {tensor.name for tensor in source.initializer}
+    graph.input.extend(value for value in source.input if value.name not in kept)
+    graph.input.extend(_typed(name, array) for name, array in replaced.items())
+    outputs = [value.name for value in source.output]
+    graph.output.extend(source.output)
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra if name not in outputs)
+    return _run(changed, {**feeds, **replaced})
+
+
+def _run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+    runtime = _module()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS
+    try:
+        data = model.SerializeToString()
+        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        names = [value.name for value in session.get_outputs()]
+        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    except Exception as error:  # its exceptions have no common class of their own
+        lines = str(error).strip().splitlines()
+        return f"onnxruntime does not run it: {lines[0][:300] if lines else type(error).__name__}"
+
+
+def _typed(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+
+
+def _module() -> ModuleType:
+    return importlib.import_module("onnxruntime")
