@@ -99,6 +99,7 @@ class ConvcBackend(Backend):
         operand: str | None = None,
         numerics: str = "float32",
         refused: str = "raise",
+        host: str = "reference",
         schedule: str = "auto",
         folder: str | Path = "",
         **kwargs: Any,
@@ -113,6 +114,7 @@ class ConvcBackend(Backend):
             numerics: how the tensor core adds, "float32" or "exact" (`convc.machine.Switches`).
             refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it
                 on the "host".
+            host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
             schedule: as ``convc compile --schedule``.
             folder: of the model's file, for external data.
             kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
@@ -135,7 +137,8 @@ class ConvcBackend(Backend):
             precision=precision,
             machine=RunOptions(switches=Switches(numerics=numerics)),
         )
-        return PreparedModel(Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused))
+        graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host)
+        return PreparedModel(graph)
 
     @classmethod
     def run_node(

@@ -19,6 +19,7 @@ from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.feeds import check_feeds
 from convc.graph.host import HostNode, HostNodes, Value, needed
+from convc.graph.runtime_host import RuntimeNode
 from convc.graph.values import StartValues
 
 Watch = Callable[[str, ConvRun], None]
@@ -56,6 +57,7 @@ class Graph:
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
         refused: one of `REFUSED`.
+        host: who runs the other nodes, one of `convc.graph.host.HOSTS`.
         replaced: arrays in place of constants of the model, by name.
 
     Attributes:
@@ -76,6 +78,7 @@ class Graph:
         folder: Path = Path(),
         convolutions: Convolutions | None = None,
         refused: str = "raise",
+        host: str = "reference",
         replaced: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         if refused not in REFUSED:
@@ -91,11 +94,11 @@ class Graph:
         self._convolutions = convolutions or Convolutions()
         self._refused = refused
         stated = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
-        self._host = HostNodes(model, stated)
+        self._host = HostNodes(model, stated, host)
         self._steps = list(zip(node_names(graph.node), graph.node, strict=True))
         self._last = self._last_uses()
         self._check_order()
-        self._built: dict[str, HostNode] = {}
+        self._built: dict[str, HostNode | RuntimeNode] = {}
         self._reasons: dict[str, str] = {}
 
     @property

@@ -15,8 +15,13 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
-from convc.errors import ConvcError, NodeError
+from convc.errors import ConvcError, InputError, NodeError
+from convc.graph import witness
 from convc.graph.older import as_defined
+from convc.graph.runtime_host import RuntimeNode, takes
+
+HOSTS = ("reference", "onnxruntime")
+"""Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
 
 Value = Any
 """What flows along an edge: an array, a list of arrays (a sequence), or None (an empty optional)."""
@@ -27,13 +32,19 @@ class HostNodes:
 
     Args:
         model: for its operator sets and functions.
+        by: one of `HOSTS`.
         types: of the tensors of the main graph, as far as they are stated; some operators need those of their inputs.
 
     Raises:
         NodeError: a function of the model uses what the reference implementation does not have.
     """
 
-    def __init__(self, model: ModelProto, types: Mapping[str, TypeProto]) -> None:
+    def __init__(self, model: ModelProto, types: Mapping[str, TypeProto], by: str = "reference") -> None:
+        if by not in HOSTS:
+            raise InputError(f"host must be one of {', '.join(HOSTS)}, got {by!r}")
+        if by == "onnxruntime" and witness.available() is None:
+            raise InputError("onnxruntime is not installed", hint="pip install 'convc[onnxruntime]'")
+        self._by = by
         self._opsets = {
             ("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in model.opset_import
         }
@@ -46,7 +57,7 @@ class HostNodes:
             except Exception as error:  # the evaluator raises whatever its parts raise
                 raise NodeError(f"the functions of the model do not run on the host: {_line(error)}") from None
 
-    def build(self, node: NodeProto, name: str) -> HostNode:
+    def build(self, node: NodeProto, name: str) -> HostNode | RuntimeNode:
         """A node that is ready to run; `NodeError` where the host has no implementation of it."""
         own = node
         if node.domain == "ai.onnx":
@@ -66,7 +77,10 @@ class HostNodes:
             evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
         except Exception as error:  # as above
             raise NodeError(f"the host has no such operator: {_line(error)}", where=_where(node, name)) from None
-        return HostNode(node, name, evaluator)
+        built = HostNode(node, name, evaluator)
+        if self._by == "onnxruntime" and takes(node) and "" in self._opsets:
+            return RuntimeNode(own, self._opsets[""], built)
+        return built
 
 
 class HostNode:

@@ -5,8 +5,8 @@ channel is then the same, and a kernel that mixes them up goes unnoticed. Here e
 numbers by what its node uses it for:
 
     ==============================================  ======================================================
-    filters and matrices                            normal, variance 2 / fan-in for convolutions (K. He et al.,
-                                                    "Delving Deep into Rectifiers", 2015), 1 / fan-in for others
+    filters and matrices                            normal, variance 2 / fan-in behind a rectifier (K. He et al.,
+                                                    "Delving Deep into Rectifiers", 2015), 1 / fan-in elsewhere
     biases, shifts, means                           normal, standard deviation 0.1
     scales, variances of normalisations             uniform in 0.8..1.25
     scale just before a residual sum                half of that, so that sums of many branches stay small
@@ -35,6 +35,11 @@ Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 _FORWARD = ("Identity", "Cast", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand")
 """Operators that hand on the numbers of their first input."""
+
+_PASSING = (*_FORWARD, "MaxPool", "AveragePool", "GlobalAveragePool", "LRN", "Dropout", "Concat", "Sum", "Pad")
+"""Operators that a rectified tensor stays rectified behind, as far as its mean square tells."""
+
+_RECTIFIERS = ("Relu", "LeakyRelu", "PRelu", "Clip", "Elu", "Selu", "HardSwish", "Sigmoid", "HardSigmoid", "Softplus")
 
 _NORMALISATIONS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
 _FLOATS = (np.dtype(np.float16), dtypes.BF16.storage, np.dtype(np.float32), np.dtype(np.float64))
@@ -66,17 +71,21 @@ def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dic
 def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, Draw]]:
     """Each tensor that a node may use as a parameter, with what to draw for it."""
     residual = {name for node in graph.node if node.op_type in ("Sum", "Add") for name in node.input}
+    rectified: set[str] = set()
     for node in graph.node:
+        if node.op_type in _RECTIFIERS or (node.op_type in _PASSING and rectified.intersection(node.input)):
+            rectified.update(node.output)
+        gain = 2 if rectified.intersection(node.input[:1]) else 1
         inputs = dict(enumerate(node.input))
         found: dict[int, Draw] = {}
         ends_branch = bool(node.output) and node.output[0] in residual
         match node.op_type:
             case "Conv" | "ConvTranspose":
-                found = {1: _filters(node), 2: _shift}
+                found = {1: _filters(node, gain), 2: _shift}
             case "Gemm":
-                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0), 2: _shift}
+                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0, gain), 2: _shift}
             case "MatMul":
-                found = {0: _matrix(-1), 1: _matrix(-2)}
+                found = {0: _matrix(-1, 1), 1: _matrix(-2, gain)}
             case kind if kind in _NORMALISATIONS:
                 found = {1: _half if ends_branch else _scale, 2: _shift, 3: _shift, 4: _scale}
             case "Mul":
@@ -106,22 +115,22 @@ def _adds_parameter(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
     return all(any(constant(name) for name in other.input) for other in sums)
 
 
-def _filters(node: onnx.NodeProto) -> Draw:
-    """He's normal numbers for (K, C / groups, *kernel), or for those of `ConvTranspose`, (C, K / groups, *kernel)."""
+def _filters(node: onnx.NodeProto, gain: int) -> Draw:
+    """Normal numbers for (K, C / groups, *kernel), or for those of `ConvTranspose`, (C, K / groups, *kernel)."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         terms = math.prod(shape[1:])
         if node.op_type == "ConvTranspose":  # a pixel gets every stride-th tap of the channels of its group
             steps = math.prod(_attribute(node, "strides", [1]))
             terms = shape[0] // max(1, _attribute(node, "group", 1)) * math.prod(shape[2:]) / max(1, steps)
-        return _normal(rng, shape, math.sqrt(2 / max(1, terms)))
+        return _normal(rng, shape, math.sqrt(gain / max(1, terms)))
 
     return draw
 
 
-def _matrix(axis: int) -> Draw:
+def _matrix(axis: int, gain: int) -> Draw:
     """Normal numbers for a matrix with the terms of each sum along ``axis``."""
-    return lambda rng, shape: _normal(rng, shape, shape[axis if len(shape) > 1 else 0] ** -0.5)
+    return lambda rng, shape: _normal(rng, shape, math.sqrt(gain / shape[axis if len(shape) > 1 else 0]))
 
 
 def _shift(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

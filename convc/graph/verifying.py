@@ -139,6 +139,7 @@ def verify_graph(
     folder: Path = Path(),
     batch: int = 1,
     convolutions: Convolutions | None = None,
+    host: str = "reference",
     progress: Progress | None = None,
 ) -> NetworkReport:
     """Give a model random weights, run it, and compare.
@@ -149,6 +150,7 @@ def verify_graph(
         folder: of the model, for external data.
         batch: what stands for extents that the inputs leave open.
         convolutions: how to run them.
+        host: who runs the other nodes, one of `convc.graph.host.HOSTS`.
 
     Raises:
         ModelError: an input is not a tensor of numbers with known rank.
@@ -156,7 +158,7 @@ def verify_graph(
     """
     convolutions = convolutions or Convolutions()
     weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
-    graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", replaced=weights)
+    graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
     feeds = random_inputs(graph.inputs, seed, batch)
     nodes = dict(zip(graph.names, model.graph.node, strict=True))
     version = witness.available() or ""

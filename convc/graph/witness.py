@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import onnx
@@ -59,19 +60,35 @@ def run_model(
     return _run(changed, {**feeds, **replaced})
 
 
-def _run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+def open_session(model: onnx.ModelProto) -> Any:
+    """A session for a model on one thread; a sentence where onnxruntime does not take it."""
     runtime = _module()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS
     try:
-        data = model.SerializeToString()
-        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-        names = [value.name for value in session.get_outputs()]
-        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+        return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class of their own
-        lines = str(error).strip().splitlines()
-        return f"onnxruntime does not run it: {lines[0][:300] if lines else type(error).__name__}"
+        return _sentence(error)
+
+
+def run_session(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+    """All outputs by name; a sentence where onnxruntime stops."""
+    names = [value.name for value in session.get_outputs()]
+    try:
+        return dict(zip(names, session.run(names, dict(feeds)), strict=True))
+    except Exception as error:  # as above
+        return _sentence(error)
+
+
+def _run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+    session = open_session(model)
+    return session if isinstance(session, str) else run_session(session, feeds)
+
+
+def _sentence(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"onnxruntime does not run it: {lines[0][:300] if lines else type(error).__name__}"
 
 
 def _typed(name: str, array: np.ndarray) -> onnx.ValueInfoProto:

@@ -191,3 +191,31 @@ def test_graphs_that_do_not_run(body, error, message):
     with pytest.raises(error, match=message) as caught:
         Graph(onnx.parser.parse_model(text)).run({"x": whole(2, 3)})
     assert caught.value.where
+
+
+@pytest.mark.parametrize("feature", ["known to onnxruntime", "sequences"])
+def test_the_host_may_be_onnxruntime(feature):
+    if feature == "sequences":
+        made = model(
+            """<ir_version: 8, opset_import: ["": 17]>
+            g (float[1, 4] x) => (seq(float[1, 2]) y) { y = SplitToSequence <axis = 1> (x, two) }""",
+            two=np.array(2, np.int64),
+        )
+        feeds = {"x": whole(1, 4)}
+    else:
+        made, feeds = branches(), {"x": whole(2, 3, 8, 8)}
+    graph = Graph(made, host="onnxruntime")
+    for _ in range(2):
+        for mine, expected in zip(graph.run(feeds).values(), ReferenceEvaluator(made).run(None, feeds), strict=True):
+            np.testing.assert_array_equal(mine, expected)
+
+
+def test_a_host_that_is_not_known():
+    with pytest.raises(InputError, match="host must be one of reference, onnxruntime, got 'tpu'"):
+        Graph(branches(), host="tpu")
+
+
+def test_without_onnxruntime_the_host_cannot_be_onnxruntime(monkeypatch):
+    monkeypatch.setattr("convc.graph.witness.available", lambda: None)
+    with pytest.raises(InputError, match="onnxruntime is not installed"):
+        Graph(branches(), host="onnxruntime")
