@@ -12,7 +12,7 @@ works without onnx, sympy and jinja2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from convc.build import Build
     from convc.checking import LayerReport
     from convc.compiler import Compiled
+    from convc.graph.verifying import NetworkReport
     from convc.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
     from convc.sweep import Pool
@@ -202,7 +203,9 @@ def verify(
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
     progress: Progress | None = None,
-) -> VerifyReport:
+    *,
+    reweight: int | None = None,
+) -> VerifyReport | NetworkReport:
     """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
 
     Args:
@@ -214,11 +217,18 @@ def verify(
         cache: where kernels are kept (see `Cache`).
         jobs, executor: where the layers are checked: in this process (the default), in that many processes of this
             machine, on an executor (see `convc.executors.crew_opener`), or on a `Pool` that several calls share.
+        reweight: give every layer random weights of this seed and verify the whole network (`verify_network`, which
+            also says what comes back); ``layer``, ``seed`` and ``mode`` then have no say.
 
     Raises:
         InputError: an argument has a value that does not exist, or there is no such layer.
         LimitError, PlanError, WorkerError: a layer has no kernel or does not fit, or workers or a cluster fail.
     """
+    if reweight is not None:
+        if layer is not None or not isinstance(model, str | Path):
+            raise InputError("reweight takes the path of a model, and no layer: it runs the whole network")
+        more = {"batch": batch, "dtype": dtype, "numerics": numerics, "options": options, "progress": progress}
+        return verify_network(model, reweight, **more)
     from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
     from convc.jobs import check_all, one_thread, worth_sending
@@ -251,6 +261,73 @@ def verify(
         kernels=len(kernels),
         skipped=network.skipped,
     )
+
+
+def verify_network(
+    model: str | Path,
+    seed: int,
+    *,
+    batch: int | None = None,
+    dtype: str | None = None,
+    precision: str | None = None,
+    numerics: str = "float32",
+    host: str = "reference",
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> NetworkReport:
+    """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
+
+    Args:
+        model: path of the file.
+        seed: of weights and inputs; at least 0.
+        batch: what stands for extents that the inputs leave open; 1 by default.
+        dtype: operand type in place of the model's.
+        precision: of float32 convolutions where ``dtype`` is not given: tf32, or three products (tf32x3).
+        numerics: how the tensor core adds (see `verify`).
+        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+
+    Raises:
+        ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
+    """
+    from convc.graph.files import convolutions_of, verify_file
+    from convc.machine import RunOptions, Switches
+
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    machine = RunOptions(switches=Switches(numerics=numerics))
+    convolutions = convolutions_of(dtype, precision or "tf32", options, machine)
+    return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
+
+
+def run_model(
+    model: str | Path,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    dtype: str | None = None,
+    precision: str = "tf32",
+    numerics: str = "float32",
+    host: str = "reference",
+    progress: Progress | None = None,
+) -> dict[str, np.ndarray]:
+    """The outputs of a whole model by name, its convolutions from their PTX and all other nodes on the host.
+
+    Args:
+        model: path of the file.
+        feeds: an array for each input, by name; floating-point ones are rounded to the type of the input.
+        dtype, precision, numerics, host: see `verify_network`.
+
+    Raises:
+        InputError: an input is missing, or has another shape or type.
+        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
+    """
+    from convc.graph.files import convolutions_of, fitting, naming, open_graph
+    from convc.machine import RunOptions, Switches
+
+    machine = RunOptions(switches=Switches(numerics=numerics))
+    path = Path(model)
+    graph = open_graph(path, convolutions_of(dtype, precision, None, machine), host=host)
+    with naming(path):
+        return graph.run(fitting(graph, feeds), progress=progress)
 
 
 @contextmanager

@@ -55,6 +55,14 @@ def jobs_options(command):
     return command
 
 
+host_option = click.option(
+    "--host",
+    type=click.Choice(["reference", "onnxruntime"]),
+    default="reference",
+    show_default=True,
+    help="Who runs the nodes of a network that are no convolutions: onnx.reference, or onnxruntime (faster).",
+)
+
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
 

@@ -1,4 +1,4 @@
-"""``convc run``: one layer of a build folder, from a .npy file to a .npy file."""
+"""``convc run``: one layer of a build folder, or a whole model, from .npy files to .npy files."""
 
 from __future__ import annotations
 
@@ -6,34 +6,67 @@ from pathlib import Path
 
 import click
 
-from convc.cli.options import json_option, layer_option, numerics_option, path_type, switch_option
+from convc.cli.options import (
+    dtype_option,
+    host_option,
+    json_option,
+    layer_option,
+    numerics_option,
+    path_type,
+    switch_option,
+)
+from convc.cli.run_network import looks_like_model, named_files, run_network
 
 
-@click.command("run", short_help="Run a layer of a build folder.")
-@click.argument("build", type=path_type, metavar="DIR")
-@click.option("--input", "source", type=path_type, required=True, metavar="X.npy", help="Activations.")
-@click.option("-o", "--output", "target", type=path_type, required=True, metavar="Y.npy", help="Result.")
-@click.option("--residual", "added", type=path_type, metavar="R.npy", help="What the layer's epilogue adds.")
+@click.command("run", short_help="Run a layer of a build folder, or a whole model.")
+@click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
+@click.option("--input", "inputs", required=False, multiple=True, metavar="[NAME=]X.npy", help="Activations.")
+@click.option("-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y.npy", help="Result.")
+@click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option()
+@dtype_option
+@click.option(
+    "--precision",
+    type=click.Choice(["tf32", "tf32x3"]),
+    help="Of a model's float32 convolutions: one product of tf32 (the default), or three, which come near float32.",
+)
+@host_option
 @switch_option
 @numerics_option
 @json_option
 def run_command(
-    build: Path,
-    source: Path,
-    target: Path,
-    added: Path | None,
-    layer: str | None,
-    switches: tuple[str, ...],
-    numerics: str,
+    source: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], residual: Path | None, layer: str | None,
+    dtype: str | None, precision: str | None, host: str, switches: tuple[str, ...], numerics: str,
     json_file: Path | None,
-) -> None:
-    """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder.
+) -> None:  # fmt: skip
+    """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
+    MODEL.onnx, its convolutions on the machine and other nodes on the host.
 
-    The input may be float16, float32 or float64 and is rounded to the kernel's type. bfloat16 results are
-    written as float32. With one layer in the build, --layer is not needed. A layer that a residual was fused into
-    takes that as a second file, of the shape of its result.
+    Inputs may be float16, float32 or float64 and are rounded to the type of the kernel, or of the model's input.
+    bfloat16 results are written as float32. With one layer in the build, --layer is not needed; with one input or
+    output in the model, no NAME is. A layer that a residual was fused into takes that as a file of its own, of the
+    shape of its result.
     """
+    if looks_like_model(source):
+        for option, given in (("--layer", layer), ("--residual", residual), ("--json", json_file)):
+            if given is not None:
+                raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
+        run_network(source, inputs, outputs, dtype, precision or "tf32", host, switches, numerics)
+        return
+    if dtype or precision or host != "reference":
+        raise click.UsageError("--dtype, --precision and --host are for models: a build folder has settled them.")
+    files = [named_files(given, option) for given, option in ((inputs, "--input"), (outputs, "--output"))]
+    for found, option in zip(files, ("--input", "-o"), strict=True):
+        if list(found) != [""]:
+            raise click.UsageError(f"a layer of a build folder takes one '{option}', a file without NAME.")
+    _run_layer(source, files[0][""], files[1][""], residual, layer, switches, numerics, json_file)
+
+
+def _run_layer(
+    build: Path, source: Path, target: Path, added: Path | None, layer: str | None, switches: tuple[str, ...],
+    numerics: str, json_file: Path | None,
+) -> None:  # fmt: skip
+    """One layer, from file to file."""
     from convc.build import load_build
     from convc.files import check_target, write_npy
     from convc.findings import Verdict

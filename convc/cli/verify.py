@@ -11,6 +11,7 @@ from convc.cli.options import (
     batch_option,
     counts_option,
     dtype_option,
+    host_option,
     jobs_options,
     json_option,
     layer_option,
@@ -20,6 +21,7 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
+from convc.cli.verify_network import verify_network
 from convc.errors import ConvcError, WorkerError
 
 if TYPE_CHECKING:
@@ -36,6 +38,13 @@ if TYPE_CHECKING:
 @numerics_option
 @schedule_options
 @counts_option
+@click.option(
+    "--reweight",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Give every layer random weights, run the whole network, and compare it with onnxruntime as well.",
+)
+@host_option
 @jobs_options
 @no_cache_option
 @json_option
@@ -55,6 +64,8 @@ def verify_command(
     markdown: Path | None,
     csv_file: Path | None,
     annotate: Path | None,
+    reweight: int | None,
+    host: str,
     **how,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -62,6 +73,9 @@ def verify_command(
     Twice: on small integers, where every bit must agree, and on normal data with the model's weights, where
     every element must stay inside a derived bound. Exit code 1 when any element is wrong. Of several models each gets
     a table; one that cannot be read is said so, the others are checked, and the exit code is 2.
+
+    With --reweight the model runs as a network: each convolution on what its neighbours made, compared with the
+    float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
     """
     from convc import api
     from convc.files import check_target
@@ -74,6 +88,15 @@ def verify_command(
     from convc.report.verify import print_report, report_json, sweep_json
     from convc.sweep import Pool
 
+    if reweight is not None:
+        others = {
+            "layer": layer, "counts": counts, "seed": how.pop("seed"), "jobs": jobs, "executor": executor,
+            "markdown": markdown, "csv": csv_file, "annotate": annotate,
+        }  # fmt: skip
+        verify_network(models, reweight, host, json_file, others, **how)
+        return
+    if host != "reference":
+        raise click.UsageError("--host is for whole networks: give --reweight too.")
     if layer is not None and len(models) > 1:
         raise click.UsageError("--layer names a layer of one model: give one MODEL.")
     if annotate is not None and len(models) > 1:

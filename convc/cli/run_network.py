@@ -1,0 +1,62 @@
+"""``convc run MODEL.onnx``: a whole network, from .npy files to .npy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from convc.errors import InputError
+
+
+def named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
+    """``NAME=FILE`` by name, ``FILE`` alone under ""; `InputError` for a name that comes twice."""
+    files: dict[str, Path] = {}
+    for value in values:
+        name, equals, file = value.partition("=")
+        if not equals or Path(value).exists():
+            name, file = "", value
+        if name in files:
+            raise InputError(f"{option} is given twice for {name!r}" if name else f"{option} needs names: NAME=FILE")
+        files[name] = Path(file)
+    return files
+
+
+def run_network(
+    model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, host: str,
+    switches: tuple[str, ...], numerics: str,
+) -> None:  # fmt: skip
+    """Run a model, and write or describe its outputs."""
+    from convc.files import check_target
+    from convc.graph.files import convolutions_of, describe, fitting, naming, open_graph, read_feeds, write_results
+    from convc.machine import RunOptions
+    from convc.machine.switches import parse_switches
+    from convc.report.console import console, progress_bar
+    from convc.report.network import print_tally
+
+    machine = RunOptions(switches=parse_switches(switches, numerics=numerics))
+    targets = named_files(outputs, "--output")
+    for target in targets.values():
+        check_target(target)
+    graph = open_graph(model, convolutions_of(dtype, precision, None, machine), host=host)
+    if "" in targets and len(graph.outputs) != 1:
+        raise InputError(
+            f"the model has {len(graph.outputs)} outputs: say which with -o NAME=FILE",
+            hint=f"outputs: {', '.join(map(repr, graph.outputs))}",
+        )
+    files = {name or graph.outputs[0]: target for name, target in targets.items()}
+    unknown = sorted(set(files) - set(graph.outputs))
+    if unknown:
+        listed = ", ".join(map(repr, graph.outputs))
+        raise InputError(f"the model has no output named {unknown[0]!r}", hint=f"outputs: {listed}")
+    feeds = read_feeds(graph, named_files(inputs, "--input"))
+    with progress_bar() as progress, naming(model):
+        results = graph.run(fitting(graph, feeds), progress=progress)
+    write_results(results, files)
+    print_tally(console(), graph.tally)
+    for name, value in results.items():
+        wrote = f"wrote {files[name]}: " if name in files else ""
+        console().print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)
+
+
+def looks_like_model(path: Path) -> bool:
+    """Whether the argument of ``convc run`` is a model and not a build folder."""
+    return not path.is_dir() and (path.suffix.lower() == ".onnx" or path.is_file())

@@ -1,0 +1,131 @@
+"""Whole networks from files: what the command line and `convc.api` call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from convc.errors import ConvcError, InputError
+from convc.files import NpyHeader, plain, read_npy, write_npy
+from convc.frontend.model_file import load_model
+from convc.graph.convolutions import Convolutions
+from convc.graph.executor import Graph
+from convc.graph.host import Value
+from convc.graph.verifying import NetworkReport, verify_graph
+from convc.kernels import Kernels
+from convc.limits import require_memory
+from convc.machine import RunOptions
+from convc.plan.records import Options
+from convc.runtime.session import readable
+
+Progress = Callable[[str, float], None]
+
+
+def open_graph(path: Path, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference") -> Graph:
+    """A model file that is ready to run; see `Graph`."""
+    with naming(path):
+        return Graph(load_model(path), folder=path.parent, convolutions=convolutions, refused=refused, host=host)
+
+
+def verify_file(
+    path: Path, convolutions: Convolutions, *, seed: int, batch: int | None, host: str, progress: Progress | None
+) -> NetworkReport:
+    """`verify_graph` on a model file."""
+    with naming(path):
+        return verify_graph(
+            load_model(path),
+            seed=seed,
+            folder=path.parent,
+            batch=batch or 1,
+            convolutions=convolutions,
+            host=host,
+            progress=progress,
+        )
+
+
+def convolutions_of(operand: str | None, precision: str, options: Options | None, machine: RunOptions) -> Convolutions:
+    """How to run convolutions; all schedules where ``options`` is None."""
+    kernels = Kernels(options or Options(schedule="auto"))
+    return Convolutions(kernels=kernels, operand=operand, precision=precision, machine=machine)
+
+
+def fitting(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Feeds whose floating-point arrays are rounded to the types of the inputs; others stay as they are."""
+    declared = {value.name: value.type.tensor_type.elem_type for value in (*graph.inputs, *graph.optional)}
+    fitted = {}
+    for name, value in feeds.items():
+        array = np.asarray(value)
+        wanted = _dtype(declared.get(name, 0))
+        if wanted is not None and _floating(wanted) and _floating(array.dtype):
+            with np.errstate(over="ignore"):
+                array = array.astype(wanted, copy=False)
+        fitted[name] = array
+    return fitted
+
+
+def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarray]:
+    """Inputs from ``.npy`` files, by name; "" stands for the only input that a model has.
+
+    bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
+
+    Raises:
+        InputError: a file is missing or damaged, or no name was given where there are several inputs.
+        LimitError: an array does not fit into memory.
+    """
+
+    def check(header: NpyHeader) -> str | None:
+        require_memory(2 * header.nbytes, "an input of the network")
+        return None
+
+    feeds = {}
+    for name, path in sources.items():
+        if not name and len(graph.inputs) != 1:
+            listed = ", ".join(repr(value.name) for value in graph.inputs) or "none"
+            raise InputError(
+                f"the model has {len(graph.inputs)} inputs: say which with --input NAME=FILE", hint=f"inputs: {listed}"
+            )
+        array = read_npy(path, check=check)
+        feeds[name or graph.inputs[0].name] = array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
+    return feeds
+
+
+def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> None:
+    """Write outputs to ``.npy`` files, by name; bfloat16 as float32. `InputError` before any is written that cannot."""
+    for name in files:
+        value = results[name]
+        if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+            raise InputError(f"the output {name!r} is {describe(value)}, which cannot be written as .npy")
+    for name, target in files.items():
+        write_npy(target, plain(readable(results[name])))
+
+
+def describe(value: Value) -> str:
+    """``float32 [1, 1000]``; the kind of a value that is no array."""
+    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+
+
+@contextmanager
+def naming(path: Path):
+    """Errors inside say the file they are about."""
+    try:
+        yield
+    except ConvcError as error:
+        if not error.where.startswith(str(path)):
+            error.where = f"{path}: {error.where}" if error.where else str(path)
+        raise
+
+
+def _dtype(element_type: int) -> np.dtype | None:
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _floating(dtype: np.dtype) -> bool:
+    return dtype.name in ("float16", "bfloat16", "float32", "float64")

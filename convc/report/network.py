@@ -1,0 +1,117 @@
+"""What is said of a whole network: a row per convolution, the drift of its outputs, and which layer departs first."""
+
+from __future__ import annotations
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from convc.graph.executor import Tally
+from convc.graph.verifying import LayerResult, NetworkReport
+from convc.report.words import convolution, number, times
+from convc.verify.compare import Comparison
+
+COLUMNS = (
+    ("layer", "left"),
+    ("convolution", "left"),
+    ("type", "left"),
+    ("worst error", "right"),
+    ("of bound", "right"),
+    ("onnxruntime", "right"),
+    ("drift", "right"),
+    ("seconds", "right"),
+    ("verdict", "left"),
+)
+"""``of bound``: worst error as a share of the derived bound, against the float64 reference on the operands of the
+kernel. ``onnxruntime``: the same against onnxruntime on the input that reached the layer. ``drift``: relative root mean
+square difference from onnxruntime's run of the whole network."""
+
+
+def print_network(console: Console, report: NetworkReport) -> None:
+    """The table, everything that is wrong, what ran on the host, and the end."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, justify in COLUMNS:
+        table.add_column(heading, justify=justify, overflow="fold")
+    for layer in report.layers:
+        table.add_row(*_row(layer), style=None if layer.ok else "red")
+    console.print(table)
+    for layer in report.layers:
+        for who, comparison in (("the float64 reference", layer.kernel), ("onnxruntime", layer.runtime)):
+            if comparison is not None and not comparison.ok:
+                _print_wrong(console, layer.name, who, comparison)
+    print_refused(console, report.refused)
+    for output in report.outputs:
+        shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
+        console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
+    if report.silent:
+        console.print(f"end to end: not compared: {report.silent}", soft_wrap=True)
+    good = sum(layer.ok for layer in report.layers)
+    seconds = sum(layer.seconds for layer in report.layers)
+    beside = f"onnxruntime {report.witness}" if report.witness else "no onnxruntime, the float64 reference alone"
+    parts = [
+        f"{good} of {len(report.layers)} convolutions right: {report.kernels} kernels",
+        f"{report.host} other nodes on the host",
+        f"{seconds:.2f} s simulated",
+        f"{report.replaced} tensors of random weights, seed {report.seed}",
+    ]
+    console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
+    if report.departs is not None:
+        console.print(f"first departs: {report.departs}", soft_wrap=True)
+
+
+def print_refused(console: Console, refused: dict[str, str]) -> None:
+    """Convolutions that ran on the host, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in refused.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
+
+
+def print_tally(console: Console, tally: Tally) -> None:
+    """What a run of a network did, in a line or two."""
+    print_refused(console, tally.refused)
+    console.print(
+        f"{len(tally.compiled)} convolutions from PTX, {tally.seconds:.3f} s simulated; "
+        f"{tally.host + len(tally.refused)} nodes on the host"
+    )
+
+
+def network_json(report: NetworkReport) -> bytes:
+    """The same as JSON, with the verdict of the whole and of every layer spelled out."""
+    plain = msgspec.to_builtins(report)
+    plain = {"format": "convc-network/1", "ok": report.ok, "departs": report.departs, **plain}
+    for layer, record in zip(report.layers, plain["layers"], strict=True):
+        record["ok"] = layer.ok
+    for output, record in zip(report.outputs, plain["outputs"], strict=True):
+        record["ok"] = output.ok
+    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+
+
+def _row(layer: LayerResult) -> tuple[str, ...]:
+    problem = layer.problem
+    return (
+        layer.name,
+        convolution(problem),
+        f"{problem.operand} -> {problem.out}",
+        number(layer.kernel.worst_error),
+        number(layer.kernel.worst_ratio),
+        "-" if layer.runtime is None else number(layer.runtime.worst_ratio),
+        "-" if layer.drift is None else number(layer.drift),
+        f"{layer.seconds:.3f}",
+        "in bound" if layer.ok else "WRONG",
+    )
+
+
+def _allowed(output) -> str:
+    return f"up to {number(output.allowed)} expected" + ("" if output.ok else ": DEPARTED")
+
+
+def _print_wrong(console: Console, name: str, who: str, wrong: Comparison) -> None:
+    element = ", ".join(map(str, wrong.first or ()))
+    console.print(
+        f"{name}: {wrong.count_wrong} of {wrong.count} elements differ from {who}; the first is ({element}): "
+        f"got {wrong.got!r}, expected {wrong.expected!r}, off by at most {number(wrong.limit)}",
+        soft_wrap=True,
+    )

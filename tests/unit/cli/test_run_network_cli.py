@@ -1,0 +1,126 @@
+"""``convc run MODEL.onnx``: the whole network, its outputs, and calls that are refused."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from convc import api
+
+BRANCHES = """<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 3, 6, 6] x, float[1] factor) => (float[N, 4, 6, 6] y, float[N, 4, 6, 6] z) <float[4, 3, 3, 3] w> {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w)
+    y = Relu (a)
+    z = Mul (a, factor)
+}"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    made = onnx.parser.parse_model(BRANCHES)
+    weights = np.random.default_rng(0).integers(-3, 4, (4, 3, 3, 3)).astype(np.float32)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    path = tmp_path / "model.onnx"
+    onnx.save(made, path)
+    return path
+
+
+@pytest.fixture
+def feeds(tmp_path):
+    arrays = {
+        "x": np.random.default_rng(1).integers(-3, 4, (2, 3, 6, 6)).astype(np.float32),
+        "factor": np.array([2], np.float32),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    return arrays
+
+
+def inputs(tmp_path) -> list[str]:
+    return [word for name in ("x", "factor") for word in ("--input", f"{name}={tmp_path / name}.npy")]
+
+
+def test_a_network_with_several_inputs_and_outputs(convc, model, feeds, tmp_path):
+    expected = ReferenceEvaluator(str(model)).run(None, feeds)
+    said = convc.good("run", model, *inputs(tmp_path), "-o", f"z={tmp_path / 'z.npy'}", "-o", f"y={tmp_path / 'y.npy'}")
+    for name, array in zip("yz", expected, strict=True):
+        np.testing.assert_array_equal(np.load(tmp_path / f"{name}.npy"), array)
+    assert "1 convolutions from PTX" in said
+    assert "2 nodes on the host" in said
+    assert f"wrote {tmp_path / 'y.npy'}: output y: float32 [2, 4, 6, 6]" in said
+    results = api.run_model(model, feeds)
+    np.testing.assert_array_equal(results["z"], expected[1])
+
+
+def test_without_an_output_it_says_what_came_out(convc, model, feeds, tmp_path):
+    said = convc.good("run", model, *inputs(tmp_path))
+    assert "output y: float32 [2, 4, 6, 6]" in said
+    assert "wrote" not in said
+
+
+def test_a_model_with_one_input_and_one_output_needs_no_names(convc, tiny, x, tmp_path):
+    convc.good("compile", tiny, "-o", tmp_path / "build")
+    convc.good("run", tmp_path / "build", "--input", x, "-o", tmp_path / "layer.npy")
+    convc.good("run", tiny, "--input", x, "-o", tmp_path / "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.load(tmp_path / "layer.npy"))
+    np.save(tmp_path / "wide.npy", np.load(x).astype(np.float64))
+    convc.good("run", tiny, "--input", tmp_path / "wide.npy", "-o", tmp_path / "wide_y.npy", "--host", "onnxruntime")
+    np.testing.assert_array_equal(np.load(tmp_path / "wide_y.npy"), np.load(tmp_path / "y.npy"))
+
+
+def test_bfloat16_goes_in_and_comes_out_as_float32(convc, tmp_path):
+    path = tmp_path / "model.onnx"
+    text = '<ir_version: 8, opset_import: ["": 22]> g (bfloat16[2] x) => (bfloat16[2] y) { y = Neg (x) }'
+    path.write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([1, -2], ml_dtypes.bfloat16))
+    convc.good("run", path, "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy")
+    y = np.load(tmp_path / "y.npy")
+    assert y.dtype == np.float32
+    assert y.tolist() == [-1, 2]
+
+
+def test_precision(convc, model, feeds, tmp_path):
+    np.save(tmp_path / "x.npy", abs(feeds["x"]) + np.float32(1 + 2.0**-16))
+    results = {}
+    for precision in ("tf32", "tf32x3"):
+        file = tmp_path / f"{precision}.npy"
+        convc.good("run", model, *inputs(tmp_path), "-o", f"z={file}", "--precision", precision)
+        results[precision] = np.load(file)
+    assert (results["tf32"] == np.rint(results["tf32"])).all()
+    assert (results["tf32x3"] != np.rint(results["tf32x3"])).any()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "the input 'x' is missing"),
+        (["--input", "x.npy"], "the model has 2 inputs: say which with --input NAME=FILE"),
+        (["--input", "x=x.npy", "--input", "x=x.npy"], "--input is given twice for 'x'"),
+        (["--input", "q=x.npy"], "the model has no input named 'q'"),
+        (["--input", "x=absent.npy"], "the file does not exist"),
+        (["--input", "x=factor.npy", "--input", "factor=factor.npy"], "of shape [N, 3, 6, 6], got [1]"),
+        (["--input", "x=x.npy", "--input", "factor=factor.npy", "-o", "y.npy"], "the model has 2 outputs: say which"),
+        (["--input", "x=x.npy", "--input", "factor=factor.npy", "-o", "q=y.npy"], "no output named 'q'"),
+        (["--input", "x=x.npy", "--layer", "a"], "--layer is for build folders"),
+    ],
+)  # fmt: skip
+def test_calls_that_are_refused(convc, model, feeds, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    assert message in convc.refused("run", model, *words)
+    assert not (tmp_path / "y.npy").exists()
+
+
+def test_a_file_that_is_no_model(convc, x, tmp_path):
+    assert "not an ONNX model" in convc.refused("run", x, "--input", x)
+    assert "cannot read the model" in convc.refused("run", tmp_path / "absent.onnx", "--input", x)
+
+
+def test_options_of_models_do_not_go_with_a_build(convc, build, x, tmp_path):
+    assert "a build folder has settled them" in convc.refused(
+        "run", build, "--input", x, "-o", tmp_path / "y.npy", "--precision", "tf32x3"
+    )
+    assert "takes one '-o'" in convc.refused("run", build, "--input", x)
+    assert "takes one '--input'" in convc.refused("run", build, "--input", f"x={x}", "-o", tmp_path / "y.npy")

@@ -1,0 +1,171 @@
+"""Verifying a whole network: both witnesses, what they catch, and what is said without onnxruntime."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from rich.console import Console
+
+from convc import api
+from convc.errors import InputError
+from convc.graph import convolutions, verifying
+from convc.graph.convolutions import Convolutions
+from convc.graph.executor import Graph
+from convc.graph.reweight import random_weights
+from convc.graph.values import StartValues
+from convc.graph.verifying import allowed_drift, drift, verify_graph
+from convc.report.network import network_json, print_network
+
+TEXT = """<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 3, 12, 12] x) => (float[N, 10] y)
+<float[8, 3, 3, 3] w1, float[8] scale, float[8] shift, float[8] mean, float[8] variance,
+ float[8, 8, 3, 3] w2, float[8] b2, float[10, 8] matrix> {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w1)
+    n = BatchNormalization (a, scale, shift, mean, variance)
+    r = Relu (n)
+    c = Conv <pads = [1, 1, 1, 1]> (r, w2, b2)
+    s = Add (c, r)
+    p = GlobalAveragePool (s)
+    f = Flatten (p)
+    y = Gemm <transB = 1> (f, matrix)
+}"""
+SHAPES = {
+    "w1": (8, 3, 3, 3), "scale": (8,), "shift": (8,), "mean": (8,), "variance": (8,), "w2": (8, 8, 3, 3), "b2": (8,),
+    "matrix": (10, 8),
+}  # fmt: skip
+
+
+def model() -> onnx.ModelProto:
+    """A small residual network, every weight filled with one number."""
+    made = onnx.parser.parse_model(TEXT)
+    made.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.full(shape, 0.5, np.float32), name) for name, shape in SHAPES.items()
+    )
+    return made
+
+
+def said(report) -> str:
+    text = io.StringIO()
+    print_network(Console(width=300, file=text), report)
+    return text.getvalue()
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
+def test_a_right_network(precision):
+    report = verify_graph(model(), seed=3, batch=2, convolutions=Convolutions(precision=precision))
+    assert report.ok
+    assert [layer.name for layer in report.layers] == ["a", "c"]
+    assert all(layer.runtime is not None and layer.runtime.ok for layer in report.layers)
+    assert all(0 < layer.kernel.worst_ratio < 1 for layer in report.layers)
+    assert report.replaced == len(SHAPES)
+    largest = 2e-6 if precision == "tf32x3" else 2e-3
+    assert all(0 < layer.drift < largest for layer in report.layers)
+    assert report.outputs[0].shape == (2, 10)
+    assert 0 < report.outputs[0].drift < largest
+    assert "2 of 2 convolutions right" in said(report)
+    plain = json.loads(network_json(report))
+    assert plain["ok"]
+    assert plain["departs"] is None
+
+
+@pytest.mark.parametrize("what", ["one element", "one channel", "everything a little"])
+def test_the_first_layer_that_departs_is_named(monkeypatch, what):
+    real = convolutions.run_layer
+
+    def wrong(layer, x, options):
+        run = real(layer, x, options)
+        y = run.y.copy()
+        if layer.name == "c" and what == "one element":
+            y[1, 2, 3, 4] += 0.2
+        elif layer.name == "c" and what == "one channel":
+            y[:, 5] = y[:, 4]
+        elif layer.name == "c":
+            y *= 1.01
+        return dataclasses.replace(run, y=y)
+
+    monkeypatch.setattr(convolutions, "run_layer", wrong)
+    report = verify_graph(model(), seed=3, batch=2)
+    assert report.departs == "c"
+    assert [layer.ok for layer in report.layers] == [True, False]
+    assert not report.layers[1].kernel.ok
+    assert not report.layers[1].runtime.ok
+    assert "first departs: c" in said(report)
+
+
+def test_a_convolution_that_is_read_wrong_departs_from_onnxruntime_alone(monkeypatch):
+    """The float64 reference computes what the frontend read: only somebody else can tell that it read wrong."""
+    real = convolutions.read_node
+
+    def wrong(node, name, arrays, operand=None):
+        conv = real(node, name, arrays, operand)
+        return dataclasses.replace(conv, weight=np.ascontiguousarray(conv.weight[..., ::-1]))
+
+    monkeypatch.setattr(convolutions, "read_node", wrong)
+    report = verify_graph(model(), seed=3)
+    assert report.departs == "a"
+    assert report.layers[0].kernel.ok
+    assert not report.layers[0].runtime.ok
+
+
+def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
+    real = Graph._on_host
+
+    def wrong(self, name, node, inputs):
+        made = real(self, name, node, inputs)
+        return [2 * made[0]] if node.op_type == "GlobalAveragePool" else made
+
+    monkeypatch.setattr(Graph, "_on_host", wrong)
+    report = verify_graph(model(), seed=3)
+    assert all(layer.ok for layer in report.layers)
+    assert report.departs == "y"
+    assert "DEPARTED" in said(report)
+
+
+def test_without_onnxruntime_the_reference_is_left(monkeypatch):
+    monkeypatch.setattr(verifying.witness, "available", lambda: None)
+    report = verify_graph(model(), seed=3)
+    assert report.ok
+    assert all(layer.runtime is None and layer.drift is None for layer in report.layers)
+    text = said(report)
+    assert "end to end: not compared: onnxruntime is not installed" in text
+    assert "no onnxruntime, the float64 reference alone" in text
+
+
+def test_random_weights_have_sensible_scales_and_depend_on_the_seed():
+    graph = model().graph
+    first, again, other = (random_weights(graph, StartValues(graph, Path()), seed) for seed in (1, 1, 2))
+    assert set(first) == set(SHAPES)
+    for name, array in first.items():
+        assert array.dtype == np.float32
+        assert array.shape == SHAPES[name]
+        np.testing.assert_array_equal(array, again[name])
+        assert (array != other[name]).any()
+    assert first["w1"].std() == pytest.approx((1 / 27) ** 0.5, rel=0.2)
+    assert first["w2"].std() == pytest.approx((2 / 72) ** 0.5, rel=0.2)
+    assert (np.abs(first["variance"] - 1) <= 0.25).all()
+
+
+def test_drift():
+    ones = np.ones(4, np.float32)
+    assert drift(ones, ones) == 0
+    assert drift(1.5 * ones, ones) == pytest.approx(0.5)
+    assert drift(ones, 0 * ones) == np.inf
+    assert drift(0 * ones, 0 * ones) == 0
+    assert drift(ones, None) is None
+    assert allowed_drift(4, 2.0**-11) == pytest.approx(16 * 2.0**-11, rel=1e-2)
+
+
+def test_calls_that_are_refused(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(model(), path)
+    with pytest.raises(InputError, match="reweight takes the path of a model, and no layer"):
+        api.verify(path, layer="a", reweight=1)
+    with pytest.raises(InputError, match="seed must be at least 0"):
+        api.verify(path, reweight=-1)
+    assert api.verify(path, reweight=1).ok
