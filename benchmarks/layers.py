@@ -31,20 +31,26 @@ def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:
     )
 
 
+def light_files() -> dict[str, Path]:
+    """The nine models that come with the onnx package, by name (``resnet50``)."""
+    import onnx
+
+    folder = Path(onnx.__file__).parent / "backend/test/data/light"
+    return {path.stem.removeprefix("light_"): path for path in sorted(folder.glob("light_*.onnx"))}
+
+
 @functools.cache
 def light_models() -> dict[str, ConvProblem]:
     """Distinct convolutions with a filter wider or higher than 1, by the first that has them (``resnet50/n7``).
 
     From the nine models of the onnx package, as float16 at batch 1; grouped convolutions are left out.
     """
-    import onnx
-
     from convc.frontend.onnx_reader import read_model
 
     found: dict[ConvProblem, str] = {}
-    for path in sorted((Path(onnx.__file__).parent / "backend/test/data/light").glob("light_*.onnx")):
+    for model, path in light_files().items():
         for node in read_model(path, operand="f16").convs:
             if max(node.problem.kernel) > 1 and node.problem.groups == 1:
-                name = f"{path.stem.removeprefix('light_')}/{node.name}"
+                name = f"{model}/{node.name}"
                 found.setdefault(dataclasses.replace(node.problem, name=""), name)
     return {name: dataclasses.replace(problem, name=name) for problem, name in found.items()}

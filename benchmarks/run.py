@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import check, network, reuse
+from benchmarks import check, models, network, reuse
 from benchmarks import compile as compile_benchmark
 
 BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
+    "models": models.measure,
 }  # fmt: skip
 BUDGETS = Path(__file__).with_name("budgets.toml")
 

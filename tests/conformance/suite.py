@@ -13,6 +13,9 @@ from onnx.backend.test import BackendTest
 
 from convc.backend import ConvcBackend
 
+GROUPED_NOT_COMPILED_YET = {"bvlc_alexnet": 3, "shufflenet": 48}
+"""Light model -> how many of its convolutions have groups, which convc does not compile yet."""
+
 NOT_RUN = {
     r"^test_bernoulli_": "compares random numbers of two generators",
     r"^test_image_decoder_": "onnx.reference needs Pillow for it",

@@ -9,8 +9,8 @@ import tomllib
 import numpy as np
 import pytest
 
-from benchmarks import check, network, reuse, run
-from benchmarks.layers import light_models, resnet50
+from benchmarks import check, models, network, reuse, run
+from benchmarks.layers import light_files, light_models, resnet50
 from convc import reference
 from convc.compiler import compile_problem
 from convc.problem import ConvProblem
@@ -96,6 +96,13 @@ def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
     assert re.search(r" odd +- +- +- ", said)
     assert "resnet50/n7, odd: no kernel can be planned" in said
     assert "at most 0.9 EXCEEDED" in said
+
+
+def test_a_network_is_measured_with_all_its_convolutions():
+    numbers = models.run(light_files()["zfnet512"], "onnxruntime")
+    assert numbers["convolutions"] == numbers["compiled"] == 5
+    assert 0 < numbers["machine_seconds"] < numbers["seconds"]
+    assert numbers["peak_gib"] > 0
 
 
 def test_im2col_is_the_convolution():

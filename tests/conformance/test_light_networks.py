@@ -1,0 +1,53 @@
+"""The nine light models of the onnx package with random weights: every layer against the float64 reference and against
+onnxruntime within the derived bounds, and the networks end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from conformance.suite import GROUPED_NOT_COMPILED_YET
+
+from convc import api
+
+LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+CONVOLUTIONS = {
+    "bvlc_alexnet": 5, "densenet121": 121, "inception_v1": 57, "inception_v2": 69, "resnet50": 53, "shufflenet": 49,
+    "squeezenet": 26, "vgg19": 16, "zfnet512": 5,
+}  # fmt: skip
+QUICK = "zfnet512"
+SLOW = [name for name in CONVOLUTIONS if name != QUICK]
+
+
+def verify(name: str, seed: int, host: str) -> None:
+    report = api.verify_network(LIGHT / f"light_{name}.onnx", seed, host=host)
+    refused = GROUPED_NOT_COMPILED_YET.get(name, 0)
+    assert len(report.refused) == refused, "convc compiles more now: change GROUPED_NOT_COMPILED_YET"
+    assert all("not compiled yet" in reason for reason in report.refused.values())
+    assert len(report.layers) == CONVOLUTIONS[name] - refused
+    assert report.departs is None
+    assert report.silent == ""
+    for layer in report.layers:
+        assert layer.kernel.ok
+        assert layer.runtime is not None
+        assert layer.runtime.ok
+        assert layer.drift < 4 * 2.0**-10  # measured: 3e-4 behind the first layer, up to 2e-3 behind the last
+    for output in report.outputs:
+        assert 0 < output.drift <= output.allowed
+
+
+def test_the_table_is_complete():
+    assert {path.stem.removeprefix("light_") for path in LIGHT.glob("*.onnx")} == set(CONVOLUTIONS)
+    assert sum(CONVOLUTIONS.values()) == 401
+
+
+def test_a_light_network():
+    verify(QUICK, seed=11, host="onnxruntime")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", ["reference", "onnxruntime"])
+@pytest.mark.parametrize("name", SLOW)
+def test_light_network(name, host):
+    verify(name, seed=11, host=host)
