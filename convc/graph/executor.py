@@ -19,6 +19,7 @@ from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.feeds import check_feeds
 from convc.graph.host import HostNode, HostNodes, Value, needed
+from convc.graph.inline import hidden_convolutions, inlined
 from convc.graph.runtime_host import RuntimeNode
 from convc.graph.values import StartValues
 
@@ -39,12 +40,14 @@ class Tally:
     Attributes:
         compiled: names of the convolutions that ran from their PTX.
         refused: convolutions that ran on the host, by name, and why.
+        hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
         seconds: wall time of the machine in all convolutions.
     """
 
     compiled: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0
     seconds: float = 0.0
 
@@ -64,6 +67,7 @@ class Graph:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.
         optional: inputs that have one, an initializer of the same name.
         outputs: names of the results.
+        model: what runs: the model with its functions put in the place of their calls.
         tally: what the last run did.
 
     Raises:
@@ -83,7 +87,8 @@ class Graph:
     ) -> None:
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
-        graph = model.graph
+        model = inlined(model)
+        self.model, graph = model, model.graph
         self.name = graph.name
         self.start = StartValues(graph, folder, replaced)
         defaults = self.start.initializers
@@ -95,7 +100,10 @@ class Graph:
         self._refused = refused
         stated = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
         self._host = HostNodes(model, stated, host)
+        functions = {(function.domain, function.name): function for function in model.functions}
         self._steps = list(zip(node_names(graph.node), graph.node, strict=True))
+        hidden = {name: hidden_convolutions(node, functions) for name, node in self._steps}
+        self._hidden = {name: count for name, count in hidden.items() if count}
         self._last = self._last_uses()
         self._check_order()
         self._built: dict[str, HostNode | RuntimeNode] = {}
@@ -141,6 +149,8 @@ class Graph:
             else:
                 made = self._on_host(name, node, inputs)
                 self.tally.host += 1
+                if name in self._hidden:
+                    self.tally.hidden[name] = self._hidden[name]
             values.update(zip(results, made, strict=False))
             del inputs, made
             for done in self._last.get(index, ()):

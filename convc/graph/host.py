@@ -1,8 +1,8 @@
 """Nodes that run on the host: everything but convolutions, by ONNX's own reference implementation.
 
 `onnx.reference` has an implementation of every standard operator, in numpy, for each version of the operator. A node
-is built once, as a graph of its own, and then run as often as needed. Functions of the model, and `If`, `Loop` and
-`Scan` with all that is in them, are one such node: convolutions inside them run here too.
+is built once, as a graph of its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them,
+and functions that are still called (`convc.graph.inline`), are one such node: convolutions inside them run here too.
 """
 
 from __future__ import annotations

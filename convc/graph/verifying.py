@@ -40,6 +40,7 @@ from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph import witness
 from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.executor import Graph, Progress
+from convc.graph.inline import inlined
 from convc.graph.reweight import random_weights
 from convc.graph.split import TF32X3_ERROR
 from convc.graph.values import StartValues
@@ -99,6 +100,7 @@ class NetworkReport:
         seed: of weights and inputs.
         layers: convolutions that ran from their PTX, in order.
         refused: convolutions that ran on the host, by name, with the reason.
+        hidden: nodes of the host with convolutions inside them, by name, and how many (see `Tally`).
         host: other nodes that ran on the host.
         replaced: constants that got random values.
         kernels: distinct kernels.
@@ -111,6 +113,7 @@ class NetworkReport:
     seed: int
     layers: tuple[LayerResult, ...]
     refused: Mapping[str, str]
+    hidden: Mapping[str, int]
     host: int
     replaced: int
     kernels: int
@@ -157,6 +160,7 @@ def verify_graph(
         ConvcError: see `Graph`.
     """
     convolutions = convolutions or Convolutions()
+    model = inlined(model)
     weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
     graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
     feeds = random_inputs(graph.inputs, seed, batch)
@@ -187,6 +191,7 @@ def verify_graph(
         seed=seed,
         layers=tuple(layers),
         refused=dict(graph.tally.refused),
+        hidden=dict(graph.tally.hidden),
         host=graph.tally.host,
         replaced=len(weights),
         kernels=len(convolutions.kernels),

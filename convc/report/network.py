@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +42,7 @@ def print_network(console: Console, report: NetworkReport) -> None:
             if comparison is not None and not comparison.ok:
                 _print_wrong(console, layer.name, who, comparison)
     print_refused(console, report.refused)
+    print_hidden(console, report.hidden)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
@@ -59,7 +62,7 @@ def print_network(console: Console, report: NetworkReport) -> None:
         console.print(f"first departs: {report.departs}", soft_wrap=True)
 
 
-def print_refused(console: Console, refused: dict[str, str]) -> None:
+def print_refused(console: Console, refused: Mapping[str, str]) -> None:
     """Convolutions that ran on the host, each reason once."""
     reasons: dict[str, list[str]] = {}
     for name, reason in refused.items():
@@ -69,9 +72,16 @@ def print_refused(console: Console, refused: dict[str, str]) -> None:
         console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
 
 
+def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
+    """Convolutions inside nodes that ran on the host."""
+    for name, count in hidden.items():
+        console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
+
+
 def print_tally(console: Console, tally: Tally) -> None:
     """What a run of a network did, in a line or two."""
     print_refused(console, tally.refused)
+    print_hidden(console, tally.hidden)
     console.print(
         f"{len(tally.compiled)} convolutions from PTX, {tally.seconds:.3f} s simulated; "
         f"{tally.host + len(tally.refused)} nodes on the host"

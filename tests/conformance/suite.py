@@ -16,6 +16,9 @@ from convc.backend import ConvcBackend
 GROUPED_NOT_COMPILED_YET = {"bvlc_alexnet": 3, "shufflenet": 48}
 """Light model -> how many of its convolutions have groups, which convc does not compile yet."""
 
+CONVOLUTION = r"^test_((basic_conv|conv_with|conv(integer|transpose)|qlinearconv)|Conv(Transpose)?\dd|operator_conv)"
+"""Tests of `Conv`, `ConvInteger`, `ConvTranspose` and `QLinearConv`."""
+
 NOT_RUN = {
     r"^test_bernoulli_": "compares random numbers of two generators",
     r"^test_image_decoder_": "onnx.reference needs Pillow for it",
@@ -48,6 +51,24 @@ def collect(module: str) -> dict[str, type[unittest.TestCase]]:
     return cases
 
 
+def summary(cases: dict[str, type[unittest.TestCase]]) -> str:
+    """A Markdown table of what is run; every test in it passes, or `make test` fails."""
+    rows = ["| tests of the onnx package | run | of convolutions |", "| --- | ---: | ---: |"]
+    for title, case in sorted(cases.items()):
+        names = names_of({title: case})
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", title.removeprefix("OnnxBackend").removesuffix("ModelTest")).replace(
+            "Py T", "PyT"
+        )
+        if names:
+            convolutions = sum(bool(re.search(CONVOLUTION, name)) for name in names)
+            rows.append(f"| {kind} | {len(names)} | {convolutions} |")
+    return "\n".join(rows) + "\n"
+
+
 def names_of(cases: dict[str, type[unittest.TestCase]]) -> list[str]:
     """All tests that are run."""
     return [name for case in cases.values() for name in vars(case) if name.startswith("test_")]
+
+
+if __name__ == "__main__":
+    print(summary(collect(__name__)), end="")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from conformance.suite import NOT_RUN, collect, names_of
+from conformance.suite import NOT_RUN, collect, names_of, summary
 
 CASES = collect(__name__)
 globals().update(CASES)
@@ -21,6 +21,14 @@ def test_all_convolutions_of_the_suite_are_run():
     assert len(matching(r"^test_Conv(Transpose)?\dd")) == 28, "converted from PyTorch"
     assert len(matching(r"^test_operator_conv")) == 2
     assert not [pattern for pattern in NOT_RUN if any(re.search(pattern, name) for name in matching("[cC]onv"))]
+
+
+def test_the_summary_counts_what_is_run():
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in summary(CASES).splitlines()[2:]]
+    assert sum(int(row[1]) for row in rows) == len(NAMES)
+    assert {row[0]: int(row[2]) for row in rows} == {
+        "Node": 20, "PyTorch Converted": 28, "PyTorch Operator": 2, "Simple": 0,
+    }  # fmt: skip
 
 
 def test_most_of_the_suite_is_run():

@@ -81,7 +81,33 @@ def test_an_initializer_that_is_an_input_may_be_replaced_for_a_run():
     assert (first != changed).any()
 
 
-def test_functions_and_subgraphs_run_on_the_host():
+def test_convolutions_in_functions_run_from_ptx_and_those_in_branches_are_counted():
+    made = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (bool which, float[1, 2, 4, 4] x, float[2, 2, 1, 1] w) => (float[1, 2, 4, 4] y) {
+            a = local.twice (x, w)
+            y = If (which) <
+                then_branch = yes () => (float[1, 2, 4, 4] t) { t = Conv (a, w) },
+                else_branch = no () => (float[1, 2, 4, 4] e) { e = Identity (a) }
+            >
+        }
+        <domain: "local", opset_import: ["": 17, "local": 1]>
+        once (x, w) => (y) { y = Conv (x, w) }
+        <domain: "local", opset_import: ["": 17, "local": 1]>
+        twice (x, w) => (y) { h = local.once (x, w)  y = local.once (h, w) }"""
+    )
+    for which in (True, False):
+        graph = Graph(made)
+        feeds = {"which": np.array(which), "x": whole(1, 2, 4, 4), "w": whole(2, 2, 1, 1)}
+        expected = feeds["x"]
+        for _ in range(3 if which else 2):
+            expected = np.einsum("nchw,kc->nkhw", expected, feeds["w"][..., 0, 0])
+        np.testing.assert_array_equal(graph.run(feeds)["y"], expected)
+        assert len(graph.tally.compiled) == 2
+        assert graph.tally.hidden == {"y": 1}
+
+
+def test_functions_and_subgraphs_run():
     made = onnx.parser.parse_model(
         """<ir_version: 8, opset_import: ["": 17, "local": 1]>
         g (bool which, float[1, 1, 4, 4] x) => (float[1, 1, 4, 4] y) {
