@@ -14,7 +14,7 @@ from onnx import NodeProto
 
 from convc import dtypes
 from convc.build import Layer
-from convc.errors import ConvcError, InputError, MachineFault
+from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.findings import Verdict
 from convc.frontend.onnx_reader import read_node
 from convc.graph.split import split_activations, split_filters
@@ -86,6 +86,8 @@ class Convolutions:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
         given = tuple(arrays)
+        if any(not isinstance(array, np.ndarray) for array in given if array is not None):
+            raise NodeError("the inputs of a convolution must be tensors", where=_where(node, name))
         group = self._split_groups(node, given)
         key = (name, given[0].shape, given[0].dtype) if constant and given and given[0] is not None else None
         if key is None or key not in self._ready:

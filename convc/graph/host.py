@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
@@ -59,6 +59,8 @@ class HostNodes:
 
     def build(self, node: NodeProto, name: str) -> HostNode | RuntimeNode:
         """A node that is ready to run; `NodeError` where the host has no implementation of it."""
+        if any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(node)):
+            raise NodeError("external data inside a node are not read", where=_where(node, name))
         own = node
         if node.domain == "ai.onnx":
             own = NodeProto()
@@ -118,6 +120,18 @@ class HostNode:
 def needed(node: NodeProto) -> list[str]:
     """Names of all tensors that a node reads, those that its subgraphs take from around them included; no repeats."""
     return list(dict.fromkeys([*filter(None, node.input), *_captured(node)]))
+
+
+def _tensors(node: NodeProto) -> Iterator[TensorProto]:
+    """Tensors among the attributes of a node, those in its subgraphs included."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            yield from graph.initializer
+            for inner in graph.node:
+                yield from _tensors(inner)
 
 
 def _captured(node: NodeProto) -> Iterator[str]:

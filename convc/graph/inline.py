@@ -7,24 +7,60 @@ for another operator set) runs on the host as one node.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 from onnx import inliner
 
-from convc.errors import ModelError
+from convc.errors import ConvcError, ModelError
+from convc.frontend.model_file import check_header
 from convc.frontend.onnx_reader import is_convolution
+
+MAX_NODES = 1_000_000
+"""A few functions that call one another can stand for more nodes than memory holds."""
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with calls of its functions replaced; the same object where it has none."""
     if not model.functions:
         return model
+    _check_size(model)
     try:
-        return inliner.inline_local_functions(model)
+        whole = inliner.inline_local_functions(model)
+        check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
+    except ConvcError:
+        raise
     except Exception as error:  # the extension module raises several unrelated types
         lines = str(error).strip().splitlines()
         raise ModelError(f"the functions of the model cannot be put in place: {lines[0] if lines else ''}") from None
+    return whole
+
+
+def _check_size(model: onnx.ModelProto) -> None:
+    """Raise `ModelError` where functions call themselves, or expand to more nodes than any network has."""
+    functions = {(function.domain, function.name): function for function in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+    open_calls: set[tuple[str, str]] = set()
+
+    def size(nodes: Iterable[onnx.NodeProto]) -> int:
+        return sum(_expanded(node) for node in nodes)
+
+    def _expanded(node: onnx.NodeProto) -> int:
+        count = 1 + sum(size(body) for body in _bodies(node))
+        key = (node.domain, node.op_type)
+        if key not in functions:
+            return count
+        if key in open_calls:
+            raise ModelError(f"the function {node.op_type!r} calls itself")
+        if key not in sizes:
+            open_calls.add(key)
+            sizes[key] = size(functions[key].node)
+            open_calls.remove(key)
+        return count + sizes[key]
+
+    total = size(model.graph.node)
+    if total > MAX_NODES:
+        raise ModelError(f"with its functions in place the model has {total} nodes, more than {MAX_NODES}")
 
 
 def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto]) -> int:
@@ -35,8 +71,7 @@ def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], o
 def _inside(
     node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
 ) -> Iterator[onnx.NodeProto]:
-    bodies = [attribute.g.node for attribute in node.attribute if attribute.HasField("g")]
-    bodies += [graph.node for attribute in node.attribute for graph in attribute.graphs]
+    bodies = _bodies(node)
     key = (node.domain, node.op_type)
     if key in functions and key not in seen:
         bodies.append(functions[key].node)
@@ -45,3 +80,10 @@ def _inside(
         for inner in body:
             yield inner
             yield from _inside(inner, functions, seen)
+
+
+def _bodies(node: onnx.NodeProto) -> list[Iterable[onnx.NodeProto]]:
+    """The nodes of each graph among the attributes."""
+    graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    graphs += [graph for attribute in node.attribute for graph in attribute.graphs]
+    return [graph.node for graph in graphs]
