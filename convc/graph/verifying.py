@@ -1,21 +1,8 @@
 r"""Is a whole network right? Run it with weights that mean something, and hold every convolution against two witnesses.
 
-**Layer by layer, on the input that reached the layer.** A layer's verdict does not depend on what earlier layers did:
-
-1. against `convc.reference` in float64, on the operands as the kernel gets them, within `convc.verify.bound`: this is
-   the test of the kernel, the same as ``convc verify`` makes;
-2. against onnxruntime on the node as the model has it, where it is installed. With S the sum of the magnitudes
-   |x * w| and the bias, it may differ from the kernel's accumulator by
-
-       bound + r S + gamma(n) S :
-
-   the kernel's own bound, the rounding of operands (r, below), and the float32 sums of onnxruntime, which add the
-   same terms in whatever order and grouping, so that its error is at most gamma(n) S too. Rounding both factors to a
-   type of unit u gives r = 2u + u^2; three tf32 products have r = 2^-20 (`convc.graph.split`); operands of the model's
-   own type have r = 0. Where the result is not float32, onnxruntime's is rounded once more: half a unit of its type.
-   This is what the operator means, seen by somebody else: a wrong reading of pads, groups or strides shows here.
-
-Both bounds are derived; a layer that passes neither tunes nor hides anything. The first layer that fails departs first.
+**Layer by layer, on the input that reached the layer**, so that a layer's verdict does not depend on what earlier
+layers did: against the float64 reference, and against onnxruntime where it is installed, within derived bounds
+(`convc.graph.comparing`). The first layer that fails departs first.
 
 **End to end** there is no useful derived bound: worst cases multiply from layer to layer. What is given is the
 *drift*, the root mean square of the difference from onnxruntime's run of the whole network as a share of the root mean
@@ -34,19 +21,19 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from convc import dtypes, reference
+from convc import dtypes
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph import witness
+from convc.graph.comparing import against_reference, against_runtime
 from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.executor import Graph, Progress
+from convc.graph.host import HostNodes
 from convc.graph.inline import inlined
 from convc.graph.reweight import random_weights
-from convc.graph.split import TF32X3_ERROR
 from convc.graph.values import StartValues
 from convc.problem import ConvProblem
-from convc.verify.bound import UNIT, error_bound
-from convc.verify.compare import Comparison, compare
+from convc.verify.compare import Comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,16 +156,18 @@ def verify_graph(
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
     whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
     layers: list[LayerResult] = []
+    reference = HostNodes(model, {})
 
     def watch(name: str, ran: ConvRun) -> None:
         node = nodes[name]
+        given = dict(zip(node.input, ran.arrays, strict=True))
         answer = witness.run_node(node, opset, ran.arrays) if version else ""
         layers.append(
             LayerResult(
                 name=name,
                 problem=ran.conv.problem,
-                kernel=_against_reference(ran),
-                runtime=None if isinstance(answer, str) else _against_runtime(ran, answer),
+                kernel=against_reference(ran, lambda: reference.build(node, name).run(given)[0]),
+                runtime=None if isinstance(answer, str) else against_runtime(ran, answer),
                 drift=drift(ran.run.y, whole.get(node.output[0])),
                 seconds=ran.run.seconds,
             )
@@ -244,48 +233,12 @@ def _whole(
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 
-def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """x, w and bias as the kernel gets them."""
-    return dtypes.quantise(ran.conv.problem.operand_dtype, ran.x), ran.conv.weight, ran.conv.bias
-
-
-def _against_reference(ran: ConvRun) -> Comparison:
-    problem, operands = ran.conv.problem, _operands(ran)
-    return compare(ran.run.y, reference.conv_problem(problem, *operands), error_bound(problem, *operands))
-
-
-def _against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
-    """Within the second bound of the module's text; None where operands leave the range of the model's type."""
-    problem = ran.conv.problem
-    model_type = dtypes.of_array(ran.arrays[0])
-    if problem.operand_dtype.min_exponent > model_type.min_exponent:
-        return None
-    n = 1.25 * problem.gemm_k + 2
-    gamma = n * UNIT / (1 - n * UNIT)
-    bound = error_bound(problem, *_operands(ran))
-    unit = problem.operand_dtype.unit_roundoff
-    magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded
-    expected = answer.astype(np.float64)
-    rounding = 0.0 if problem.out == "f32" else problem.out_dtype.unit_roundoff * np.abs(expected)
-    limit = bound + (_operand_error(ran) + gamma) * magnitude + rounding
-    return compare(ran.run.y, expected, limit)
-
-
-def _operand_error(ran: ConvRun) -> float:
-    """r of the module's text."""
-    if ran.x is not ran.arrays[0]:
-        return TF32X3_ERROR
-    operand = ran.conv.problem.operand_dtype
-    if operand.precision >= dtypes.of_array(ran.arrays[0]).precision:
-        return 0.0
-    return 2 * operand.unit_roundoff + operand.unit_roundoff**2
-
-
 def _unit(layers: list[LayerResult], convolutions: Convolutions) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
     if convolutions.precision == "tf32x3" and convolutions.operand is None:
         return max((layer.problem.out_dtype.unit_roundoff for layer in layers), default=0.0)
-    units = ((layer.problem.operand_dtype.unit_roundoff, layer.problem.out_dtype.unit_roundoff) for layer in layers)
+    floats = [layer for layer in layers if layer.problem.out in dtypes.OUTPUTS]
+    units = ((layer.problem.operand_dtype.unit_roundoff, layer.problem.out_dtype.unit_roundoff) for layer in floats)
     return max((unit for pair in units for unit in pair), default=0.0)
 
 

@@ -1,0 +1,95 @@
+r"""One convolution of a network against two witnesses, on the input that reached it.
+
+1. `convc.reference` in float64, on the operands as the kernel gets them, within `convc.verify.bound`: this is the test
+   of the kernel, the same as ``convc verify`` makes.
+2. onnxruntime on the node as the model has it. With S the sum of the magnitudes |x * w| and the bias, it may differ
+   from the kernel's accumulator by
+
+       bound + r S + gamma(n) S :
+
+   the kernel's own bound, the rounding of operands (r, below), and the float32 sums of onnxruntime, which add the
+   same terms in whatever order and grouping, so that its error is at most gamma(n) S too. Rounding both factors to a
+   type of unit u gives r = 2u + u^2; three tf32 products have r = 2^-20 (`convc.graph.split`); operands of the model's
+   own type have r = 0. Where the result is not float32, onnxruntime's is rounded once more: half a unit of its type.
+   This is what the operator means, seen by somebody else: a wrong reading of pads, groups or strides shows here.
+
+Convolutions of integers are exact: no element may differ from `onnx.reference`, and none from onnxruntime by more than
+one step of a quantised result, which it may round the other way at a tie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc import dtypes, reference
+from convc.errors import InputError
+from convc.graph.convolutions import ConvRun
+from convc.graph.split import TF32X3_ERROR
+from convc.verify.bound import UNIT, error_bound
+from convc.verify.compare import Comparison, compare
+
+
+def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Comparison:
+    """The first comparison; ``host`` gives the answer of `onnx.reference`, which is needed for integers only."""
+    if ran.run.y.dtype.kind in "iu":
+        return compare_integers(ran.run.y, host(), slack=0)
+    problem, operands = ran.conv.problem, _operands(ran)
+    return compare(ran.run.y, reference.conv_problem(problem, *operands), error_bound(problem, *operands))
+
+
+def against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
+    """The second comparison; None where the operand type has not the range of the model's, so that r is no bound."""
+    if ran.run.y.dtype.kind in "iu":
+        return compare_integers(ran.run.y, answer, slack=0 if ran.run.y.dtype == np.int32 else 1)
+    problem = ran.conv.problem
+    model_type = dtypes.of_array(ran.arrays[0])
+    if problem.operand_dtype.min_exponent > model_type.min_exponent:
+        return None
+    n = 1.25 * problem.gemm_k + 2
+    gamma = n * UNIT / (1 - n * UNIT)
+    bound = error_bound(problem, *_operands(ran))
+    unit = problem.operand_dtype.unit_roundoff
+    magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded
+    expected = answer.astype(np.float64)
+    rounding = 0.0 if problem.out == "f32" else problem.out_dtype.unit_roundoff * np.abs(expected)
+    return compare(ran.run.y, expected, bound + (_operand_error(ran) + gamma) * magnitude + rounding)
+
+
+def compare_integers(y: np.ndarray, expected: np.ndarray, slack: int) -> Comparison:
+    """Judge integers: no element may be off by more than ``slack``; `InputError` where the shapes differ."""
+    if y.shape != expected.shape:
+        raise InputError(f"the result has shape {y.shape}, the reference {expected.shape}")
+    error = np.abs(y.astype(np.int64) - expected.astype(np.int64))
+    wrong = error > slack
+    at = int(np.argmax(error)) if not wrong.any() else int(np.argmax(wrong))
+    where = np.unravel_index(at, y.shape)
+    worst = int(error.max())
+    ratio = worst / slack if slack else (0.0 if worst == 0 else np.inf)
+    return Comparison(
+        ok=not wrong.any(),
+        count=y.size,
+        count_wrong=int(np.count_nonzero(wrong)),
+        worst_error=float(worst),
+        worst_ratio=float(ratio),
+        first=tuple(int(index) for index in where) if wrong.any() else None,
+        got=float(y[where]),
+        expected=float(expected[where]),
+        limit=float(slack),
+    )
+
+
+def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """x, w and bias as the kernel gets them."""
+    return dtypes.quantise(ran.conv.problem.operand_dtype, ran.x), ran.conv.weight, ran.conv.bias
+
+
+def _operand_error(ran: ConvRun) -> float:
+    """r of the module's text."""
+    if ran.x is not ran.arrays[0]:
+        return TF32X3_ERROR
+    operand = ran.conv.problem.operand_dtype
+    if operand.precision >= dtypes.of_array(ran.arrays[0]).precision:
+        return 0.0
+    return 2 * operand.unit_roundoff + operand.unit_roundoff**2
