@@ -9,6 +9,7 @@ parent ends or lets go, in whatever way that happens.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -28,6 +29,9 @@ AUTO_JOBS = 8
 
 CONNECT_S = 10
 """How long a Dask scheduler may take to answer."""
+
+CHATTY = ("distributed.client", "distributed.core", "distributed.utils", "distributed.comm", "tornado.application")
+"""Loggers that print tracebacks where a cluster goes away, which is said in a sentence here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +133,18 @@ def _dask(address: str) -> Crew:
             "dask://HOST:PORT needs the package distributed, which is not installed",
             hint="pip install 'convc[cluster]'",
         ) from None
+    levels = {name: logging.getLogger(name).level for name in CHATTY}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+    def speak() -> None:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
     try:
         client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as problem:
+        speak()
         raise WorkerError(
             f"no Dask scheduler answers: {problem or type(problem).__name__}",
             where=address.replace("tcp", "dask", 1),
@@ -140,6 +153,7 @@ def _dask(address: str) -> Crew:
     workers = len(client.nthreads())
     if workers == 0:
         client.close()
+        speak()
         raise WorkerError(
             "the Dask scheduler has no workers",
             where=address.replace("tcp", "dask", 1),
@@ -150,5 +164,6 @@ def _dask(address: str) -> Crew:
     def close(give_up: bool) -> None:
         executor.shutdown(wait=not give_up)
         client.close()
+        speak()
 
     return Crew(executor, workers, close)

@@ -121,6 +121,35 @@ def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, 
         )
 
 
+def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
+    """Scheduler and worker as a user starts them; the scheduler is killed in the middle of a sweep."""
+    note = tmp_path / "scheduler.json"
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", note, "--no-dashboard", *more],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path, start_new_session=True,
+        )
+        for what, more in (
+            ("scheduler", ["--host", "127.0.0.1", "--port", "0"]), ("worker", ["--nthreads", "1", "--no-nanny"]),
+        )
+    ]  # fmt: skip
+    try:
+        with distributed.Client(scheduler_file=str(note), timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=60)
+            address = client.scheduler.address.replace("tcp://", "dask://")
+        capfd.readouterr()
+        with pytest.raises(WorkerError, match="the cluster went away") as error:
+            convc.verify(
+                model, executor=address, progress=lambda what, _: programs[0].kill() if "(3 of 10" in what else None
+            )
+        assert "under way: layer" in error.value.where
+        assert "Traceback" not in capfd.readouterr().err
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
+
+
 def test_a_cluster_without_workers_is_named(model):
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
