@@ -12,7 +12,7 @@ works without onnx, sympy and jinja2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convc.errors import InputError, NodeError
+from convc.networks import run_model as run_model
+from convc.networks import verify_network as verify_network
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,7 +66,10 @@ class VerifyReport:
         return all(layer.ok for layer in self.layers)
 
 
-def load(path: str | Path, batch: int | None = None, dtype: str | None = None, precision: str | None = None) -> Network:
+def load(
+    path: str | Path, batch: int | None = None, dtype: str | None = None, precision: str | None = None,
+    fuse: bool = True,
+) -> Network:  # fmt: skip
     """Read an ONNX model.
 
     Args:
@@ -73,6 +78,7 @@ def load(path: str | Path, batch: int | None = None, dtype: str | None = None, p
         dtype: operand type, f16, bf16, tf32, e4m3 or e5m2, in place of the model's.
         precision: how float32 is multiplied: tf32 (the default), bf16x3, bf16x6 or tf32x3
             (`convc.operators.split_precision`).
+        fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
 
     Raises:
         ModelError, NodeError, ProblemError: the model cannot be read, or has a convolution of a kind that
@@ -80,7 +86,7 @@ def load(path: str | Path, batch: int | None = None, dtype: str | None = None, p
     """
     from convc.frontend.onnx_reader import read_model
 
-    return read_model(path, batch=batch, operand=dtype, precision=precision)
+    return read_model(path, batch=batch, operand=dtype, precision=precision, fuse=fuse)
 
 
 def compile(
@@ -97,6 +103,7 @@ def compile(
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
     progress: Progress | None = None,
+    fuse: bool = True,
 ) -> Build:
     """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
 
@@ -109,6 +116,7 @@ def compile(
         ``kernel.cubin``.
         cache: where kernels are kept (see `Cache`).
         jobs, executor: where kernels are compiled (see `verify`).
+        fuse: as of `load`, where a path is given.
 
     Raises:
         InputError: the folder or the cache cannot be used, or there is no such layer.
@@ -123,7 +131,7 @@ def compile(
     target = Path(out_dir)
     check_target(target)
     _tell(progress, f"read {_named(model)}", 0.0)
-    network, convs = _select(model, layer, batch, dtype, precision)
+    network, convs = _select(model, layer, batch, dtype, precision, fuse)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
         if pool is not None and not pool.optional:
@@ -144,6 +152,7 @@ def compile_layer(
     dtype: str | None = None,
     precision: str | None = None,
     options: Options | None = None,
+    fuse: bool = True,
 ) -> Compiled:
     """Compile one convolution and keep every stage of it: problem, plan, tile program, text and launch.
 
@@ -151,14 +160,27 @@ def compile_layer(
         InputError: there is no such layer, or several and no name.
         PlanError: it has no kernel.
     """
+    return compile_node(model, layer, batch, dtype, options, precision, fuse)[1]
+
+
+def compile_node(
+    model: str | Path | Network,
+    layer: str | None = None,
+    batch: int | None = None,
+    dtype: str | None = None,
+    options: Options | None = None,
+    precision: str | None = None,
+    fuse: bool = True,
+) -> tuple[ConvNode, Compiled]:
+    """`compile_layer`, with the convolution as the model has it: weights, tensors, and what was fused into it."""
     from convc.build import pick_layer
     from convc.compiler import compile_problem
     from convc.kernels import shared_problem
     from convc.plan.records import Options
 
-    network, convs = _select(model, layer, batch, dtype, precision)
-    problem = shared_problem(pick_layer(convs, layer, network.name).problem)
-    return compile_problem(problem, options=options or Options(schedule="auto"))
+    network, convs = _select(model, layer, batch, dtype, precision, fuse)
+    conv = pick_layer(convs, layer, network.name)
+    return conv, compile_problem(shared_problem(conv.problem), options=options or Options(schedule="auto"))
 
 
 def run(
@@ -203,6 +225,7 @@ def verify(
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
     progress: Progress | None = None,
+    fuse: bool = True,
     *,
     reweight: int | None = None,
 ) -> VerifyReport | NetworkReport:
@@ -217,6 +240,7 @@ def verify(
         cache: where kernels are kept (see `Cache`).
         jobs, executor: where the layers are checked: in this process (the default), in that many processes of this
             machine, on an executor (see `convc.executors.crew_opener`), or on a `Pool` that several calls share.
+        fuse: as of `load`, where a path is given.
         reweight: give every layer random weights of this seed and verify the whole network (`verify_network`, which
             also says what comes back); ``layer``, ``seed`` and ``mode`` then have no say.
 
@@ -241,7 +265,7 @@ def verify(
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
     _tell(progress, f"read {_named(model)}", 0.0)
-    network, convs = _select(model, layer, batch, dtype, precision)
+    network, convs = _select(model, layer, batch, dtype, precision, fuse)
     reports = []
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or Options(schedule="auto"), kept)
@@ -263,73 +287,6 @@ def verify(
     )
 
 
-def verify_network(
-    model: str | Path,
-    seed: int,
-    *,
-    batch: int | None = None,
-    dtype: str | None = None,
-    precision: str | None = None,
-    numerics: str = "float32",
-    host: str = "reference",
-    options: Options | None = None,
-    progress: Progress | None = None,
-) -> NetworkReport:
-    """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
-
-    Args:
-        model: path of the file.
-        seed: of weights and inputs; at least 0.
-        batch: what stands for extents that the inputs leave open; 1 by default.
-        dtype: operand type in place of the model's.
-        precision: of float32 convolutions where ``dtype`` is not given: tf32, or three products (tf32x3).
-        numerics: how the tensor core adds (see `verify`).
-        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
-
-    Raises:
-        ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
-    """
-    from convc.graph.files import convolutions_of, verify_file
-    from convc.machine import RunOptions, Switches
-
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
-    machine = RunOptions(switches=Switches(numerics=numerics))
-    convolutions = convolutions_of(dtype, precision or "tf32", options, machine)
-    return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
-
-
-def run_model(
-    model: str | Path,
-    feeds: Mapping[str, np.ndarray],
-    *,
-    dtype: str | None = None,
-    precision: str = "tf32",
-    numerics: str = "float32",
-    host: str = "reference",
-    progress: Progress | None = None,
-) -> dict[str, np.ndarray]:
-    """The outputs of a whole model by name, its convolutions from their PTX and all other nodes on the host.
-
-    Args:
-        model: path of the file.
-        feeds: an array for each input, by name; floating-point ones are rounded to the type of the input.
-        dtype, precision, numerics, host: see `verify_network`.
-
-    Raises:
-        InputError: an input is missing, or has another shape or type.
-        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
-    """
-    from convc.graph.files import convolutions_of, fitting, naming, open_graph
-    from convc.machine import RunOptions, Switches
-
-    machine = RunOptions(switches=Switches(numerics=numerics))
-    path = Path(model)
-    graph = open_graph(path, convolutions_of(dtype, precision, None, machine), host=host)
-    with naming(path):
-        return graph.run(fitting(graph, feeds), progress=progress)
-
-
 @contextmanager
 def _pool(executor: str | Executor | Pool | None, jobs: int | None) -> Iterator[Pool | None]:
     """The pool asked for, which is closed again unless it is the caller's; None: work in this process."""
@@ -343,7 +300,12 @@ def _pool(executor: str | Executor | Pool | None, jobs: int | None) -> Iterator[
 
 
 def _select(
-    model: str | Path | Network, layer: str | None, batch: int | None, dtype: str | None, precision: str | None
+    model: str | Path | Network,
+    layer: str | None,
+    batch: int | None,
+    dtype: str | None,
+    precision: str | None,
+    fuse: bool,
 ) -> tuple[Network, tuple[ConvNode, ...]]:
     """The network, and the convolutions to work on: all, or the one named.
 
@@ -353,13 +315,19 @@ def _select(
     from convc.frontend.onnx_reader import read_model
 
     if isinstance(model, str | Path):
-        network = read_model(model, batch=batch, operand=dtype, precision=precision, skip_refused=layer is not None)
+        network = read_model(
+            model, batch=batch, operand=dtype, precision=precision, skip_refused=layer is not None, fuse=fuse
+        )
     elif batch is None and dtype is None and precision is None:
         network = model
     else:
         raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
     if layer is None:
         return network, network.convs
+    for conv in network.convs:
+        if layer in conv.fused:
+            hint = f"compile {conv.name}, or fuse nothing (--no-fuse)"
+            raise NodeError(f"fused into convolution {conv.name!r}", where=f"node {layer!r}", hint=hint)
     for node in network.skipped:
         if node.name == layer:
             raise NodeError(node.reason, where=f"node {node.name!r} ({node.op_type})")

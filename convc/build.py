@@ -59,6 +59,8 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         problem: what it computes.
         input, output: its tensors in the model.
         notes: what repacking does and costs, for people.
+        residual: the tensor that the epilogue adds, where it adds one.
+        fused: names of the nodes of the model that the kernel does as well.
     """
 
     name: str
@@ -68,6 +70,8 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     input: TensorRef
     output: TensorRef
     notes: tuple[str, ...] = ()
+    residual: TensorRef | None = None
+    fused: tuple[str, ...] = ()
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -73,6 +73,7 @@ class LayerReport:
         counters: what one launch did; None where no launch came to an end.
         notes: what repacking does and costs.
         checks: one per mode.
+        fused: names of the nodes of the model that the kernel does as well.
     """
 
     name: str
@@ -82,6 +83,7 @@ class LayerReport:
     counters: Counters | None
     notes: tuple[str, ...]
     checks: tuple[Check, ...]
+    fused: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -122,6 +124,7 @@ def check_layer(
         counters=next((counters for _, counters in checked if counters is not None), None),
         notes=device_form(conv.problem).notes,
         checks=tuple(check for check, _ in checked),
+        fused=conv.fused,
     )
 
 

@@ -188,6 +188,8 @@ def write_build(
                 input=conv.input,
                 output=conv.output,
                 notes=form.notes,
+                residual=conv.residual,
+                fused=conv.fused,
             )
             records.append(record)
         build.write_network(folder, NetworkRecord(source=network.name, layers=tuple(records), skipped=network.skipped))

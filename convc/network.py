@@ -34,8 +34,11 @@ class ConvNode:
         input: the activations (N, C, H, W).
         weight: float32 (K, C, R, S), values already rounded to the filters' type.
         bias: float32 (K,), or None; whole numbers in float64 where the sums are s32.
-        output: the result (N, K, P, Q), of type ``problem.out``.
         multiplier: float32 (K,) of a requantised problem, else None.
+        output: the result (N, K, P, Q), of type ``problem.out``: that of the last node fused.
+        residual: the tensor that the epilogue adds, where it adds one.
+        fused: names of the nodes that the kernel does as well, in the order of the chain; the executor of a graph must
+            leave them out, and run the convolution where the last of them stood.
     """
 
     name: str
@@ -45,6 +48,13 @@ class ConvNode:
     bias: np.ndarray | None = field(repr=False)
     output: TensorRef
     multiplier: np.ndarray | None = field(default=None, repr=False)
+    residual: TensorRef | None = None
+    fused: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[TensorRef, ...]:
+        """Tensors that the kernel reads and that are no constants: the activations, and a residual if there is one."""
+        return (self.input,) if self.residual is None else (self.input, self.residual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +68,18 @@ class SkippedNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Network:
-    """A model: its convolutions in the order of the file, which in ONNX is a valid order of execution."""
+    """A model: its convolutions in a valid order of execution, which is that of the file unless nodes are fused.
+
+    A node of the graph is a convolution, fused into one, or skipped.
+    """
 
     name: str
     convs: tuple[ConvNode, ...]
     skipped: tuple[SkippedNode, ...]
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was fused, one line per convolution that took nodes in: ``conv1 + bn1 + relu1``."""
+        return tuple(" + ".join((conv.name, *conv.fused)) for conv in self.convs if conv.fused)

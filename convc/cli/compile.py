@@ -10,6 +10,7 @@ import click
 from convc.cli.options import (
     batch_option,
     dtype_option,
+    fuse_option,
     jobs_options,
     json_option,
     layer_option,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @batch_option
 @dtype_option
 @precision_option
+@fuse_option
 @schedule_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 @jobs_options
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 @json_option
 def compile_command(
     model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
-    options: Options, assemble: bool, jobs: int | None, executor: str | None, no_cache: bool, json_file: Path | None,
+    fuse: bool, options: Options, assemble: bool, jobs: int | None, executor: str | None, no_cache: bool,
+    json_file: Path | None,
 ) -> None:  # fmt: skip
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -69,6 +72,7 @@ def compile_command(
             batch=batch,
             dtype=dtype,
             precision=precision,
+            fuse=fuse,
             options=options,
             assembler=assembler if assemble else None,
             cache=False if no_cache else None,

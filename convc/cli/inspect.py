@@ -10,6 +10,7 @@ import click
 from convc.cli.options import (
     batch_option,
     dtype_option,
+    fuse_option,
     layer_option,
     path_type,
     precision_option,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 @batch_option
 @dtype_option
 @precision_option
+@fuse_option
 @schedule_options
 @click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
 @click.option(
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 def inspect_command(
     model: Path | None, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
-    options: Options, nests: bool,
+    fuse: bool, options: Options, nests: bool,
     tile: int | None, all_lanes: bool, svg: Path | None, json_file: Path | None, example: bool,
 ) -> None:  # fmt: skip
     """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
@@ -59,8 +61,8 @@ def inspect_command(
 
     _check_call(model, layer, batch, dtype or precision, options, example)
     out = console(stderr=check_reports(svg, json_file))
-    kinds = {"dtype": dtype, "precision": precision}
-    compiled = None if example else api.compile_layer(model, layer, batch=batch, options=options, **kinds)
+    choice = {"batch": batch, "dtype": dtype, "precision": precision, "options": options, "fuse": fuse}
+    node, compiled = (None, None) if example else api.compile_node(model, layer, **choice)
     if nests or tile is not None or svg is not None or json_file is not None:
         tiles = example_tiles() if example else plan_tiles(compiled.plan)
         table = tiles.lanes(tile or 0)
@@ -72,7 +74,7 @@ def inspect_command(
     elif example:
         print_example(out, all_lanes)
     else:
-        print_inspection(out, compiled)
+        print_inspection(out, compiled, node.fused)
 
 
 def _check_call(

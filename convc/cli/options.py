@@ -26,6 +26,11 @@ precision_option = click.option(
     help="How float32 is multiplied: once as tf32 (the default), or in parts that come near to float32.",
 )
 
+fuse_option = click.option(
+    "--no-fuse", "fuse", is_flag=True, flag_value=False, default=True,
+    help="Leave BatchNormalization, activations and residuals out of the kernels.",
+)  # fmt: skip
+
 numerics_option = click.option(
     "--numerics",
     type=click.Choice(["float32", "exact"]),

@@ -11,6 +11,7 @@ from convc.cli.options import (
     batch_option,
     counts_option,
     dtype_option,
+    fuse_option,
     host_option,
     jobs_options,
     json_option,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @dtype_option
 @precision_option
+@fuse_option
 @numerics_option
 @schedule_options
 @counts_option
@@ -90,8 +92,8 @@ def verify_command(
 
     if reweight is not None:
         others = {
-            "layer": layer, "counts": counts, "seed": how.pop("seed"), "jobs": jobs, "executor": executor,
-            "markdown": markdown, "csv": csv_file, "annotate": annotate,
+            "layer": layer, "counts": counts, "seed": how.pop("seed"), "no-fuse": not how.pop("fuse"), "jobs": jobs,
+            "executor": executor, "markdown": markdown, "csv": csv_file, "annotate": annotate,
         }  # fmt: skip
         verify_network(models, reweight, host, json_file, others, **how)
         return

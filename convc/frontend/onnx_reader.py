@@ -19,6 +19,7 @@ from convc import dtypes
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
 from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
@@ -45,6 +46,7 @@ def read_model(
     precision: str | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     skip_refused: bool = False,
+    fuse: bool = False,
 ) -> Network:
     """Read a model.
 
@@ -58,6 +60,7 @@ def read_model(
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
             raising; there must be one that can.
+        fuse: let convolutions take in the nodes behind them that a kernel does as it stores (`convc.frontend.fusion`).
 
     Raises:
         ModelError: not a model that can be read, or one without convolutions.
@@ -75,7 +78,7 @@ def read_model(
     if precision is not None and operand is not None:
         raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
     try:
-        return _read(path, batch, _operands(operand, precision), constants or {}, skip_refused)
+        return _read(path, batch, _operands(operand, precision), constants or {}, skip_refused, fuse)
     except ConvcError as error:
         error.where = f"{path}: {error.where}" if error.where and error.where != str(path) else str(path)
         raise
@@ -84,7 +87,12 @@ def read_model(
 
 
 def _read(
-    path: Path, batch: int | None, operands: Mapping[str, str], bound: Mapping[str, np.ndarray], skip_refused: bool
+    path: Path,
+    batch: int | None,
+    operands: Mapping[str, str],
+    bound: Mapping[str, np.ndarray],
+    skip_refused: bool,
+    fuse: bool,
 ) -> Network:
     model = load_model(path)
     constants = Constants(model.graph, path.parent, bound)
@@ -94,27 +102,35 @@ def _read(
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
         raise ModelError("the model has no convolution in its main graph", hint=f"it has {listed}")
     types = infer_types(model, constants, batch)
-    convs, skipped, refused = [], [], []
-    for node, name in zip(model.graph.node, names, strict=True):
+    convs: dict[int, ConvNode] = {}
+    skipped: dict[int, SkippedNode] = {}
+    refused = []
+    for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
         if not _is_conv(node):
-            skipped.append(SkippedNode(name=name, op_type=node.op_type, reason="not a convolution"))
+            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason="not a convolution")
             continue
         try:
-            convs.append(_conv(node, name, types, constants, operands))
+            convs[index] = _conv(node, name, types, constants, operands)
         except ConvcError as error:
             refused.append(error)
-            skipped.append(SkippedNode(name=name, op_type=node.op_type, reason=error.message))
+            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=error.message)
     if refused and not (skip_refused and convs):
         error = refused[0]
         if len(refused) > 1:
             more = f"{len(refused)} of the model's {len(refused) + len(convs)} convolutions are refused"
             error.hint = f"{error.hint}; {more}" if error.hint else more
         raise error
+    ordered = tuple(convs.values())
+    if fuse:
+        fused = fuse_nodes(model.graph, names, convs, types, constants)
+        ordered = tuple(each.conv for each in fused)
+        for index in (index for each in fused for index in each.taken):
+            del skipped[index]
     inputs = [v.name for v in model.graph.input if v.name not in constants.initializers | constants.bound]
     return Network(
         name=model.graph.name or path.stem,
-        convs=tuple(convs),
-        skipped=tuple(skipped),
+        convs=ordered,
+        skipped=tuple(skipped.values()),
         inputs=tuple(_reference(name, types.get(name, UNKNOWN)) for name in inputs),
         outputs=tuple(_reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
     )

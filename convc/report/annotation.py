@@ -11,14 +11,15 @@ from convc.report.words import number
 
 
 def notes_of(report: Any) -> dict[str, dict[str, str]]:
-    """Keys and texts by node, of a `VerifyReport`: its layers, and the convolutions that were left out."""
+    """Keys and texts by node, of a `VerifyReport`: its layers, what was fused into them, and the convolutions left out."""
     about = {"version": convc.__version__, "seed": str(report.seed)}
     notes = {
         node.name: {"verdict": f"not compiled: {node.reason}"}
         for node in report.skipped
         if node.reason != "not a convolution"
     }
-    return notes | {layer.name: _layer(layer) | about for layer in report.layers}
+    fused = {name: {"fused_into": layer.name} for layer in report.layers for name in layer.fused}
+    return notes | fused | {layer.name: _layer(layer) | about for layer in report.layers}
 
 
 def _layer(layer: LayerReport) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from rich.console import Console
@@ -13,6 +13,9 @@ from convc.build import Build
 from convc.network import SkippedNode
 from convc.report.output import json_text
 from convc.report.words import convolution
+
+FUSED = 8
+"""Convolutions with fused nodes that are listed one by one."""
 
 
 def print_build(console: Console, build: Build) -> None:
@@ -31,6 +34,7 @@ def print_build(console: Console, build: Build) -> None:
     for note, names in notes.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         console.print(f"  {names[0]}{more}: {note}", soft_wrap=True)
+    print_fused(console, build.network.layers)
     print_skipped(console, build.network.skipped)
     kernels = len({layer.kernel for layer in build.network.layers})
     console.print(f"wrote {build.path}: {len(build.network.layers)} layers, {kernels} kernels")
@@ -54,6 +58,16 @@ def build_json(build: Build, launches: Mapping[str, LaunchSpec], assembled: Mapp
     }
     network = msgspec.to_builtins(build.network)
     return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
+
+
+def print_fused(console: Console, layers: Sequence) -> None:
+    """Which nodes the kernels do besides the convolutions (any records with ``name`` and ``fused``)."""
+    taken = [layer for layer in layers if layer.fused]
+    for layer in taken[:FUSED]:
+        console.print(f"fused: {' + '.join((layer.name, *layer.fused))}", soft_wrap=True)
+    if len(taken) > FUSED:
+        nodes = sum(len(layer.fused) for layer in taken[FUSED:])
+        console.print(f"fused: {nodes} more nodes into {len(taken) - FUSED} more convolutions")
 
 
 def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:

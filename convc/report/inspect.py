@@ -27,11 +27,12 @@ ROWS = 24
 """Rejected candidates that are listed."""
 
 
-def print_inspection(console: Console, compiled: Compiled) -> None:
-    """All parts, in order."""
+def print_inspection(console: Console, compiled: Compiled, fused: tuple[str, ...] = ()) -> None:
+    """All parts, in order; `fused` are the nodes of the model that the kernel does as well."""
     plan = compiled.plan
+    taken = (f"fused into it: {', '.join(fused)}",) if fused else ()
     parts = (
-        ("problem", (compiled.problem.describe(), *compiled.form.notes)),
+        ("problem", (compiled.problem.describe(), *taken, *compiled.form.notes)),
         ("loop nest", plan_tiles(plan).loops()),
         ("index maps", _maps_lines(plan)),
         ("plan", _plan(plan)),

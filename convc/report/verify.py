@@ -16,7 +16,7 @@ from convc.errors import ConvcError
 from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.problem import ConvProblem
-from convc.report.build import print_skipped
+from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.output import json_text
 from convc.report.runs import print_findings
@@ -64,6 +64,7 @@ def print_report(console: Console, report, counts: bool = False) -> None:
     for layer in report.layers if counts else ():
         if layer.counters is not None:
             print_counts(console, layer.name, layer.counters)
+    print_fused(console, report.layers)
     print_skipped(console, report.skipped)
     console.print(summary(report))
 

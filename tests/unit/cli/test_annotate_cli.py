@@ -46,7 +46,7 @@ def one_conv(path, ir: int, names: tuple[str, ...] = ("c",)) -> None:
 def test_nodes_say_what_the_report_says(convc, two, tmp_path):
     copy = tmp_path / "out.onnx"
     said = convc.good("verify", two, "--seed", 4, "--annotate", copy, "--json", tmp_path / "r.json")
-    assert f"wrote {copy}: notes on 2 nodes" in said
+    assert f"wrote {copy}: notes on 3 nodes" in said
     report = json.loads((tmp_path / "r.json").read_text())
     written = notes(copy)
     for layer in report["layers"]:
@@ -63,6 +63,7 @@ def test_nodes_say_what_the_report_says(convc, two, tmp_path):
         assert int(found["convc.ctas"]) == layer["counters"]["ctas"]
         assert found["convc.seed"] == "4"
         assert found["convc.version"] == package.__version__
+    assert written["relu"] == {"convc.fused_into": "stem"}
     assert [name for name, found in written.items() if not found] == [node["name"] for node in report["skipped"]]
 
 

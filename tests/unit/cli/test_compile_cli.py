@@ -37,7 +37,7 @@ def test_the_report_lists_layers_notes_and_what_was_left_out(convc, two, tmp_pat
     assert "stem" in said
     assert "1x3x16x16 * 16x5x5, stride 2, pad 1,1,2,2 -> 8x8" in said
     assert "3 channels padded to 4" in said
-    assert "not compiled: 1 x Relu" in said
+    assert "fused: stem + relu" in said
     assert "2 layers, 2 kernels" in said
     assert os.listdir(tmp_path) == ["b"]
 

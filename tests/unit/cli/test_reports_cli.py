@@ -195,7 +195,8 @@ def test_compile_as_json(convc, two, tmp_path):
         assert kernel["grid"] == launch["grid"]
         assert kernel["shared_bytes"] == launch["shared_bytes"]
         assert kernel["assembled"] is None
-    assert report["skipped"][0]["op_type"] == "Relu"
+    assert report["skipped"] == []
+    assert [layer["fused"] for layer in report["layers"]] == [["relu"], []]
 
 
 def test_compile_as_json_with_what_ptxas_says(convc, tiny, tmp_path):

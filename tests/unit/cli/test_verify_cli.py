@@ -36,7 +36,7 @@ def sabotage(monkeypatch):
 
 def test_right_kernels_pass(convc, two):
     said = convc.good("verify", two)
-    for word in ("stem", "head", "reload", "tf32 -> f32", "exact, in bound", "not compiled: 1 x Relu"):
+    for word in ("stem", "head", "reload", "tf32 -> f32", "exact, in bound", "then relu", "fused: stem + relu"):
         assert word in said
     assert "2 of 2 layers right: 2 kernels, 4 launches" in said
 
@@ -64,7 +64,9 @@ def test_json_to_stdout_is_json_and_nothing_else(convc, two):
         assert modes["integer"]["comparison"]["worst_error"] == 0
         assert 0 <= modes["normal"]["comparison"]["worst_ratio"] <= 1
         assert all(check["seconds"] > 0 for check in layer["checks"])
-    assert report["skipped"][0]["op_type"] == "Relu"
+    assert report["skipped"] == []
+    assert report["layers"][0]["fused"] == ["relu"]
+    assert report["layers"][0]["problem"]["epilogue"] == [{"kind": "relu"}]
 
 
 def test_counts_are_listed_when_asked(convc, tiny):

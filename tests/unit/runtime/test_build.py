@@ -14,6 +14,7 @@ import convc
 from convc import api, build
 from convc.artifact import load_launch
 from convc.build import load_build, stems_of, writing
+from convc.epilogue import Relu
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.models import model_folder
 from convc.packing import pack_bias, pack_filter
@@ -61,7 +62,9 @@ def test_a_build_holds_what_the_docstring_says(folder):
     expected += [f"kernels/{digest}/{part}" for digest in digests for part in parts]
     expected += [f"weights/{name}.{kind}.npy" for name in ("stem", "head") for kind in ("filter", "bias")]
     assert tree(folder) == sorted(expected)
-    assert [node.op_type for node in made.network.skipped] == ["Relu"]
+    assert made.network.skipped == ()
+    assert [layer.fused for layer in made.network.layers] == [("relu",), ()]
+    assert made.record("stem").problem.epilogue == (Relu(),)
     tile = json.loads((folder / "kernels" / made.record("stem").kernel / "tile.json").read_text())
     assert {step["kind"] for role in tile["setup"] for step in role["steps"]} >= {"InitRings", "TmemAlloc"}
 
@@ -143,6 +146,9 @@ def test_a_name_that_is_not_there_lists_the_names(folder):
 
 def test_a_name_that_is_no_convolution_says_so(tmp_path):
     with pytest.raises(NodeError, match="not a convolution") as caught:
+        api.compile(TWO, tmp_path / "b", layer="relu", fuse=False)
+    assert "relu" in caught.value.where
+    with pytest.raises(NodeError, match="fused into convolution 'stem'") as caught:
         api.compile(TWO, tmp_path / "b", layer="relu")
     assert "relu" in caught.value.where
     assert os.listdir(tmp_path) == []

@@ -1,0 +1,88 @@
+"""The verbs of convc for whole networks: run a model, and verify it with random weights.
+
+Nothing heavy is imported before a verb needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convc.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from convc.graph.verifying import NetworkReport
+    from convc.plan.records import Options
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done and how much of the whole is done, 0 to 1."""
+
+
+def verify_network(
+    model: str | Path,
+    seed: int,
+    *,
+    batch: int | None = None,
+    dtype: str | None = None,
+    precision: str | None = None,
+    numerics: str = "float32",
+    host: str = "reference",
+    options: Options | None = None,
+    progress: Progress | None = None,
+) -> NetworkReport:
+    """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
+
+    Args:
+        model: path of the file.
+        seed: of weights and inputs; at least 0.
+        batch: what stands for extents that the inputs leave open; 1 by default.
+        dtype: operand type in place of the model's.
+        precision: of float32 convolutions where ``dtype`` is not given: tf32, or three products (tf32x3).
+        numerics: how the tensor core adds (see `verify`).
+        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+
+    Raises:
+        ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
+    """
+    from convc.graph.files import convolutions_of, verify_file
+    from convc.machine import RunOptions, Switches
+
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    machine = RunOptions(switches=Switches(numerics=numerics))
+    convolutions = convolutions_of(dtype, precision or "tf32", options, machine)
+    return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
+
+
+def run_model(
+    model: str | Path,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    dtype: str | None = None,
+    precision: str = "tf32",
+    numerics: str = "float32",
+    host: str = "reference",
+    progress: Progress | None = None,
+) -> dict[str, np.ndarray]:
+    """The outputs of a whole model by name, its convolutions from their PTX and all other nodes on the host.
+
+    Args:
+        model: path of the file.
+        feeds: an array for each input, by name; floating-point ones are rounded to the type of the input.
+        dtype, precision, numerics, host: see `verify_network`.
+
+    Raises:
+        InputError: an input is missing, or has another shape or type.
+        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
+    """
+    from convc.graph.files import convolutions_of, fitting, naming, open_graph
+    from convc.machine import RunOptions, Switches
+
+    machine = RunOptions(switches=Switches(numerics=numerics))
+    path = Path(model)
+    graph = open_graph(path, convolutions_of(dtype, precision, None, machine), host=host)
+    with naming(path):
+        return graph.run(fitting(graph, feeds), progress=progress)
