@@ -11,7 +11,7 @@ from convc.report.words import number
 
 
 def notes_of(report: Any) -> dict[str, dict[str, str]]:
-    """Keys and texts by node, of a `VerifyReport`: its layers, what was fused into them, and the convolutions left out."""
+    """Keys and texts by node, of a `VerifyReport`: its layers, what was fused into them, what was left out."""
     about = {"version": convc.__version__, "seed": str(report.seed)}
     notes = {
         node.name: {"verdict": f"not compiled: {node.reason}"}

@@ -8,8 +8,8 @@ file and the buffers, and no word on what they mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import ml_dtypes
@@ -76,14 +76,28 @@ def run_layer(
     """
     _check_input(layer.form, x.shape, x.dtype, f"layer {layer.name!r}")
     require_memory(2 * device_bytes(layer.form), f"running layer {layer.name!r}")
-    result = machine.run(
-        layer.ptx,
-        layer.launch,
-        input_buffers(layer, x, residual),
-        file=layer.file,
-        options=options or RunOptions(),
-        progress=progress,
-    )
+    run = run_packed(layer, input_buffers(layer, x, residual), options, progress)
+    return replace(run, y=unpack_output(layer.form, run.y))
+
+
+def run_packed(
+    layer: Layer,
+    buffers: Mapping[str, np.ndarray],
+    options: RunOptions | None = None,
+    progress: Progress | None = None,
+) -> LayerRun:
+    """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.graph_layout`).
+
+    Args:
+        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.packing` lays them out; others
+            are taken from the layer where they are not given.
+
+    Returns:
+        As of `run_layer`, but y is the output buffer as it is, (N, P, Q, k_pitch).
+    """
+    given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
+    options = options or RunOptions()
+    result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
     y = _output(layer.form, result)
     return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
@@ -165,7 +179,7 @@ def readable(y: np.ndarray) -> np.ndarray:
 
 def _output(form: DeviceForm, result: RunResult) -> np.ndarray:
     storage = dtypes.BY_NAME[form.output.dtype].storage
-    return unpack_output(form, result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape))
+    return result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape)
 
 
 def _named(dtype: np.dtype) -> np.dtype:

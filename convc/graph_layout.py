@@ -1,0 +1,154 @@
+"""Where a convolution can read what another one wrote, without going through (N, C, H, W) in between.
+
+A kernel writes pixels with their channels side by side, (N, P, Q, k_pitch), and reads them the same way,
+(N, H, W, c_pitch) (see `convc.packing`). Between two convolutions with nothing on the host in between, unpacking and
+packing again would give the same buffer, unless the consumer's axes are folded, the pitches differ, or the types do.
+Two things are left to do, both in place or element by element, none a transposition:
+
+* What lies behind the last channel, or between joined groups: the producer wrote something there, and the consumer
+  multiplies it with the zeros of its filter, which infinity and NaN would survive. It is set to zero.
+* float32 results that are multiplied as tf32 are rounded to nearest first, as packing does: the tensor core cuts.
+
+Nothing here knows of graphs but the records of `convc.network`: that a tensor also goes to a node on the host, or out
+of the network, is for the runner to know, who then unpacks it as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from convc import dtypes
+from convc.errors import InputError
+from convc.network import ConvNode, Network
+from convc.packing import DeviceForm, device_form
+from convc.packs import device_channels, pack_channels
+
+Use = Literal["activation", "residual"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A tensor that one convolution writes and another one reads.
+
+    Attributes:
+        tensor: its name in the model.
+        producer, consumer: names of the convolutions.
+        use: what the consumer does with it.
+        obstacle: why the consumer cannot read the producer's buffer; None: it can (`hand_over`).
+        rounds: whether values are rounded to the consumer's type on the way.
+    """
+
+    tensor: str
+    producer: str
+    consumer: str
+    use: Use
+    obstacle: str | None
+    rounds: bool
+
+    def __str__(self) -> str:
+        way = f"{self.tensor}: {self.producer} -> {self.consumer} as {self.use}"
+        if self.obstacle is not None:
+            return f"{way}, repacked: {self.obstacle}"
+        return f"{way}, handed over{' and rounded to tf32' if self.rounds else ''}"
+
+
+def edges(network: Network) -> tuple[Edge, ...]:
+    """Every use of a convolution's result by another convolution, in the order of the consumers."""
+    makers = {conv.output.name: conv for conv in network.convs}
+    forms = {conv.name: device_form(conv.problem) for conv in network.convs}
+    found = []
+    for consumer in network.convs:
+        for use, tensor in _uses(consumer):
+            producer = makers.get(tensor)
+            if producer is None:
+                continue
+            ends = forms[producer.name], forms[consumer.name]
+            edge = Edge(
+                tensor=tensor, producer=producer.name, consumer=consumer.name, use=use, obstacle=obstacle(*ends, use),
+                rounds=_element_type(ends[1], use) != ends[0].output.dtype,
+            )  # fmt: skip
+            found.append(edge)
+    return tuple(found)
+
+
+def obstacle(producer: DeviceForm, consumer: DeviceForm, use: Use = "activation") -> str | None:
+    """Why the output buffer of one kernel cannot be that buffer of another one, in words; None: it can.
+
+    Rounding float32 to tf32 is no obstacle.
+    """
+    made, wanted = producer.output, consumer.activation if use == "activation" else consumer.residual
+    if wanted is None:
+        return "the consumer adds no residual"
+    if producer.way is not None or consumer.way is not None:
+        return "a transposed convolution goes through another layout"
+    if producer.model.rank == 3 or consumer.model.rank == 3:
+        return "volumes go through another layout"
+    if use == "activation" and any(fold is not None for fold in consumer.folds):
+        return "an axis of the consumer is folded"
+    shape = consumer.model.x_shape if use == "activation" else consumer.model.y_shape
+    if producer.model.y_shape != shape:
+        return f"the result has shape {producer.model.y_shape}, the consumer takes {shape}"
+    if made.dtype != wanted.dtype and (made.dtype, wanted.dtype) != ("f32", "tf32"):
+        return f"the result is {made.dtype}, the consumer takes {wanted.dtype}"
+    if made.shape != wanted.shape:
+        return f"the result has {made.shape[-1]} elements a pixel, the consumer takes {wanted.shape[-1]}"
+    read = _places_read(consumer, use)
+    if read is None or not np.array_equal(_places_written(producer), read):
+        return "groups are joined in another way"
+    return None
+
+
+def hand_over(producer: DeviceForm, consumer: DeviceForm, packed: np.ndarray, use: Use = "activation") -> np.ndarray:
+    """The consumer's buffer, bit for bit what unpacking and packing again would give.
+
+    Args:
+        packed: what the producer's kernel wrote (`DeviceForm.output`). What lies behind its last channel is set to zero
+            in place; where nothing is rounded this very array comes back.
+        use: which buffer of the consumer.
+
+    Raises:
+        InputError: there is an `obstacle`, or the array is no output buffer of the producer.
+    """
+    where = f"{producer.model.name!r} to {consumer.model.name!r}"
+    reason = obstacle(producer, consumer, use)
+    if reason is not None:
+        raise InputError(f"a buffer cannot be handed over: {reason}", where=where, hint="unpack it and pack it again")
+    storage = dtypes.BY_NAME[producer.output.dtype].storage
+    if packed.shape != producer.output.shape or packed.dtype != storage:
+        expected = f"{storage.name} {list(producer.output.shape)}"
+        raise InputError(f"expected a buffer of {expected}, got {packed.dtype.name} {list(packed.shape)}", where=where)
+    behind = np.ones(packed.shape[-1], bool)
+    behind[_places_written(producer)] = False
+    packed[..., behind] = 0
+    wanted = _element_type(consumer, use)
+    return packed if wanted == producer.output.dtype else dtypes.encode(dtypes.BY_NAME[wanted], packed)
+
+
+def _places_written(form: DeviceForm) -> np.ndarray:
+    """Where in a pixel of the output each channel of the model lies, (K,)."""
+    return np.arange(form.model.out_channels) if form.packs is None else device_channels(form.ordinary, form.packs)
+
+
+def _places_read(form: DeviceForm, use: Use) -> np.ndarray | None:
+    """The same for what a kernel reads; None where a channel has several places."""
+    if use == "residual":
+        return _places_written(form)
+    channels = np.arange(form.model.in_channels)
+    if form.packs is None:
+        return channels
+    placed = pack_channels((channels + 1).reshape(1, 1, 1, -1), form.ordinary, form.packs).reshape(-1)
+    places = np.flatnonzero(placed)
+    order = placed[places] - 1
+    return places[np.argsort(order)] if len(places) == len(channels) and len(set(order)) == len(channels) else None
+
+
+def _uses(conv: ConvNode) -> tuple[tuple[Use, str], ...]:
+    read: tuple[tuple[Use, str], ...] = (("activation", conv.input.name),)
+    return read if conv.residual is None else (*read, ("residual", conv.residual.name))
+
+
+def _element_type(form: DeviceForm, use: Use) -> str:
+    return form.activation.dtype if use == "activation" else form.output.dtype
