@@ -4,7 +4,7 @@
     dask://HOST:PORT    a Dask cluster, through `distributed`'s own executor (extra ``convc[cluster]``)
 
 Worker processes are started afresh ("spawn"), ignore Ctrl-C, which is their parent's business, and end when the
-parent ends or lets go, in whatever way that happens.
+parent ends or lets go, in whatever way that happens. Python objects go both ways: name only a cluster that you trust.
 """
 
 from __future__ import annotations
