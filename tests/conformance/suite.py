@@ -13,9 +13,6 @@ from onnx.backend.test import BackendTest
 
 from convc.backend import ConvcBackend
 
-GROUPED_NOT_COMPILED_YET = {"bvlc_alexnet": 3, "shufflenet": 48}
-"""Light model -> how many of its convolutions have groups, which convc does not compile yet."""
-
 CONVOLUTION = r"^test_((basic_conv|conv_with|conv(integer|transpose)|qlinearconv)|Conv(Transpose)?\dd|operator_conv)"
 """Tests of `Conv`, `ConvInteger`, `ConvTranspose` and `QLinearConv`."""
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import onnx
 import pytest
-from conformance.suite import GROUPED_NOT_COMPILED_YET
 
 from convc import api
 
@@ -22,10 +21,8 @@ SLOW = [name for name in CONVOLUTIONS if name != QUICK]
 
 def verify(name: str, seed: int, host: str) -> None:
     report = api.verify_network(LIGHT / f"light_{name}.onnx", seed, host=host)
-    refused = GROUPED_NOT_COMPILED_YET.get(name, 0)
-    assert len(report.refused) == refused, "convc compiles more now: change GROUPED_NOT_COMPILED_YET"
-    assert all("not compiled yet" in reason for reason in report.refused.values())
-    assert len(report.layers) == CONVOLUTIONS[name] - refused
+    assert not report.refused
+    assert len(report.layers) == CONVOLUTIONS[name]
     assert report.departs is None
     assert report.silent == ""
     for layer in report.layers:
