@@ -7,9 +7,10 @@
 Every convolution of the main graph runs from the PTX that convc compiles for it, on the simulated multiprocessor; every
 other node runs on the host through `onnx.reference`. So the device is "CPU": no GPU is used.
 
-float32 convolutions run as three tf32 products by default (``precision="tf32x3"``, see `convc.graph.split`), because
-ONNX's conformance tests ask for 1e-3 of each element and one tf32 product has an error of 1e-3 of the terms that are
-added up, which is more where they cancel. ``precision="tf32"`` is a third of the work.
+float32 convolutions run as three tf32 products by default (``precision="tf32x3"``, see
+`convc.operators.split_precision`), because ONNX's conformance tests ask for 1e-3 of each element and one tf32 product
+has an error of 1e-3 of the terms that are added up, which is more where they cancel; three bf16 products miss a few
+elements too. ``precision="tf32"`` is a third of the work.
 
 Source: https://onnx.ai/onnx/api/backend.html
 """
@@ -109,7 +110,7 @@ class ConvcBackend(Backend):
         Args:
             model: of any operator set up to the newest that the installed onnx has.
             device: "CPU".
-            precision: of float32 convolutions, "tf32x3" or "tf32".
+            precision: of float32 convolutions, one of `convc.frontend.onnx_reader.PRECISIONS`.
             operand: multiply in f16, bf16 or tf32 instead of the model's own type; ``precision`` then has no say.
             numerics: how the tensor core adds, "float32" or "exact" (`convc.machine.Switches`).
             refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it

@@ -40,7 +40,8 @@ def verify_network(
         seed: of weights and inputs; at least 0.
         batch: what stands for extents that the inputs leave open; 1 by default.
         dtype: operand type in place of the model's.
-        precision: of float32 convolutions where ``dtype`` is not given: tf32, or three products (tf32x3).
+        precision: of float32 convolutions where ``dtype`` is not given: tf32, or in parts
+            (`convc.operators.split_precision`).
         numerics: how the tensor core adds (see `verify`).
         host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
 

@@ -13,6 +13,7 @@ from convc.cli.options import (
     layer_option,
     numerics_option,
     path_type,
+    precision_option,
     switch_option,
 )
 from convc.cli.run_network import looks_like_model, named_files, run_network
@@ -25,11 +26,7 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option()
 @dtype_option
-@click.option(
-    "--precision",
-    type=click.Choice(["tf32", "tf32x3"]),
-    help="Of a model's float32 convolutions: one product of tf32 (the default), or three, which come near float32.",
-)
+@precision_option
 @host_option
 @switch_option
 @numerics_option

@@ -266,7 +266,11 @@ def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
 
 
 def read_node(
-    node: onnx.NodeProto, name: str, arrays: Sequence[np.ndarray | None], operand: str | None = None
+    node: onnx.NodeProto,
+    name: str,
+    arrays: Sequence[np.ndarray | None],
+    operand: str | None = None,
+    precision: str | None = None,
 ) -> ConvNode:
     """One convolution whose inputs are at hand, constant in the model or not.
 
@@ -275,7 +279,7 @@ def read_node(
         name: for messages; the problem gets it too.
         arrays: one for each input of the node, None for one that is left out. Of the first, the activations, only
             shape and type are used.
-        operand: as for `read_model`.
+        operand, precision: as for `read_model`.
 
     Raises:
         NodeError, ProblemError, InputError: it cannot be compiled.
@@ -289,4 +293,4 @@ def read_node(
     except ValueError:
         element_type = onnx.TensorProto.UNDEFINED
     types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
-    return _conv(node, name, types, Constants(graph, Path(), bound), _operands(operand, None))
+    return _conv(node, name, types, Constants(graph, Path(), bound), _operands(operand, precision))

@@ -9,9 +9,10 @@ r"""One convolution of a network against two witnesses, on the input that reache
 
    the kernel's own bound, the rounding of operands (r, below), and the float32 sums of onnxruntime, which add the
    same terms in whatever order and grouping, so that its error is at most gamma(n) S too. Rounding both factors to a
-   type of unit u gives r = 2u + u^2; three tf32 products have r = 2^-20 (`convc.graph.split`); operands of the model's
-   own type have r = 0. Where the result is not float32, onnxruntime's is rounded once more: half a unit of its type.
-   This is what the operator means, seen by somebody else: a wrong reading of pads, groups or strides shows here.
+   type of unit u gives r = 2u + u^2; operands of the model's own type have r = 0, and so has float32 that is
+   multiplied in parts, where the bound has what is missing. Where the result is not float32, onnxruntime's is rounded
+   once more: half a unit of its type. This is what the operator means, seen by somebody else: a wrong reading of
+   pads, groups or strides shows here.
 
 Convolutions of integers have exact sums: no int32 may differ from `onnx.reference` or from onnxruntime. A sum that is
 scaled and rounded to 8 bits may be one step away: ONNX does not say in which type and order its three scales are put
@@ -27,7 +28,6 @@ import numpy as np
 from convc import dtypes, reference
 from convc.errors import InputError
 from convc.graph.convolutions import ConvRun
-from convc.graph.split import TF32X3_ERROR
 from convc.verify.bound import UNIT, error_bound
 from convc.verify.compare import Comparison, compare
 
@@ -93,8 +93,6 @@ def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 def _operand_error(ran: ConvRun) -> float:
     """r of the module's text."""
-    if ran.x is not ran.arrays[0]:
-        return TF32X3_ERROR
     operand = ran.conv.problem.operand_dtype
     if operand.precision >= dtypes.of_array(ran.arrays[0]).precision:
         return 0.0

@@ -16,18 +16,11 @@ from convc import dtypes
 from convc.build import Layer
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.findings import Verdict
-from convc.frontend.onnx_reader import read_node
-from convc.graph.split import split_activations, split_filters
+from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.kernels import Kernels, layer_of
 from convc.machine import RunOptions
 from convc.network import ConvNode
 from convc.runtime.session import LayerRun, run_layer
-
-PRECISIONS = ("tf32", "tf32x3")
-"""How float32 is multiplied: one product of tf32, or three that come near to float32 (`convc.graph.split`)."""
-
-_SPLIT_AXES = {"Conv": 1, "ConvTranspose": 0}
-"""Where the filters of the operators that take float32 have their input channels."""
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -37,9 +30,9 @@ class ConvRun:
     """One convolution that ran.
 
     Attributes:
-        conv: what was run: with `tf32x3` it has three times the channels of the node.
+        conv: what was run.
         arrays: the inputs of the node.
-        x: the activations as they went to the kernel, of the shape that ``conv`` says, not yet rounded.
+        x: the activations, not yet rounded.
         run: what the machine gave.
     """
 
@@ -56,7 +49,8 @@ class Convolutions:
     Attributes:
         kernels: compiled so far.
         operand: type to multiply in, in place of the model's; None keeps it.
-        precision: one of `PRECISIONS`; it matters where the model has float32 and ``operand`` is None.
+        precision: one of `convc.frontend.onnx_reader.PRECISIONS`; it matters where the model has float32 and
+            ``operand`` is None.
         machine: options of the machine.
     """
 
@@ -88,55 +82,29 @@ class Convolutions:
         given = tuple(arrays)
         if any(not isinstance(array, np.ndarray) for array in given if array is not None):
             raise NodeError("the inputs of a convolution must be tensors", where=_where(node, name))
-        group = self._split_groups(node, given)
         key = (name, given[0].shape, given[0].dtype) if constant and given and given[0] is not None else None
         if key is None or key not in self._ready:
-            ready = self._prepare(node, name, given, group)
+            ready = self._prepare(node, name, given)
             if key is not None:
                 self._ready[key] = ready
         else:
             ready = self._ready[key]
         conv, layer = ready
-        x = given[0] if group is None else split_activations(given[0], group)
-        run = run_layer(layer, x, self.machine)
+        run = run_layer(layer, given[0], self.machine)
         if run.verdict >= Verdict.incomplete:
             raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=_where(node, name))
-        return ConvRun(conv=conv, arrays=given, x=x, run=run)
+        return ConvRun(conv=conv, arrays=given, x=given[0], run=run)
 
-    def _prepare(
-        self, node: NodeProto, name: str, arrays: tuple[np.ndarray | None, ...], group: int | None
-    ) -> tuple[ConvNode, Layer]:
+    def _prepare(self, node: NodeProto, name: str, arrays: tuple[np.ndarray | None, ...]) -> tuple[ConvNode, Layer]:
         """Read, compile and pack."""
         try:
-            if group is not None:
-                read_node(node, name, arrays)  # what is wrong with it is said in the model's own numbers
-                wide = np.broadcast_to(
-                    np.float32(0), (arrays[0].shape[0], 3 * arrays[0].shape[1], *arrays[0].shape[2:])
-                )
-                filters = split_filters(np.ascontiguousarray(arrays[1]), group, _SPLIT_AXES[node.op_type])
-                arrays = (wide, filters, *arrays[2:])
-            conv = read_node(node, name, arrays, self.operand)
+            conv = read_node(node, name, arrays, self.operand, None if self.operand else self.precision)
             compiled = self.kernels.compiled(conv.problem)
         except ConvcError as error:
             error.where = error.where if repr(name) in error.where else _where(node, name)
             raise
         layer = layer_of(conv.problem, compiled, conv.weight, conv.bias, conv.multiplier)
         return conv, replace(layer, name=name)
-
-    def _split_groups(self, node: NodeProto, arrays: tuple[np.ndarray | None, ...]) -> int | None:
-        """The groups of a node that runs as three products; None for one that does not.
-
-        A node that is wrong is not split, so that the frontend says what is wrong with the numbers of the model.
-        """
-        axis = _SPLIT_AXES.get(node.op_type)
-        if self.precision != "tf32x3" or self.operand is not None or axis is None or len(arrays) < 2:
-            return None
-        if any(array is None or array.dtype != np.float32 or array.ndim < 3 for array in arrays[:2]):
-            return None
-        group = next((attribute.i for attribute in node.attribute if attribute.name == "group"), 1)
-        x, w = arrays[:2]
-        fits = group >= 1 and x.shape[1] == w.shape[axis] * (group if axis == 1 else 1) and x.shape[1] % group == 0
-        return group if fits else None
 
 
 def _where(node: NodeProto, name: str) -> str:

@@ -32,6 +32,7 @@ from convc.graph.host import HostNodes
 from convc.graph.inline import inlined
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
+from convc.operators.split_precision import MISSING
 from convc.problem import ConvProblem
 from convc.verify.compare import Comparison
 
@@ -174,7 +175,7 @@ def verify_graph(
         )
 
     results = graph.run(feeds, watch, progress)
-    allowed = allowed_drift(len(layers), _unit(layers, convolutions))
+    allowed = allowed_drift(len(layers), _unit(layers))
     return NetworkReport(
         source=graph.name,
         seed=seed,
@@ -233,12 +234,10 @@ def _whole(
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 
-def _unit(layers: list[LayerResult], convolutions: Convolutions) -> float:
+def _unit(layers: list[LayerResult]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
-    if convolutions.precision == "tf32x3" and convolutions.operand is None:
-        return max((layer.problem.out_dtype.unit_roundoff for layer in layers), default=0.0)
-    floats = [layer for layer in layers if layer.problem.out in dtypes.OUTPUTS]
-    units = ((layer.problem.operand_dtype.unit_roundoff, layer.problem.out_dtype.unit_roundoff) for layer in floats)
+    floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
+    units = ((MISSING.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
     return max((unit for pair in units for unit in pair), default=0.0)
 
 

@@ -45,7 +45,7 @@ def test_options():
         (y,) = convc.backend.run_model(model, [x, W], precision=precision)
         assert (y[0, 0, 0, 0] == x[0, 0, 0, 0]) == kept
     assert convc.backend.prepare(model, operand="bf16").run([X, W])[0].dtype == np.float32
-    with pytest.raises(InputError, match="precision must be one of tf32, tf32x3, got 'double'"):
+    with pytest.raises(InputError, match="precision must be one of tf32, bf16x3, bf16x6, tf32x3, got 'double'"):
         convc.backend.prepare(model, precision="double")
     with pytest.raises(InputError, match="refused must be one of"):
         convc.backend.prepare(model, refused="ignore")

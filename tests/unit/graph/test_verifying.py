@@ -102,8 +102,8 @@ def test_a_convolution_that_is_read_wrong_departs_from_onnxruntime_alone(monkeyp
     """The float64 reference computes what the frontend read: only somebody else can tell that it read wrong."""
     real = convolutions.read_node
 
-    def wrong(node, name, arrays, operand=None):
-        conv = real(node, name, arrays, operand)
+    def wrong(*given):
+        conv = real(*given)
         return dataclasses.replace(conv, weight=np.ascontiguousarray(conv.weight[..., ::-1]))
 
     monkeypatch.setattr(convolutions, "read_node", wrong)
