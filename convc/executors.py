@@ -42,11 +42,14 @@ class Crew:
         executor: takes work.
         slots: pieces of work that it does at the same time.
         close: called at the end; with True the work that is under way is given up.
+        takes_back: whether work that was not begun may be cancelled. A process pool of Python 3.11 that breaks with
+            cancelled work in it prints a traceback.
     """
 
     executor: Executor
     slots: int
     close: Callable[[bool], None]
+    takes_back: bool = True
 
 
 def crew_opener(executor: str | Executor | None, jobs: int) -> Callable[[], Crew]:
@@ -91,7 +94,7 @@ def _processes(jobs: int) -> Crew:
         lifeline.close()
         held.close()
 
-    return Crew(executor, jobs, close)
+    return Crew(executor, jobs, close, takes_back=False)
 
 
 def _start_worker(lifeline: Connection) -> None:

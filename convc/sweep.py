@@ -112,8 +112,9 @@ class Pool:
                     index = flying.pop(future)
                     yield index, _result(future, pieces[index].name)
         finally:
-            for future in flying:
-                future.cancel()
+            if self._crew is not None and self._crew.takes_back:
+                for future in flying:
+                    future.cancel()
 
     def _ready(self) -> Crew:
         if self._crew is None:
