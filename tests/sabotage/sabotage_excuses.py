@@ -78,6 +78,19 @@ EXCUSES = (
     Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x0|\d{9})", "the sparsity selector is not read where A is dense"),
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
+    Excuse(
+        r" \+8 in \d+: mov\.b32 %shape, 0x[04]8",
+        "sums of fewer than 33026 products of 8 bits stay inside s32: they saturate as they wrap",
+        r"kind::i8",
+    ),
+    Excuse(
+        r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32\.b32 %h\d+, %v\d+, %v\d+, 0;",
+        "the second instruction pushes the upper half of the word out",
+    ),
+    Excuse(
+        r"^0 [+-]1 in \d+: mov\.b32 %res\d+, 0;",
+        "it stands in for a residual that is not loaded, and there nothing is stored; elsewhere it is overwritten",
+    ),
     # Kernels that share activations.
     Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @masks", "another lane writes the word"),
     Excuse(r"3 \+1 in \d+: setp\.lt\.u32 %more, %s, 3; @masks", "one more entry, which the next part overwrites"),

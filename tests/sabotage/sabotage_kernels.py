@@ -19,9 +19,12 @@ import sabotage_tensor
 
 from convc.artifact import LaunchSpec, TensorMapParam, load_launch
 from convc.compiler import compile_problem
+from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.models import make_models
+from convc.packing import pack_activation, pack_bias, pack_filter
 from convc.plan.records import Options
 from convc.problem import ConvProblem
+from convc.verify.data import multipliers, normal_data
 
 TESTS = Path(__file__).resolve().parents[1]
 NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "tf32": np.float32}
@@ -63,6 +66,25 @@ def conv(
     problem = ConvProblem(operand=operand, out=out, **shape)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=stages).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
+
+
+def quantised(
+    operand: str, filters: str, out: str, zero_point: int = 0, *, options: Options | None = None,
+    stages: int = 2, **shape,
+) -> Subject:  # fmt: skip
+    """A kernel of whole numbers, on data that use the range of its result: 3 x 3 taps over 12 x 13 pixels."""
+    shape = {"in_extent": (12, 13), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
+    problem = ConvProblem(
+        operand=operand, filter_operand=filters, out=out, out_zero_point=zero_point, bias=True, **shape
+    )  # fmt: skip
+    compiled = compile_problem(problem, options=options, stages=stages)
+    x, w, b = normal_data(problem, 7)
+    inputs = {
+        "activation": pack_activation(compiled.form, x),
+        "filter": pack_filter(compiled.form, w),
+        "bias": pack_bias(compiled.form, b, multipliers(problem, 7)),
+    }
+    return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 
 
 def sharing(
@@ -159,6 +181,58 @@ KERNELS: dict[str, Callable[[], Subject]] = {
 """Run by default."""
 
 SLOW: dict[str, Callable[[], Subject]] = {
+    "u8 x s8 to u8": partial(quantised, "u8", "s8", "u8", 20, in_channels=256, out_channels=80),
+    "s8 to s32": partial(quantised, "s8", "s8", "s32", in_channels=256, out_channels=40),
+    "s8 x u8 to s8, stationary": partial(
+        quantised,
+        "s8",
+        "u8",
+        "s8",
+        -3,
+        batch=3,
+        in_channels=256,
+        out_channels=168,
+        in_extent=(6, 43),
+        options=Options(schedule="stationary", rows="outer"),
+        stages=4,
+    ),
+    "finished sums": partial(
+        conv, in_channels=128, out_channels=40, epilogue=(LeakyRelu(0.25), Clip(-50.0, None), AddResidual(), SiLU())
+    ),
+    "finished sums, stationary": partial(
+        conv,
+        options=Options(schedule="stationary", rows="outer"),
+        stages=4,
+        batch=3,
+        in_channels=128,
+        out_channels=168,
+        in_extent=(6, 43),
+        epilogue=(Clip(None, 60.0), AddResidual(), Relu()),
+    ),
+    "finished sums of f32, stationary, full tiles": partial(
+        conv,
+        out="f32",
+        options=Options(schedule="stationary", rows="outer"),
+        batch=2,
+        in_channels=128,
+        out_channels=256,
+        in_extent=(3, 64),
+        kernel=(3, 1),
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+        epilogue=(AddResidual(),),
+    ),
+    "finished sums of f32, full tiles": partial(
+        conv,
+        out="f32",
+        in_channels=192,
+        out_channels=64,
+        in_extent=(16, 16),
+        kernel=(1, 1),
+        **UNPADDED,
+        epilogue=(AddResidual(), Sigmoid()),
+    ),
+    "golden block_end_f16": partial(golden, "block_end_f16"),
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
     "golden same_3x3_f16": partial(golden, "same_3x3_f16"),
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
