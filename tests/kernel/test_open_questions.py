@@ -15,7 +15,7 @@ from convc.kernels import Kernels, layer_of
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
 from convc.runtime.session import run_layer
-from convc.verify.data import integer_data
+from convc.verify.data import integer_data, residual_data
 
 SETTINGS = dict(Switches().others())
 GOLDEN = {name: dataclasses.replace(p, batch=2 if p.batch > 100 else p.batch) for name, p in PROBLEMS.items()}
@@ -23,10 +23,14 @@ GOLDEN = {name: dataclasses.replace(p, batch=2 if p.batch > 100 else p.batch) fo
 
 
 def result(layer: Layer, x: np.ndarray, switches: Switches) -> bytes:
-    done = run_layer(layer, x, RunOptions(switches=switches))
+    done = run_layer(layer, x, RunOptions(switches=switches), residual=residual_of(layer))
     assert done.findings == ()
     assert done.y.any()
     return done.y.tobytes()
+
+
+def residual_of(layer: Layer) -> np.ndarray | None:
+    return residual_data(layer.form.model, 3, integer=True)
 
 
 def golden_layer(name: str) -> tuple[Layer, np.ndarray, set[str]]:
@@ -39,7 +43,7 @@ def golden_layer(name: str) -> tuple[Layer, np.ndarray, set[str]]:
 
 
 def other_result(layer: Layer, x: np.ndarray, switches: Switches) -> bytes:
-    return run_layer(layer, x, RunOptions(switches=switches)).y.tobytes()
+    return run_layer(layer, x, RunOptions(switches=switches), residual=residual_of(layer)).y.tobytes()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
