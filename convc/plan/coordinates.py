@@ -18,11 +18,8 @@ from convc.index.conv import ConvMaps, conv_maps
 from convc.index.lower import lower
 from convc.index.maps import IndexMap, Outcome, Proof
 from convc.packing import DeviceForm
-from convc.plan.records import Coordinate, Tiling
+from convc.plan.records import SLAB, Coordinate, Tiling
 from convc.problem import ConvProblem
-
-SLAB = "slab_c"
-"""First activation channel of a step where that depends on the group; ``c`` counts the channels of one group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

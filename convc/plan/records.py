@@ -211,6 +211,10 @@ class Launch:
         return math.prod(self.grid)
 
 
+SLAB = "slab_c"
+"""First activation channel of a step where that depends on the group; ``c`` counts the channels of one group."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinate:
     """One integer that the kernel computes, with the derivation that says why it is right.

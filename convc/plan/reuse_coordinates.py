@@ -10,10 +10,10 @@ from convc.index.lower import lower, translate
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.reuse_claims import prove
 from convc.intexpr import And, Const, IntExpr, Select, Var
-from convc.plan.coordinates import SLAB, Indexing, demand_proof, result_of
+from convc.plan.coordinates import Indexing, demand_proof, result_of
 from convc.plan.evidence import RESTS_ON, ROWS_BEFORE
 from convc.plan.proposals import Proposal
-from convc.plan.records import Coordinate, Reuse
+from convc.plan.records import SLAB, Coordinate, Reuse
 
 
 def maps_of(proposal: Proposal) -> ReuseMaps:

@@ -10,8 +10,7 @@ from typing import Literal
 
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.intexpr import IntExpr, Var, substitute
-from convc.plan.coordinates import SLAB
-from convc.plan.records import Plan
+from convc.plan.records import SLAB, Plan
 from convc.tile.epilogue import RESIDUAL, epilogue_steps
 from convc.tile.epilogue_types import convert, requantise
 from convc.tile.quantise_steps import Requantise
