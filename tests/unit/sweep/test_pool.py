@@ -12,6 +12,7 @@ from pathlib import Path
 
 import deeds
 import pytest
+from support.interrupting import interrupt
 
 from convc import sweep
 from convc.errors import InputError, LimitError, WorkerError
@@ -194,11 +195,11 @@ def test_workers_end_with_their_parent(tmp_path, way):
         time.sleep(0.05)
     workers = [int(flag.read_text()) for flag in flags]
     if way == signal.SIGINT:
-        os.killpg(parent.pid, way)  # as a terminal does: all of them get it
+        said = interrupt(parent)  # as a terminal does: all of them get it
     else:
         parent.kill()
-    _, said = parent.communicate(timeout=30)
-    deadline = time.monotonic() + 10
+        _, said = parent.communicate(timeout=60)
+    deadline = time.monotonic() + 30
     while any(_alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in workers)

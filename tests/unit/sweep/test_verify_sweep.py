@@ -14,6 +14,7 @@ from pathlib import Path
 import distributed
 import psutil
 import pytest
+from support.interrupting import interrupt
 
 import convc
 from convc import api, jobs
@@ -324,7 +325,7 @@ def test_the_command_in_one_process_and_in_two(model):
 
 def test_ctrl_c_ends_a_sweep(model):
     process = subprocess.Popen(
-        [sys.executable, "-m", "convc", "verify", *[model] * 20, "--jobs", "2"],
+        [sys.executable, "-m", "convc", "verify", *[model] * 500, "--jobs", "2"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     for line in process.stdout:
@@ -332,8 +333,7 @@ def test_ctrl_c_ends_a_sweep(model):
             break
     workers = workers_of(process.pid)
     assert workers
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    said = interrupt(process)
     assert process.returncode == 130
     assert said.strip() == "interrupted"
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
