@@ -34,6 +34,13 @@ _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
 """How float32 can be multiplied."""
 
+NOT_A_CONVOLUTION = "not a convolution"
+NO_GEMM = {
+    "DeformConv": "where it reads depends on its data: no implicit GEMM; a network runs it on the host",
+    "CausalConvWithState": "a function of other operators, with a state: a network runs it on the host",
+}
+"""Why operators that are called convolutions are not compiled."""
+
 CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
 """ONNX's operators that are convolutions and nothing else."""
 
@@ -107,7 +114,8 @@ def _read(
     refused = []
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
         if not _is_conv(node):
-            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason="not a convolution")
+            reason = NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
+            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=reason)
             continue
         try:
             convs[index] = _conv(node, name, types, constants, operands)

@@ -6,6 +6,7 @@ from typing import Any
 
 import convc
 from convc.checking import LayerReport
+from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
 from convc.report.verify import verdict
 from convc.report.words import number
 
@@ -16,7 +17,7 @@ def notes_of(report: Any) -> dict[str, dict[str, str]]:
     notes = {
         node.name: {"verdict": f"not compiled: {node.reason}"}
         for node in report.skipped
-        if node.reason != "not a convolution"
+        if node.reason != NOT_A_CONVOLUTION
     }
     fused = {name: {"fused_into": layer.name} for layer in report.layers for name in layer.fused}
     return notes | fused | {layer.name: _layer(layer) | about for layer in report.layers}

@@ -238,6 +238,17 @@ def test_a_graph_of_several_nodes(tmp_path):
     )
 
 
+def test_a_convolution_that_is_no_matrix_product_is_listed_with_the_reason(tmp_path):
+    path = save(
+        tmp_path / "m.onnx",
+        [conv(["x", "w1"], "a"), helper.make_node("DeformConv", ["a", "w1", "x"], ["c"], name="moved")],
+        initializers={"w1": integers((3, 3, 1, 1))}, outputs=("c",),
+    )  # fmt: skip
+    (skipped,) = read_model(path).skipped
+    assert (skipped.name, skipped.op_type) == ("moved", "DeformConv")
+    assert skipped.reason.startswith("where it reads depends on its data")
+
+
 @pytest.mark.parametrize(("ir_version", "opset"), [(3, 7), (4, 9), (7, 11), (8, 13), (10, 22)])
 def test_versions(tmp_path, ir_version, opset):
     w = integers((4, 3, 3, 3))
