@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convc.errors import InputError, NodeError
+from convc.networks import Cache as Cache
 from convc.networks import run_model as run_model
 from convc.networks import verify_network as verify_network
 
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
     from convc.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
     from convc.sweep import Pool
-
-Cache = str | Path | bool | None
-"""Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
-environment variable ``CONVC_CACHE`` or else the system says (see `convc.cache.open_cache`)."""
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""
@@ -251,7 +248,14 @@ def verify(
     if reweight is not None:
         if layer is not None or not isinstance(model, str | Path):
             raise InputError("reweight takes the path of a model, and no layer: it runs the whole network")
-        more = {"batch": batch, "dtype": dtype, "numerics": numerics, "options": options, "progress": progress}
+        more = {
+            "batch": batch,
+            "dtype": dtype,
+            "numerics": numerics,
+            "options": options,
+            "progress": progress,
+            "cache": cache,
+        }
         return verify_network(model, reweight, **more)
     from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of

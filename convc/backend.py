@@ -17,6 +17,7 @@ Source: https://onnx.ai/onnx/api/backend.html
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ import onnx
 from onnx import checker, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
+from convc.cache import open_cache
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.graph.convolutions import Convolutions
@@ -103,6 +105,7 @@ class ConvcBackend(Backend):
         host: str = "reference",
         schedule: str = "auto",
         folder: str | Path = "",
+        cache: str | Path | bool | None = None,
         **kwargs: Any,
     ) -> PreparedModel:
         """Make a model ready to run.
@@ -118,12 +121,14 @@ class ConvcBackend(Backend):
             host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
             schedule: as ``convc compile --schedule``.
             folder: of the model's file, for external data.
+            cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
+                ``CONVC_CACHE`` or else the system says (`convc.cache.open_cache`).
             kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
 
         Raises:
             ModelError: not a valid model, or of a version that is not known.
             NodeError: a node that neither convc nor `onnx.reference` can run.
-            InputError: a wrong argument.
+            InputError: a wrong argument, or a folder for the cache that cannot be used.
         """
         if not cls.supports_device(device):
             raise InputError(f"expected the device 'CPU', got {device!r}", hint="convc simulates its GPU on the CPU")
@@ -132,14 +137,18 @@ class ConvcBackend(Backend):
             checker.check_model(model)
         except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
             raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
+        kept = open_cache(cache)
         convolutions = Convolutions(
-            kernels=Kernels(Options(schedule=schedule)),
+            kernels=Kernels(Options(schedule=schedule), kept),
             operand=operand,
             precision=precision,
             machine=RunOptions(switches=Switches(numerics=numerics)),
         )
         graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host)
-        return PreparedModel(graph)
+        prepared = PreparedModel(graph)
+        if kept is not None:
+            weakref.finalize(prepared, kept.close)
+        return prepared
 
     @classmethod
     def run_node(

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from convc.graph.verifying import NetworkReport
     from convc.plan.records import Options
 
+Cache = str | Path | bool | None
+"""Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
+environment variable ``CONVC_CACHE`` or else the system says (see `convc.cache.open_cache`)."""
+
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""
 
@@ -31,6 +35,7 @@ def verify_network(
     numerics: str = "float32",
     host: str = "reference",
     options: Options | None = None,
+    cache: Cache = None,
     progress: Progress | None = None,
 ) -> NetworkReport:
     """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
@@ -44,18 +49,21 @@ def verify_network(
             (`convc.operators.split_precision`).
         numerics: how the tensor core adds (see `verify`).
         host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+        cache: where kernels are kept (see `Cache`).
 
     Raises:
         ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
     """
+    from convc.cache import kept_kernels
     from convc.graph.files import convolutions_of, verify_file
     from convc.machine import RunOptions, Switches
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     machine = RunOptions(switches=Switches(numerics=numerics))
-    convolutions = convolutions_of(dtype, precision or "tf32", options, machine)
-    return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
+    with kept_kernels(cache) as kept:
+        convolutions = convolutions_of(dtype, precision or "tf32", options, machine, kept)
+        return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
 
 
 def run_model(
@@ -66,6 +74,7 @@ def run_model(
     precision: str = "tf32",
     numerics: str = "float32",
     host: str = "reference",
+    cache: Cache = None,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
     """The outputs of a whole model by name, its convolutions from their PTX and all other nodes on the host.
@@ -73,17 +82,18 @@ def run_model(
     Args:
         model: path of the file.
         feeds: an array for each input, by name; floating-point ones are rounded to the type of the input.
-        dtype, precision, numerics, host: see `verify_network`.
+        dtype, precision, numerics, host, cache: see `verify_network`.
 
     Raises:
         InputError: an input is missing, or has another shape or type.
         NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
     """
+    from convc.cache import kept_kernels
     from convc.graph.files import convolutions_of, fitting, naming, open_graph
     from convc.machine import RunOptions, Switches
 
     machine = RunOptions(switches=Switches(numerics=numerics))
     path = Path(model)
-    graph = open_graph(path, convolutions_of(dtype, precision, None, machine), host=host)
-    with naming(path):
+    with kept_kernels(cache) as kept, naming(path):
+        graph = open_graph(path, convolutions_of(dtype, precision, None, machine, kept), host=host)
         return graph.run(fitting(graph, feeds), progress=progress)

@@ -11,6 +11,7 @@ from convc.cli.options import (
     host_option,
     json_option,
     layer_option,
+    no_cache_option,
     numerics_option,
     path_type,
     precision_option,
@@ -30,11 +31,12 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @host_option
 @switch_option
 @numerics_option
+@no_cache_option
 @json_option
 def run_command(
     source: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], residual: Path | None, layer: str | None,
     dtype: str | None, precision: str | None, host: str, switches: tuple[str, ...], numerics: str,
-    json_file: Path | None,
+    no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
     MODEL.onnx, its convolutions on the machine and other nodes on the host.
@@ -48,10 +50,12 @@ def run_command(
         for option, given in (("--layer", layer), ("--residual", residual), ("--json", json_file)):
             if given is not None:
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
-        run_network(source, inputs, outputs, dtype, precision or "tf32", host, switches, numerics)
+        run_network(source, inputs, outputs, dtype, precision or "tf32", host, switches, numerics, no_cache)
         return
-    if dtype or precision or host != "reference":
-        raise click.UsageError("--dtype, --precision and --host are for models: a build folder has settled them.")
+    if dtype or precision or host != "reference" or no_cache:
+        raise click.UsageError(
+            "--dtype, --precision, --host and --no-cache are for models: a build folder has settled them."
+        )
     files = [named_files(given, option) for given, option in ((inputs, "--input"), (outputs, "--output"))]
     for found, option in zip(files, ("--input", "-o"), strict=True):
         if list(found) != [""]:

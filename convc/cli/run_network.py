@@ -22,9 +22,10 @@ def named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
 
 def run_network(
     model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, host: str,
-    switches: tuple[str, ...], numerics: str,
+    switches: tuple[str, ...], numerics: str, no_cache: bool,
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
+    from convc.cache import kept_kernels
     from convc.files import check_target
     from convc.graph.files import convolutions_of, describe, fitting, naming, open_graph, read_feeds, write_results
     from convc.machine import RunOptions
@@ -36,25 +37,32 @@ def run_network(
     targets = named_files(outputs, "--output")
     for target in targets.values():
         check_target(target)
-    graph = open_graph(model, convolutions_of(dtype, precision, None, machine), host=host)
-    if "" in targets and len(graph.outputs) != 1:
-        raise InputError(
-            f"the model has {len(graph.outputs)} outputs: say which with -o NAME=FILE",
-            hint=f"outputs: {', '.join(map(repr, graph.outputs))}",
-        )
-    files = {name or graph.outputs[0]: target for name, target in targets.items()}
-    unknown = sorted(set(files) - set(graph.outputs))
-    if unknown:
-        listed = ", ".join(map(repr, graph.outputs))
-        raise InputError(f"the model has no output named {unknown[0]!r}", hint=f"outputs: {listed}")
-    feeds = read_feeds(graph, named_files(inputs, "--input"))
-    with progress_bar() as progress, naming(model):
-        results = graph.run(fitting(graph, feeds), progress=progress)
+    with kept_kernels(False if no_cache else None) as kept:
+        graph = open_graph(model, convolutions_of(dtype, precision, None, machine, kept), host=host)
+        files = _files_of(graph.outputs, targets)
+        feeds = read_feeds(graph, named_files(inputs, "--input"))
+        with progress_bar() as progress, naming(model):
+            results = graph.run(fitting(graph, feeds), progress=progress)
     write_results(results, files)
     print_tally(console(), graph.tally)
     for name, value in results.items():
         wrote = f"wrote {files[name]}: " if name in files else ""
         console().print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)
+
+
+def _files_of(outputs: tuple[str, ...], targets: dict[str, Path]) -> dict[str, Path]:
+    """Files by output of the model, of which "" means the only one; `InputError` for names that it has not."""
+    if "" in targets and len(outputs) != 1:
+        raise InputError(
+            f"the model has {len(outputs)} outputs: say which with -o NAME=FILE",
+            hint=f"outputs: {', '.join(map(repr, outputs))}",
+        )
+    files = {name or outputs[0]: target for name, target in targets.items()}
+    unknown = sorted(set(files) - set(outputs))
+    if unknown:
+        listed = ", ".join(map(repr, outputs))
+        raise InputError(f"the model has no output named {unknown[0]!r}", hint=f"outputs: {listed}")
+    return files
 
 
 def looks_like_model(path: Path) -> bool:

@@ -95,7 +95,7 @@ def verify_command(
             "layer": layer, "counts": counts, "seed": how.pop("seed"), "no-fuse": not how.pop("fuse"), "jobs": jobs,
             "executor": executor, "markdown": markdown, "csv": csv_file, "annotate": annotate,
         }  # fmt: skip
-        verify_network(models, reweight, host, json_file, others, **how)
+        verify_network(models, reweight, host, json_file, others, cache=False if no_cache else None, **how)
         return
     if host != "reference":
         raise click.UsageError("--host is for whole networks: give --reweight too.")

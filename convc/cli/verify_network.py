@@ -15,7 +15,7 @@ def verify_network(
     Args:
         models: of which there must be one.
         others: options of ``convc verify`` by name that a network does not take; they must not be given.
-        how: batch, dtype, precision, numerics, options.
+        how: cache, batch, dtype, precision, numerics, options.
     """
     from convc import api
     from convc.report.console import console, progress_bar

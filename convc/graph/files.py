@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 
+from convc.cache import KernelCache
 from convc.errors import ConvcError, InputError
 from convc.files import NpyHeader, plain, read_npy, write_npy
 from convc.frontend.model_file import load_model
@@ -48,9 +49,15 @@ def verify_file(
         )
 
 
-def convolutions_of(operand: str | None, precision: str, options: Options | None, machine: RunOptions) -> Convolutions:
-    """How to run convolutions; all schedules where ``options`` is None."""
-    kernels = Kernels(options or Options(schedule="auto"))
+def convolutions_of(
+    operand: str | None,
+    precision: str,
+    options: Options | None,
+    machine: RunOptions,
+    cache: KernelCache | None = None,
+) -> Convolutions:
+    """How to run convolutions; all schedules where ``options`` is None, kernels kept in the open ``cache``."""
+    kernels = Kernels(options or Options(schedule="auto"), cache)
     return Convolutions(kernels=kernels, operand=operand, precision=precision, machine=machine)
 
 

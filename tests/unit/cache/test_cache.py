@@ -13,6 +13,7 @@ from pathlib import Path
 
 import diskcache
 import msgspec
+import numpy as np
 import pytest
 
 from convc import cache as cache_module
@@ -365,3 +366,40 @@ def test_the_command_uses_the_cache_unless_told_not_to(monkeypatch, tmp_path, co
         refused = CliRunner().invoke(main, arguments, prog_name="convc")
         assert refused.exit_code == 2
         assert "CONVC_CACHE" in refused.stderr
+
+
+def test_whole_networks_use_the_cache_unless_told_not_to(monkeypatch, tmp_path, compiled):
+    import onnx
+    from click.testing import CliRunner
+
+    from convc import backend
+    from convc.cli.main import main
+    from convc.models import model_folder
+
+    model, x = model_folder() / "tiny_two_convs.onnx", tmp_path / "x.npy"
+    given = np.ones((1, 3, 16, 16), np.float32)
+    np.save(x, given)
+    monkeypatch.setenv("CONVC_CACHE", str(tmp_path / "cache"))
+
+    def run(*arguments: str) -> str:
+        done = CliRunner().invoke(main, arguments, prog_name="convc")
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    for _ in range(2):
+        run("run", str(model), "--input", str(x), "-o", str(tmp_path / "y.npy"))
+        assert len(compiled) == 2
+    first = np.load(tmp_path / "y.npy")
+    run("run", str(model), "--input", str(x), "-o", str(tmp_path / "y.npy"), "--no-cache")
+    assert len(compiled) == 4
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), first)
+    own = tmp_path / "own"
+    made = onnx.load(model)
+    for cache, more in ((own, 2), (own, 0), (False, 2)):
+        before = len(compiled)
+        backend.prepare(made, precision="tf32", cache=cache).run([given])
+        assert len(compiled) == before + more
+    for words, more in ((("--no-cache",), 2), ((), 2), ((), 0)):
+        before = len(compiled)
+        run("verify", str(model), "--reweight", "3", *words, "--precision", "bf16x3")
+        assert len(compiled) == before + more
