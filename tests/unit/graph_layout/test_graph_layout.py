@@ -155,3 +155,14 @@ def test_edges_of_resnet50():
     assert str(found[0]).endswith("as activation, handed over and rounded to tf32")
     plain = read_model(LIGHT / "light_resnet50.onnx")
     assert edges(plain) == ()
+
+
+@pytest.mark.parametrize("operand", ["tf32x3", "bf16x3"])
+def test_numbers_that_are_split_into_parts_are_packed_anew(operand):
+    """One channel of float32 and its parts side by side may take equally many elements a pixel."""
+    form = device_form(
+        ConvProblem(in_channels=1, out_channels=1, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
+    )
+    assert "parts" in obstacle(form, form)
+    plain = device_form(dataclasses.replace(form.model, operand="tf32"))
+    assert obstacle(form, plain) is None
