@@ -6,7 +6,7 @@ A weight may be an initializer, the result of a `Constant` or `ConstantOfShape` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,15 +24,24 @@ _MAX_NESTING = 4
 class Constants:
     """The constants of a graph."""
 
-    def __init__(self, graph: GraphProto, folder: Path, bound: Mapping[str, np.ndarray]) -> None:
-        """Args: the graph; the model's folder (external data); values for graph inputs, by name."""
+    def __init__(
+        self,
+        graph: GraphProto,
+        folder: Path,
+        bound: Mapping[str, np.ndarray],
+        replaced: Mapping[str, np.ndarray] | None = None,
+        fed: Container[str] = (),
+    ) -> None:
+        """Args: the graph; the model's folder (external data); values for graph inputs, by name; values in place of
+        constants of the model, by name; initializers that are no constants, since a run is given others."""
         self.bound = {name: _bindable(name, array) for name, array in bound.items()}
-        self.initializers = {tensor.name: tensor for tensor in graph.initializer}
+        self.initializers = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
         self._producers = {output: node for node in graph.node for output in node.output if output}
         self._folder = folder
         unknown = set(self.bound) - {value.name for value in graph.input}
         if unknown:
             raise InputError(f"the model has no input named {', '.join(sorted(unknown))}")
+        self.bound |= replaced or {}
 
     def value(self, name: str, nesting: int = 0) -> np.ndarray | None:
         """The value of a tensor, None when it is not constant.

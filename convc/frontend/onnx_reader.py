@@ -19,6 +19,7 @@ from convc import dtypes
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
 from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
@@ -302,3 +303,40 @@ def read_node(
         element_type = onnx.TensorProto.UNDEFINED
     types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
     return _conv(node, name, types, Constants(graph, Path(), bound), _operands(operand, precision))
+
+
+def read_fused(
+    model: onnx.ModelProto,
+    constants: Constants,
+    shapes: Mapping[str, tuple[int, ...]],
+    operand: str | None = None,
+    precision: str | None = None,
+) -> tuple[Fused, ...]:
+    """The convolutions that can be read before the model runs, each with the nodes that it can take in.
+
+    Left out are convolutions of whole numbers, and those that are refused or whose weights or shapes are not known yet.
+
+    Args:
+        model: whose nodes get the names of `node_names`.
+        constants: what is constant in all runs that this is for.
+        shapes: of inputs, where the model leaves them open.
+        operand, precision: as for `read_model`.
+
+    Returns:
+        In an order in which they can be run.
+
+    Raises:
+        ModelError: shape inference refuses the model.
+    """
+    names = _unique_names(model.graph.node)
+    types = infer_types(model, constants, None, shapes)
+    operands = _operands(operand, precision)
+    convs: dict[int, ConvNode] = {}
+    for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
+        if not _is_conv(node) or node.op_type in QUANTISED:
+            continue
+        try:
+            convs[index] = _conv(node, name, types, constants, operands)
+        except ConvcError:  # to be said when the node runs, if it still is so
+            continue
+    return fuse_nodes(model.graph, names, convs, types, constants)

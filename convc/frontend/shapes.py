@@ -7,6 +7,7 @@ copies nor sees hundreds of megabytes. Small constants stay, because a `Reshape`
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx
@@ -30,17 +31,24 @@ class ValueType:
 UNKNOWN = ValueType(element_type=0, shape=None)
 
 
-def infer_types(model: onnx.ModelProto, constants: Constants, batch: int | None) -> dict[str, ValueType]:
+def infer_types(
+    model: onnx.ModelProto,
+    constants: Constants,
+    batch: int | None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> dict[str, ValueType]:
     """Types of the tensors of the main graph, by name; tensors of which nothing is known are left out.
 
     Args:
         batch: replaces the first extent of every 4-D graph input that is not a constant; the types that the
             model states for other tensors are then forgotten and inferred anew.
+        shapes: of graph inputs, by name, in place of those that the model states; with the same effect on the types of
+            other tensors.
 
     Raises:
         ModelError: inference refuses the model, or the external data of a small constant are wrong.
     """
-    skeleton = _skeleton(model, constants, batch)
+    skeleton = _skeleton(model, constants, batch, shapes or {})
     try:
         inferred = shape_inference.infer_shapes(skeleton, data_prop=True).graph
     except Exception as error:  # the extension module raises several unrelated types
@@ -54,7 +62,9 @@ def infer_types(model: onnx.ModelProto, constants: Constants, batch: int | None)
     return found
 
 
-def _skeleton(model: onnx.ModelProto, constants: Constants, batch: int | None) -> onnx.ModelProto:
+def _skeleton(
+    model: onnx.ModelProto, constants: Constants, batch: int | None, shapes: Mapping[str, tuple[int, ...]]
+) -> onnx.ModelProto:
     # Before IR version 4 an initializer was typed by a graph input of its name; since then it types itself.
     skeleton = onnx.ModelProto(ir_version=max(4, model.ir_version))
     skeleton.opset_import.extend(model.opset_import)
@@ -69,7 +79,14 @@ def _skeleton(model: onnx.ModelProto, constants: Constants, batch: int | None) -
         dims = entry.type.tensor_type.shape.dim
         if batch is not None and len(dims) == 4 and value.name not in constants.bound:
             dims[0].dim_value = batch
+        if value.name in shapes and entry.type.HasField("tensor_type"):
+            entry.type.tensor_type.ClearField("shape")
+            entry.type.tensor_type.shape.dim.extend(
+                onnx.TensorShapeProto.Dimension(dim_value=extent) for extent in shapes[value.name]
+            )
     for tensor in model.graph.initializer:
+        if tensor.name not in constants.initializers:
+            continue
         if math.prod(tensor.dims) > _SMALL:
             _declare(graph, tensor.name, tensor)
         elif tensor.data_location != onnx.TensorProto.EXTERNAL:
@@ -84,7 +101,7 @@ def _skeleton(model: onnx.ModelProto, constants: Constants, batch: int | None) -
             _declare(graph, node.output[0], tensor)
         else:
             graph.node.append(node)
-    if batch is None:
+    if batch is None and not shapes:
         graph.value_info.extend(model.graph.value_info)
         graph.output.extend(model.graph.output)
     else:

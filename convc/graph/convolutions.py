@@ -6,7 +6,7 @@ for each distinct problem; the machine runs its text. This is the only place whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,10 +17,14 @@ from convc.build import Layer
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.findings import Verdict
 from convc.frontend.onnx_reader import PRECISIONS, read_node
+from convc.graph.packed import PackedTensor, unpacked
+from convc.graph_layout import Use
 from convc.kernels import Kernels, layer_of
+from convc.limits import require_memory
 from convc.machine import RunOptions
 from convc.network import ConvNode
-from convc.runtime.session import LayerRun, run_layer
+from convc.packing import device_bytes, pack_activation, pack_residual
+from convc.runtime.session import LayerRun, run_layer, run_packed
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -34,12 +38,14 @@ class ConvRun:
         arrays: the inputs of the node.
         x: the activations, not yet rounded.
         run: what the machine gave.
+        residual: what the epilogue added, where nodes were fused that add something.
     """
 
     conv: ConvNode
     arrays: tuple[np.ndarray | None, ...]
     x: np.ndarray
     run: LayerRun
+    residual: np.ndarray | None = None
 
 
 @dataclass(slots=True)
@@ -91,9 +97,44 @@ class Convolutions:
             ready = self._ready[key]
         conv, layer = ready
         run = run_layer(layer, given[0], self.machine)
-        if run.verdict >= Verdict.incomplete:
-            raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=_where(node, name))
+        _check_end(run, _where(node, name))
         return ConvRun(conv=conv, arrays=given, x=given[0], run=run)
+
+    def layer(self, conv: ConvNode) -> Layer:
+        """A convolution that was read before it runs, compiled and with its weights packed.
+
+        Raises:
+            ProblemError, PlanError, LimitError: it cannot be compiled, or its buffers do not fit into memory.
+        """
+        layer = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
+        require_memory(2 * device_bytes(layer.form), f"running layer {conv.name!r}")
+        return replace(layer, name=conv.name)
+
+    def run_layer(
+        self, layer: Layer, x: np.ndarray | PackedTensor, residual: np.ndarray | PackedTensor | None, where: str
+    ) -> tuple[LayerRun, int]:
+        """Run a layer on tensors of its shapes and types, which may lie in the layout of the kernel that made them.
+
+        Returns:
+            What the machine gave, y in the layout of the kernel; how many buffers came straight from another kernel.
+
+        Raises:
+            MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
+        """
+        form, handed = layer.form, 0
+        buffers: dict[str, np.ndarray] = {}
+        uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
+            ("activation", x, pack_activation), ("residual", residual, pack_residual),
+        )  # fmt: skip
+        for use, tensor, pack in uses:
+            if tensor is None:
+                continue
+            buffer = tensor.buffer(form, use) if isinstance(tensor, PackedTensor) else None
+            handed += buffer is not None
+            buffers[use] = pack(form, unpacked(tensor)) if buffer is None else buffer
+        run = run_packed(layer, buffers, self.machine)
+        _check_end(run, where)
+        return run, handed
 
     def _prepare(self, node: NodeProto, name: str, arrays: tuple[np.ndarray | None, ...]) -> tuple[ConvNode, Layer]:
         """Read, compile and pack."""
@@ -105,6 +146,11 @@ class Convolutions:
             raise
         layer = layer_of(conv.problem, compiled, conv.weight, conv.bias, conv.multiplier)
         return conv, replace(layer, name=name)
+
+
+def _check_end(run: LayerRun, where: str) -> None:
+    if run.verdict >= Verdict.incomplete:
+        raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=where)
 
 
 def _where(node: NodeProto, name: str) -> str:

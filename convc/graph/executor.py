@@ -1,14 +1,14 @@
 """Running a model: its nodes in the order of the file, which in ONNX is a valid order of execution.
 
 Convolutions of the main graph run from their PTX (`convc.graph.convolutions`), every other node on the host
-(`convc.graph.host`). A node is built when it first runs, and again used in later runs; a tensor is let go after the
-last node that reads it.
+(`convc.graph.host`), unless a convolution takes it in (`convc.graph.steps`). A node is built when it first runs, and
+again used in later runs; a tensor is let go after the last step that reads it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,12 @@ import onnx
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.graph.convolutions import Convolutions, ConvRun
-from convc.graph.feeds import check_feeds
+from convc.graph.feeds import check_feeds, has_fixed_shape
 from convc.graph.host import HostNode, HostNodes, Value, needed
 from convc.graph.inline import hidden_convolutions, inlined
+from convc.graph.packed import PackedTensor, unpacked
 from convc.graph.runtime_host import RuntimeNode
+from convc.graph.steps import Step, fused_steps, last_uses, plain_steps
 from convc.graph.values import StartValues
 
 Watch = Callable[[str, ConvRun], None]
@@ -43,6 +45,8 @@ class Tally:
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
         seconds: wall time of the machine in all convolutions.
+        fused: names of the nodes that a kernel did as well, by the name of its convolution.
+        handed: buffers that a kernel read as another one had left them, without repacking.
     """
 
     compiled: list[str] = field(default_factory=list)
@@ -50,6 +54,8 @@ class Tally:
     hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0
     seconds: float = 0.0
+    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    handed: int = 0
 
 
 class Graph:
@@ -62,6 +68,9 @@ class Graph:
         refused: one of `REFUSED`.
         host: who runs the other nodes, one of `convc.graph.host.HOSTS`.
         replaced: arrays in place of constants of the model, by name.
+        fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
+        hand_over: where nodes are fused, let kernels read what others wrote without repacking where they can
+            (`convc.graph_layout`); the results have the same bits.
 
     Attributes:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.
@@ -84,6 +93,8 @@ class Graph:
         refused: str = "raise",
         host: str = "reference",
         replaced: Mapping[str, np.ndarray] | None = None,
+        fuse: bool = False,
+        hand_over: bool = True,
     ) -> None:
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
@@ -101,10 +112,11 @@ class Graph:
         stated = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
-        self._steps = list(zip(node_names(graph.node), graph.node, strict=True))
-        hidden = {name: hidden_convolutions(node, functions) for name, node in self._steps}
+        self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
+        self._fuse, self._hand_over = fuse, hand_over
+        self._plan: tuple[tuple, list[Step], dict[int, list[str]]] | None = None
+        hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
-        self._last = self._last_uses()
         self._check_order()
         self._built: dict[str, HostNode | RuntimeNode] = {}
         self._reasons: dict[str, str] = {}
@@ -112,12 +124,12 @@ class Graph:
     @property
     def names(self) -> tuple[str, ...]:
         """A name for each node of the main graph, in its order."""
-        return tuple(name for name, _ in self._steps)
+        return tuple(name for name, _ in self._nodes)
 
     @property
     def convolutions(self) -> tuple[str, ...]:
         """Names of the convolution nodes of the main graph."""
-        return tuple(name for name, node in self._steps if is_convolution(node))
+        return tuple(name for name, node in self._nodes if is_convolution(node))
 
     def run(
         self, feeds: Mapping[str, Value], watch: Watch | None = None, progress: Progress | None = None
@@ -137,25 +149,83 @@ class Graph:
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
         self.tally = Tally()
-        for index, (name, node) in enumerate(self._steps):
-            results = [output for output in node.output if output]
-            if results and all(result not in given and self.start.value(result) is not None for result in results):
-                continue  # a constant
-            inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
-            if is_convolution(node):
-                if progress is not None:
-                    progress(f"run {name}", index / len(self._steps))
-                made = self._convolve(name, node, inputs, given, watch)
-            else:
-                made = self._on_host(name, node, inputs)
-                self.tally.host += 1
-                if name in self._hidden:
-                    self.tally.hidden[name] = self._hidden[name]
-            values.update(zip(results, made, strict=False))
-            del inputs, made
-            for done in self._last.get(index, ()):
+        steps, last = self._planned(values)
+        for index, step in enumerate(steps):
+            if progress is not None and is_convolution(step.nodes[0][1]):
+                progress(f"run {step.name}", index / len(steps))
+            if not self._run_fused(step, values, watch):
+                for name, node in step.nodes:
+                    self._run_node(name, node, values, given, watch)
+                for done in step.inside:
+                    values.pop(done, None)
+            for done in last.get(index, ()):
                 values.pop(done, None)
         return {output: self._value(output, values, "the output", None) for output in self.outputs}
+
+    def _planned(self, feeds: Mapping[str, Value]) -> tuple[list[Step], dict[int, list[str]]]:
+        """The steps of a run on these feeds, and the tensors to let go after each."""
+        fed = frozenset(self.start.initializers.intersection(feeds))
+        shapes = {
+            value.name: feeds[value.name].shape
+            for value in self.inputs
+            if self._fuse and isinstance(feeds[value.name], np.ndarray) and not has_fixed_shape(value)
+        }
+        key = (fed, *shapes.items())
+        if self._plan is None or self._plan[0] != key:
+            how = (self._convolutions.operand, None if self._convolutions.operand else self._convolutions.precision)
+            steps = (
+                fused_steps(self._nodes, self.model, self.start, shapes, fed, *how)
+                if self._fuse
+                else plain_steps(self._nodes)
+            )
+            self._plan = key, steps, last_uses(steps, self.outputs)  # with packed weights: the last one is kept
+        return self._plan[1:]
+
+    def _run_fused(self, step: Step, values: dict[str, Value], watch: Watch | None) -> bool:
+        """Run the kernel of a convolution that was read before the run; False where there is none that fits."""
+        conv = step.conv
+        if conv is None or step.split or not step.fits(values):
+            return False
+        if step.layer is None:
+            try:
+                step.layer = self._convolutions.layer(conv)
+            except ConvcError as error:
+                if error.exit_code != 2:
+                    raise
+                step.split = True  # node by node it may work, and if not, that is said of the node
+                return False
+        x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
+        name, node = step.nodes[0]
+        run, handed = self._convolutions.run_layer(step.layer, x, residual, f"node {name!r} ({node.op_type})")
+        made = PackedTensor(step.layer.form, run.y)
+        self.tally.compiled.append(name)
+        self.tally.seconds += run.seconds
+        self.tally.handed += handed
+        if conv.fused:
+            self.tally.fused[name] = conv.fused
+        if watch is not None:
+            arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
+            run, residual = replace(run, y=made.array()), unpacked(residual)
+            watch(name, ConvRun(conv=conv, arrays=arrays, x=arrays[0], run=run, residual=residual))
+        values[conv.output.name] = made if self._hand_over else made.array()
+        return True
+
+    def _run_node(
+        self, name: str, node: onnx.NodeProto, values: dict[str, Value], given: set[str], watch: Watch | None
+    ) -> None:
+        """Run one node, unless its results are constants."""
+        results = [output for output in node.output if output]
+        if results and all(result not in given and self.start.value(result) is not None for result in results):
+            return
+        inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
+        if is_convolution(node):
+            made = self._convolve(name, node, inputs, given, watch)
+        else:
+            made = self._on_host(name, node, inputs)
+            self.tally.host += 1
+            if name in self._hidden:
+                self.tally.hidden[name] = self._hidden[name]
+        values.update(zip(results, made, strict=False))
 
     def _convolve(
         self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value], given: set[str], watch: Watch | None
@@ -186,26 +256,17 @@ class Graph:
 
     def _value(self, wanted: str, values: Mapping[str, Value], name: str, node: onnx.NodeProto | None) -> Value:
         if wanted in values:
-            return values[wanted]
+            return unpacked(values[wanted])
         constant = self.start.value(wanted)
         if constant is None:
             where = f"node {name!r} ({node.op_type})" if node is not None else self.name
             raise ModelError(f"there is no tensor {wanted!r}", where=where)
         return constant
 
-    def _last_uses(self) -> dict[int, list[str]]:
-        """Tensors that can be let go after each step."""
-        last = {name: index for index, (_, node) in enumerate(self._steps) for name in (*needed(node), *node.output)}
-        uses: dict[int, list[str]] = {}
-        for name, index in last.items():
-            if name not in self.outputs:
-                uses.setdefault(index, []).append(name)
-        return uses
-
     def _check_order(self) -> None:
         """Raise `ModelError` where a node reads what no earlier one makes."""
         known = {value.name for value in (*self.inputs, *self.optional)} | self.start.initializers
-        for name, node in self._steps:
+        for name, node in self._nodes:
             for wanted in needed(node):
                 if wanted not in known:
                     raise ModelError(

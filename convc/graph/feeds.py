@@ -27,6 +27,12 @@ def check_feeds(
     return {name: _checked(known[name], value, extents) for name, value in feeds.items()}
 
 
+def has_fixed_shape(declared: ValueInfoProto) -> bool:
+    """Whether the model leaves no extent of an input open."""
+    tensor = declared.type.tensor_type
+    return tensor.HasField("shape") and all(dim.dim_value > 0 for dim in tensor.shape.dim)
+
+
 def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int, str]]) -> Any:
     """One value; ``extents`` collects what the names of extents stand for, and which input said so."""
     if not declared.type.HasField("tensor_type"):

@@ -7,7 +7,7 @@ model's bytes or of one number; other types (strings, booleans, 8-bit integers..
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,7 @@ class StartValues:
     def __init__(self, graph: GraphProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> None:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not read", hint="store the weights as dense tensors")
+        self._graph, self._folder, self._replaced = graph, folder, dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
         self._made = {
@@ -42,7 +43,7 @@ class StartValues:
             for node in graph.node
             if node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
         }
-        self._kept: dict[str, np.ndarray] = dict(replaced or {})
+        self._kept: dict[str, np.ndarray] = dict(self._replaced)
         unknown = set(self._kept) - set(self._initializers) - self._made
         if unknown:
             raise ModelError(f"the model has no constant named {', '.join(sorted(unknown))}")
@@ -76,6 +77,10 @@ class StartValues:
     def constant(self, names: Iterable[str]) -> bool:
         """Whether all of these tensors are the same in every run; names that are empty count as such."""
         return all(not name or self.value(name) is not None for name in names)
+
+    def constants_without(self, fed: Container[str]) -> Constants:
+        """What is constant in a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
+        return Constants(self._graph, self._folder, {}, self._replaced, fed)
 
     @property
     def initializers(self) -> set[str]:

@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from convc.errors import InputError, ModelError, NodeError
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
+from convc.graph.steps import last_uses, plain_steps
 
 RNG = np.random.default_rng(3)
 
@@ -174,7 +175,8 @@ def test_constants_can_be_replaced():
 
 def test_tensors_are_let_go_after_their_last_use():
     graph = Graph(branches())
-    freed = {name: index for index, names in graph._last.items() for name in names}
+    steps = plain_steps(zip(graph.names, graph.model.graph.node, strict=True))
+    freed = {name: index for index, names in last_uses(steps, graph.outputs).items() for name in names}
     assert freed == {"x": 0, "w": 0, "b": 0, "r": 2, "v": 2, "c": 3, "a": 3, "axes": 5}
 
 

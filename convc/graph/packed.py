@@ -1,0 +1,51 @@
+"""A tensor as a kernel left it, which becomes an array (N, K, P, Q) when somebody asks for that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc import dtypes
+from convc.graph_layout import Use, hand_over, obstacle
+from convc.packing import DeviceForm, unpack_output
+
+
+class PackedTensor:
+    """The output of a convolution in its kernel's layout.
+
+    Args:
+        form: of the convolution.
+        packed: what its kernel wrote (`DeviceForm.output`).
+    """
+
+    __slots__ = ("_array", "_form", "_packed")
+
+    def __init__(self, form: DeviceForm, packed: np.ndarray) -> None:
+        self._form, self._packed = form, packed
+        self._array: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, K, P, Q)."""
+        return self._form.model.y_shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its elements."""
+        return dtypes.BY_NAME[self._form.output.dtype].storage
+
+    def array(self) -> np.ndarray:
+        """The tensor as (N, K, P, Q), unpacked when it is first asked for."""
+        if self._array is None:
+            self._array = unpack_output(self._form, self._packed)
+        return self._array
+
+    def buffer(self, consumer: DeviceForm, use: Use) -> np.ndarray | None:
+        """The buffer of another kernel that has this tensor in it; None where it must be packed anew."""
+        if obstacle(self._form, consumer, use) is not None:
+            return None
+        return hand_over(self._form, consumer, self._packed, use)
+
+
+def unpacked(value: object) -> object:
+    """An array in place of a `PackedTensor`; anything else as it is."""
+    return value.array() if isinstance(value, PackedTensor) else value
