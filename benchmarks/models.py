@@ -1,6 +1,7 @@
 """The nine light models of the onnx package as whole networks, with random weights, batch 1.
 
-Every convolution that convc compiles runs from its PTX (``compiled``), others and all other nodes on the host.
+Every convolution that convc compiles runs from its PTX (``compiled``) with the nodes that it took in (``fused``) and
+without repacking where it can (``handed``, buffers); others and all other nodes run on the host.
 Seconds are what a user waits for one image in a fresh process: reading the model, compiling each distinct kernel, host
 nodes and machine; not the drawing of random weights. Twice: other nodes by `onnx.reference`, and by onnxruntime.
 """
@@ -53,12 +54,16 @@ def run(path: Path, host: str) -> dict[str, float]:
     drawing = time.perf_counter()
     weights = random_weights(model.graph, StartValues(model.graph, path.parent), SEED)
     drawn = time.perf_counter() - drawing
-    graph = Graph(model, folder=path.parent, convolutions=Convolutions(), refused="host", host=host, replaced=weights)
+    graph = Graph(
+        model, folder=path.parent, convolutions=Convolutions(), refused="host", host=host, replaced=weights, fuse=True
+    )
     graph.run(random_inputs(graph.inputs, SEED, batch=1))
     seconds = time.perf_counter() - started - drawn
     return {
         "convolutions": len(graph.convolutions),
         "compiled": len(graph.tally.compiled),
+        "fused": sum(map(len, graph.tally.fused.values())),
+        "handed": graph.tally.handed,
         "seconds": seconds,
         "machine_seconds": graph.tally.seconds,
         "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,

@@ -105,6 +105,7 @@ class ConvcBackend(Backend):
         host: str = "reference",
         schedule: str = "auto",
         folder: str | Path = "",
+        fuse: bool = False,
         cache: str | Path | bool | None = None,
         **kwargs: Any,
     ) -> PreparedModel:
@@ -121,6 +122,8 @@ class ConvcBackend(Backend):
             host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
             schedule: as ``convc compile --schedule``.
             folder: of the model's file, for external data.
+            fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
+                others wrote without repacking where they can; by default each node runs by itself.
             cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
                 ``CONVC_CACHE`` or else the system says (`convc.cache.open_cache`).
             kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
@@ -144,7 +147,7 @@ class ConvcBackend(Backend):
             precision=precision,
             machine=RunOptions(switches=Switches(numerics=numerics)),
         )
-        graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host)
+        graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host, fuse=fuse)
         prepared = PreparedModel(graph)
         if kept is not None:
             weakref.finalize(prepared, kept.close)

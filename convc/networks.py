@@ -40,6 +40,8 @@ def verify_network(
 ) -> NetworkReport:
     """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
 
+    Nothing is fused: every node is compared by itself.
+
     Args:
         model: path of the file.
         seed: of weights and inputs; at least 0.
@@ -74,6 +76,7 @@ def run_model(
     precision: str = "tf32",
     numerics: str = "float32",
     host: str = "reference",
+    fuse: bool = True,
     cache: Cache = None,
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
@@ -83,6 +86,9 @@ def run_model(
         model: path of the file.
         feeds: an array for each input, by name; floating-point ones are rounded to the type of the input.
         dtype, precision, numerics, host, cache: see `verify_network`.
+        fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
+            others wrote without repacking where they can. Weights with a folded BatchNormalization are rounded once
+            more than without.
 
     Raises:
         InputError: an input is missing, or has another shape or type.
@@ -95,5 +101,5 @@ def run_model(
     machine = RunOptions(switches=Switches(numerics=numerics))
     path = Path(model)
     with kept_kernels(cache) as kept, naming(path):
-        graph = open_graph(path, convolutions_of(dtype, precision, None, machine, kept), host=host)
+        graph = open_graph(path, convolutions_of(dtype, precision, None, machine, kept), host=host, fuse=fuse)
         return graph.run(fitting(graph, feeds), progress=progress)

@@ -8,6 +8,7 @@ import click
 
 from convc.cli.options import (
     dtype_option,
+    fuse_option,
     host_option,
     json_option,
     layer_option,
@@ -28,6 +29,7 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @layer_option()
 @dtype_option
 @precision_option
+@fuse_option
 @host_option
 @switch_option
 @numerics_option
@@ -35,7 +37,7 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @json_option
 def run_command(
     source: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], residual: Path | None, layer: str | None,
-    dtype: str | None, precision: str | None, host: str, switches: tuple[str, ...], numerics: str,
+    dtype: str | None, precision: str | None, fuse: bool, host: str, switches: tuple[str, ...], numerics: str,
     no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
@@ -50,11 +52,11 @@ def run_command(
         for option, given in (("--layer", layer), ("--residual", residual), ("--json", json_file)):
             if given is not None:
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
-        run_network(source, inputs, outputs, dtype, precision or "tf32", host, switches, numerics, no_cache)
+        run_network(source, inputs, outputs, dtype, precision or "tf32", fuse, host, switches, numerics, no_cache)
         return
-    if dtype or precision or host != "reference" or no_cache:
+    if dtype or precision or host != "reference" or no_cache or not fuse:
         raise click.UsageError(
-            "--dtype, --precision, --host and --no-cache are for models: a build folder has settled them."
+            "--dtype, --precision, --no-fuse, --host and --no-cache are for models: a build folder has settled them."
         )
     files = [named_files(given, option) for given, option in ((inputs, "--input"), (outputs, "--output"))]
     for found, option in zip(files, ("--input", "-o"), strict=True):

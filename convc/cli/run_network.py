@@ -21,8 +21,8 @@ def named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
 
 
 def run_network(
-    model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, host: str,
-    switches: tuple[str, ...], numerics: str, no_cache: bool,
+    model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, fuse: bool,
+    host: str, switches: tuple[str, ...], numerics: str, no_cache: bool,
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
     from convc.cache import kept_kernels
@@ -38,7 +38,7 @@ def run_network(
     for target in targets.values():
         check_target(target)
     with kept_kernels(False if no_cache else None) as kept:
-        graph = open_graph(model, convolutions_of(dtype, precision, None, machine, kept), host=host)
+        graph = open_graph(model, convolutions_of(dtype, precision, None, machine, kept), host=host, fuse=fuse)
         files = _files_of(graph.outputs, targets)
         feeds = read_feeds(graph, named_files(inputs, "--input"))
         with progress_bar() as progress, naming(model):

@@ -27,10 +27,13 @@ from convc.runtime.session import readable
 Progress = Callable[[str, float], None]
 
 
-def open_graph(path: Path, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference") -> Graph:
+def open_graph(
+    path: Path, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
+) -> Graph:
     """A model file that is ready to run; see `Graph`."""
     with naming(path):
-        return Graph(load_model(path), folder=path.parent, convolutions=convolutions, refused=refused, host=host)
+        model = load_model(path)
+        return Graph(model, folder=path.parent, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
 
 
 def verify_file(

@@ -82,9 +82,12 @@ def print_tally(console: Console, tally: Tally) -> None:
     """What a run of a network did, in a line or two."""
     print_refused(console, tally.refused)
     print_hidden(console, tally.hidden)
+    fused = sum(map(len, tally.fused.values()))
+    with_them = f" with {fused} nodes fused into them, {tally.handed} buffers handed over" if tally.fused else ""
     console.print(
-        f"{len(tally.compiled)} convolutions from PTX, {tally.seconds:.3f} s simulated; "
-        f"{tally.host + len(tally.refused)} nodes on the host"
+        f"{len(tally.compiled)} convolutions from PTX{with_them}, {tally.seconds:.3f} s simulated; "
+        f"{tally.host + len(tally.refused)} nodes on the host",
+        soft_wrap=True,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from convc.build import load_build
 
@@ -77,3 +78,21 @@ def test_inspect_names_the_nodes_and_the_steps(convc, block):
     assert "max with 0" in said
     assert "fused into it" not in convc.good("inspect", block, "--layer", "conv2", "--no-fuse")
     assert "fused into convolution 'conv2'" in convc.refused("inspect", block, "--layer", "relu")
+
+
+def test_a_network_runs_fused_unless_told_not_to(convc, block, tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(1, 24, 9, 10)).astype(np.float16))
+    outputs = {}
+    for words, says in (
+        ([], "2 convolutions from PTX with 6 nodes fused into them, 1 buffers handed over"),
+        (["--no-fuse"], "2 convolutions from PTX, "),
+    ):
+        target = tmp_path / f"y{len(words)}.npy"
+        said = convc.good("run", block, "--input", tmp_path / "x.npy", "-o", target, *words)
+        assert says in said
+        assert f"{6 if words else 0} nodes on the host" in said
+        outputs[len(words)] = np.load(target).astype(np.float64)
+    expected = ReferenceEvaluator(str(block)).run(None, {"x": np.load(tmp_path / "x.npy")})[0].astype(np.float64)
+    for y in outputs.values():
+        assert 0 < np.abs(y - expected).max() < 8 * 2.0**-11 * np.abs(expected).max()
+    assert (outputs[0] != outputs[1]).any()

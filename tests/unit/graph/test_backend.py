@@ -80,3 +80,14 @@ def test_a_convolution_that_contradicts_itself_is_named():
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="first")
     with pytest.raises(NodeError):
         convc.backend.run_node(node, [X, np.ones((3, 5, 1, 1), np.float32)])
+
+
+def test_nodes_are_fused_when_that_is_asked_for():
+    text = TEXT.replace("y = Conv (x, w)", "c = Conv (x, v) y = Relu (c)")
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(W - 3, "v"))
+    expected = np.maximum(np.einsum("nchw,kcrs->nkhw", X, W - 3), 0)
+    for fuse, fused in ((True, {"c": ("y",)}), (False, {})):
+        prepared = convc.backend.prepare(model, fuse=fuse)
+        np.testing.assert_array_equal(prepared.run({"x": X, "w": W}).y, expected)
+        assert prepared.graph.tally.fused == fused
