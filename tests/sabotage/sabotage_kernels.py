@@ -17,17 +17,20 @@ import msgspec
 import numpy as np
 import sabotage_tensor
 
-from convc.artifact import LaunchSpec, TensorMapParam, load_launch
+from convc.artifact import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.compiler import compile_problem
 from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.models import make_models
-from convc.packing import pack_activation, pack_bias, pack_filter
 from convc.plan.records import Options
 from convc.problem import ConvProblem
-from convc.verify.data import multipliers, normal_data
 
 TESTS = Path(__file__).resolve().parents[1]
-NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "tf32": np.float32}
+NUMPY = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "tf32": np.float32, "u8": np.uint8,
+    "s8": np.int8, "s32": np.int32, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
+MULTIPLIERS = (2**-5, 2**-6, 3 * 2**-8, 2**-7)
+"""By which a requantised kernel multiplies sums of some thousand, so that few results saturate."""
 RESULTS = ("output", "out", "y")
 """Buffers that a kernel writes."""
 
@@ -53,8 +56,15 @@ class Subject:
         if not self.inputs:
             rng = np.random.default_rng(7)
             read = {name: spec for name, spec in self.launch.buffers.items() if name not in RESULTS}
-            made = {name: rng.integers(-3, 4, spec.shape).astype(NUMPY[spec.dtype]) for name, spec in read.items()}
-            object.__setattr__(self, "inputs", made)
+            object.__setattr__(self, "inputs", {name: _small(rng, spec) for name, spec in read.items()})
+
+
+def _small(rng: np.random.Generator, spec: BufferSpec) -> np.ndarray:
+    """Whole numbers from -3 to 3, modulo 256 as u8; a requantised kernel has its multipliers behind the bias."""
+    numbers = rng.integers(-3, 4, spec.shape).astype(NUMPY[spec.dtype])
+    if spec.dtype == "s32" and len(spec.shape) == 2:
+        numbers[1] = rng.choice(np.float32(MULTIPLIERS), spec.shape[1]).view(np.int32)
+    return numbers
 
 
 def conv(
@@ -66,25 +76,6 @@ def conv(
     problem = ConvProblem(operand=operand, out=out, **shape)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=stages).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
-
-
-def quantised(
-    operand: str, filters: str, out: str, zero_point: int = 0, *, options: Options | None = None,
-    stages: int = 2, **shape,
-) -> Subject:  # fmt: skip
-    """A kernel of whole numbers, on data that use the range of its result: 3 x 3 taps over 12 x 13 pixels."""
-    shape = {"in_extent": (12, 13), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
-    problem = ConvProblem(
-        operand=operand, filter_operand=filters, out=out, out_zero_point=zero_point, bias=True, **shape
-    )  # fmt: skip
-    compiled = compile_problem(problem, options=options, stages=stages)
-    x, w, b = normal_data(problem, 7)
-    inputs = {
-        "activation": pack_activation(compiled.form, x),
-        "filter": pack_filter(compiled.form, w),
-        "bias": pack_bias(compiled.form, b, multipliers(problem, 7)),
-    }
-    return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 
 
 def sharing(
@@ -177,66 +168,27 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         conv, out="f32", in_channels=192, out_channels=64, in_extent=(16, 16), kernel=(1, 1), stages=1, **UNPADDED
     ),
     "two tiles of channels": partial(conv, in_channels=128, out_channels=80, block_n=48, stages=4),
+    "residual, bounds, rows past M and channels past K": partial(
+        conv, in_channels=16, out_channels=20, kernel=(1, 3), block_n=16, **UNPADDED,
+        epilogue=(Clip(-40.0), AddResidual(), Relu(), Clip(high=90.0)),
+    ),
+    "e4m3 by e5m2 to f32, slope, residual, sigmoid": partial(
+        conv, "e4m3", "f32", filter_operand="e5m2", in_channels=32, out_channels=32, in_extent=(8, 16), kernel=(3, 1),
+        pad_lo=(1, 0), pad_hi=(1, 0), block_n=16, epilogue=(LeakyRelu(0.25), AddResidual(), Sigmoid()),
+    ),
+    "u8 by s8, requantised": partial(
+        conv, "u8", "u8", filter_operand="s8", in_channels=32, out_channels=32, kernel=(1, 3), block_n=16,
+        out_zero_point=100, **UNPADDED,
+    ),
 }  # fmt: skip
 """Run by default."""
 
 SLOW: dict[str, Callable[[], Subject]] = {
-    "u8 x s8 to u8": partial(quantised, "u8", "s8", "u8", 20, in_channels=256, out_channels=80),
-    "s8 to s32": partial(quantised, "s8", "s8", "s32", in_channels=256, out_channels=40),
-    "s8 x u8 to s8, stationary": partial(
-        quantised,
-        "s8",
-        "u8",
-        "s8",
-        -3,
-        batch=3,
-        in_channels=256,
-        out_channels=168,
-        in_extent=(6, 43),
-        options=Options(schedule="stationary", rows="outer"),
-        stages=4,
-    ),
-    "finished sums": partial(
-        conv, in_channels=128, out_channels=40, epilogue=(LeakyRelu(0.25), Clip(-50.0, None), AddResidual(), SiLU())
-    ),
-    "finished sums, stationary": partial(
-        conv,
-        options=Options(schedule="stationary", rows="outer"),
-        stages=4,
-        batch=3,
-        in_channels=128,
-        out_channels=168,
-        in_extent=(6, 43),
-        epilogue=(Clip(None, 60.0), AddResidual(), Relu()),
-    ),
-    "finished sums of f32, stationary, full tiles": partial(
-        conv,
-        out="f32",
-        options=Options(schedule="stationary", rows="outer"),
-        batch=2,
-        in_channels=128,
-        out_channels=256,
-        in_extent=(3, 64),
-        kernel=(3, 1),
-        pad_lo=(1, 0),
-        pad_hi=(1, 0),
-        epilogue=(AddResidual(),),
-    ),
-    "finished sums of f32, full tiles": partial(
-        conv,
-        out="f32",
-        in_channels=192,
-        out_channels=64,
-        in_extent=(16, 16),
-        kernel=(1, 1),
-        **UNPADDED,
-        epilogue=(AddResidual(), Sigmoid()),
-    ),
-    "golden block_end_f16": partial(golden, "block_end_f16"),
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
     "golden same_3x3_f16": partial(golden, "same_3x3_f16"),
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
+    "golden block_end_f16": partial(golden, "block_end_f16"),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
@@ -256,6 +208,32 @@ SLOW: dict[str, Callable[[], Subject]] = {
         kernel=(3, 1),
         pad_lo=(1, 0),
         pad_hi=(1, 0),
+        epilogue=(AddResidual(), SiLU()),
+    ),
+    "stationary, requantised": partial(
+        conv,
+        "u8",
+        "s8",
+        filter_operand="s8",
+        options=Options(schedule="stationary", rows="outer"),
+        in_channels=144,
+        out_channels=160,
+        in_extent=(3, 61),
+        kernel=(3, 1),
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+        out_zero_point=-5,
+    ),
+    "stationary, residual past the edges": partial(
+        conv,
+        options=Options(schedule="stationary", rows="outer"),
+        in_channels=128,
+        out_channels=160,
+        in_extent=(3, 61),
+        kernel=(3, 1),
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+        epilogue=(AddResidual(),),
     ),
     "demo conv1": partial(demo, "conv1", tiles=3),
     "demo layer1.0.conv2": partial(demo, "layer1.0.conv2"),
