@@ -22,42 +22,39 @@ GOLDEN = {name: dataclasses.replace(p, batch=2 if p.batch > 100 else p.batch) fo
 """``large_output_f32`` with two images of its 4096, whose output takes 15 GB."""
 
 
-def result(layer: Layer, x: np.ndarray, switches: Switches) -> bytes:
-    done = run_layer(layer, x, RunOptions(switches=switches), residual=residual_of(layer))
+def result(layer: Layer, x: np.ndarray, switches: Switches, residual: np.ndarray | None = None) -> bytes:
+    done = run_layer(layer, x, RunOptions(switches=switches), residual=residual)
     assert done.findings == ()
     assert done.y.any()
     return done.y.tobytes()
 
 
-def residual_of(layer: Layer) -> np.ndarray | None:
-    return residual_data(layer.form.model, 3, integer=True)
-
-
-def golden_layer(name: str) -> tuple[Layer, np.ndarray, set[str]]:
-    """A layer, its input, and the switches that its plan names."""
+def golden_layer(name: str) -> tuple[Layer, np.ndarray, np.ndarray | None, set[str]]:
+    """A layer, its input, its residual if it adds one, and the switches that its plan names."""
     problem = GOLDEN[name]
     x, w, b = integer_data(problem, 3)
+    residual = residual_data(problem, 3, integer=True)
     compiled = compile_problem(problem, **CHOICES[name])
     named = {rule.switch for rule in compiled.plan.reuse.rests_on if rule.switch} if compiled.plan.reuse else set()
-    return layer_of(problem, compiled, w, b), x, named
+    return layer_of(problem, compiled, w, b), x, residual, named
 
 
-def other_result(layer: Layer, x: np.ndarray, switches: Switches) -> bytes:
-    return run_layer(layer, x, RunOptions(switches=switches), residual=residual_of(layer)).y.tobytes()
+def other_result(layer: Layer, x: np.ndarray, switches: Switches, residual: np.ndarray | None) -> bytes:
+    return run_layer(layer, x, RunOptions(switches=switches), residual=residual).y.tobytes()
 
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_kernels(name):
-    layer, x, named = golden_layer(name)
-    want = result(layer, x, Switches())
-    changing = [setting for setting, switches in SETTINGS.items() if other_result(layer, x, switches) != want]
+    layer, x, residual, named = golden_layer(name)
+    want = result(layer, x, Switches(), residual)
+    changing = [setting for setting, switches in SETTINGS.items() if other_result(layer, x, switches, residual) != want]
     assert {setting.split("=")[0] for setting in changing} == named
 
 
 @pytest.mark.parametrize("name", ["pointwise_f16", "same_3x3_f16", "dilated_tf32"])
 def test_golden_kernels_add_exactly(name):
     """Whole numbers: their sums are the same in whichever order and precision the tensor core adds."""
-    layer, x, _ = golden_layer(name)
+    layer, x, _, _ = golden_layer(name)
     assert result(layer, x, Switches(numerics="exact")) == result(layer, x, Switches())
 
 
