@@ -32,6 +32,7 @@ from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare
 from convc.verify.data import integer_data, multipliers, normal_data, residual_data
 from convc.verify.epilogue_bound import through_epilogue
+from convc.verify.expected import expected_result
 
 Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")
@@ -145,7 +146,7 @@ def _check(
         run = run or run_layer(layer, data.x, options, progress=bar, residual=data.residual)
     except (MachineFault, DeadlockError) as fault:
         return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
-    expected = reference.conv_problem(conv.problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
+    expected = expected_result(conv.problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
     comparison = compare(run.y, expected, _bound(mode, conv.problem, data))
     check = Check(
         mode=mode,

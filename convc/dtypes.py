@@ -34,7 +34,7 @@ class DType:
 
     Attributes:
         name: short name, as in `ConvProblem.operand` and in launch files.
-        bits: bits an element takes in memory (tf32 takes 32).
+        bits: bits an element takes in memory (tf32 takes 32); of block-scaled types those of a device element, a byte.
         storage: numpy type that holds it.
         precision: significant bits, the hidden one included (p in the literature); all whole numbers of a magnitude up
             to 2^p that are in range are in the format.
@@ -100,6 +100,8 @@ F32 = DType(
 
 BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
 """float32 as operands that are split into parts (see `convc.operators.split_precision`)."""
+MXFP8, MXFP4, NVFP4 = (replace(F32, name=name, bits=8) for name in ("mxfp8", "mxfp4", "nvfp4"))
+"""float32 that the device multiplies as bytes with scale factors (see `convc.operators.block_scaled`)."""
 E4M3 = DType(
     name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
 )  # fmt: skip
@@ -117,12 +119,18 @@ S32 = DType(
     name="s32", bits=32, storage=np.dtype(np.int32), precision=31, min_exponent=0, max_finite=2.0**31 - 1, integer=True,
 )  # fmt: skip
 
-BY_NAME = {dtype.name: dtype for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, TF32X3, E4M3, E5M2, U8, S8, S32)}
+BY_NAME = {
+    dtype.name: dtype
+    for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, TF32X3, MXFP8, MXFP4, NVFP4, E4M3, E5M2, U8, S8, S32)
+}
 
 SPLIT_OPERANDS = ("bf16x3", "bf16x6", "tf32x3")
 """Names for float32 that is multiplied as parts of bf16 or tf32."""
 
-FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", *SPLIT_OPERANDS)
+SCALED_OPERANDS = ("mxfp8", "mxfp4", "nvfp4")
+"""Names for float32 that is multiplied as numbers of few bits, with a scale factor for each block of channels."""
+
+FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", *SPLIT_OPERANDS, *SCALED_OPERANDS)
 """Names of the floating-point types that are multiplied; sums of their products are f32."""
 
 INTEGER_OPERANDS = ("u8", "s8")
@@ -133,7 +141,7 @@ OPERANDS = FLOAT_OPERANDS + INTEGER_OPERANDS
 
 KINDS = {
     "f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "u8": "i8", "s8": "i8",
-    "bf16x3": "f16", "bf16x6": "f16", "tf32x3": "tf32",
+    "bf16x3": "f16", "bf16x6": "f16", "tf32x3": "tf32", "mxfp8": "mxf8f6f4", "mxfp4": "mxf4", "nvfp4": "mxf4nvf4",
 }  # fmt: skip
 """``.kind`` of the instruction that multiplies a type (PTX manual, tcgen05.mma)."""
 
@@ -161,7 +169,7 @@ def encode(dtype: DType, array: np.ndarray) -> np.ndarray:
         return encode(dtype, array.reshape(1)).reshape(())
     if dtype.integer:
         return _encode_integer(dtype, array)
-    if dtype.bits == 8:
+    if dtype.bits == 8 and dtype.precision < F32.precision:
         with np.errstate(all="ignore"):
             return _to_f32_odd(array).astype(dtype.storage)
     if dtype.precision == F32.precision or dtype is F16 or array.dtype == dtype.storage == BF16.storage:

@@ -26,7 +26,7 @@ from convc.coverage import dump_coverage
 from convc.errors import LaunchError
 from convc.intexpr import IntExpr
 from convc.network import ConvNode, Network
-from convc.packing import device_form, pack_bias, pack_filter
+from convc.packing import device_form, pack_weights
 from convc.plan.records import Options, to_json
 from convc.problem import ConvProblem
 from convc.sources import compiler_digest
@@ -135,14 +135,15 @@ def layer_of(
 ) -> Layer:
     """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
     form = device_form(problem)
+    filters, sums = pack_weights(form, weight, bias, multiplier)
     return Layer(
         name=problem.name,
         form=form,
         ptx=compiled.artifact.ptx,
         file=kernel_file(compiled),
         launch=compiled.artifact.launch,
-        filter=pack_filter(form, weight),
-        bias=pack_bias(form, bias, multiplier),
+        filter=filters,
+        bias=sums,
     )
 
 
@@ -177,9 +178,7 @@ def write_build(
                 cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
                 build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
             form = device_form(conv.problem)
-            build.write_weights(
-                folder, stem, pack_filter(form, conv.weight), pack_bias(form, conv.bias, conv.multiplier)
-            )
+            build.write_weights(folder, stem, *pack_weights(form, conv.weight, conv.bias, conv.multiplier))
             record = LayerRecord(
                 name=conv.name,
                 stem=stem,

@@ -9,13 +9,16 @@ by side, because one copy of the tensor memory accelerator (TMA) moves whole pix
     activation  (N, H, W, c_pitch)        c_pitch: C rounded up to 16 bytes; zeros behind C
     filter      (K, R*S, c_pitch)         zeros behind C as well
     bias        (K rounded up to 256,)    float32 or s32; zeros behind K, and everywhere if the model has none;
-                                          if requantised (2, K rounded up to 256): then the bits of the multipliers
+                                          if scaled (2, K rounded up to 256): then (the bits of) the multipliers
     output      (N, P, Q, k_pitch)        k_pitch: K rounded up to 16 bytes; nothing to read behind K
     residual    (N, P, Q, k_pitch)        only where the epilogue adds one; zeros behind K
     ==========  ========================  ============================================================
 
 The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multiple of 16 (CUDA driver API,
 ``cuTensorMapEncodeIm2col``).
+
+**Block-scaled types** are bytes: behind the channels of each pixel, and of each filter tap, lie their scale factors
+(see `convc.operators.block_scaled`), again rounded up to 16 bytes.
 
 **Groups** are joined to packs, see `convc.packs`.
 
@@ -26,6 +29,7 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import msgspec
@@ -34,10 +38,12 @@ import numpy as np
 from convc import dtypes
 from convc.dtypes import DType
 from convc.errors import InputError
-from convc.folding import AxisFold, choose_fold, fold_note, fold_pixels, fold_problem, fold_taps, images
-from convc.limits import human_bytes, require_memory
-from convc.operators.expansion import expand_activation, expand_filter, expanded, expansion_notes
-from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_note, packs_of
+from convc.folding import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
+from convc.limits import require_memory
+from convc.operators.block_scaled import FORMATS, BlockFormat, bytes_of, filter_blocks, quantise, tensor_scale
+from convc.operators.expansion import expand_activation, expand_filter, expanded
+from convc.packing_notes import packing_notes
+from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
 from convc.problem import ConvProblem
 from convc.transposed import (
     Untransposed,
@@ -109,9 +115,24 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         return self.output if self.problem.residual else None
 
     @property
+    def blocks(self) -> BlockFormat | None:
+        """How channels share scale factors; None where they have none."""
+        return FORMATS.get(self.problem.operand)
+
+    @property
     def c_pitch(self) -> int:
-        """Elements from one filter tap to the next; with one group, from one input pixel to the next as well."""
-        return self.filter.shape[-1]
+        """Elements of a filter tap; with one group, of an input pixel as well. Scale factors lie behind them."""
+        return _pitch(self.problem.group_channels, self.problem.operand_dtype)
+
+    @property
+    def factor_pitch(self) -> int:
+        """Bytes of the scale factors of a filter tap, and of a pixel's channels in one group; 0 without any."""
+        return 0 if self.blocks is None else _factor_pitch(self.blocks, self.c_pitch)
+
+    @property
+    def pixel_pitch(self) -> int:
+        """Elements of an input pixel; scale factors lie behind them."""
+        return self.problem.groups * self.c_pitch
 
     @property
     def k_pitch(self) -> int:
@@ -130,7 +151,12 @@ def device_form(problem: ConvProblem) -> DeviceForm:
     device = folded if packs is None else pack_problem(folded, packs)
     c_pitch = _pitch(device.group_channels, device.operand_dtype)
     k_pitch = _pitch(device.out_channels, device.out_dtype)
-    activation = BufferForm(dtype=device.operand, shape=(device.batch, *device.in_extent, device.groups * c_pitch))
+    pixel, tap = device.groups * c_pitch, c_pitch
+    blocks = FORMATS.get(device.operand)
+    if blocks is not None:
+        factors = _factor_pitch(blocks, c_pitch)
+        pixel, tap = pixel + device.groups * factors, tap + factors
+    activation = BufferForm(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
     return DeviceForm(
         model=problem,
         base=base,
@@ -140,16 +166,16 @@ def device_form(problem: ConvProblem) -> DeviceForm:
         way=way,
         activation=activation,
         filter=BufferForm(
-            dtype=device.filter_dtype.name, shape=(device.out_channels, math.prod(device.kernel), c_pitch)
+            dtype=_stored(device.filter_dtype.name), shape=(device.out_channels, math.prod(device.kernel), tap)
         ),
         bias=BufferForm(
             dtype=device.sum_dtype.name,
-            shape=(2,) * device.requantised + (_round_up(device.out_channels, BIAS_MULTIPLE),),
+            shape=(2,) * _has_multipliers(device) + (_round_up(device.out_channels, BIAS_MULTIPLE),),
         ),
         output=BufferForm(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
         notes=(
             *(() if way is None else (way_note(way, problem),)),
-            *_notes(ordinary, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch),
+            *packing_notes(ordinary, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch),
         ),
     )
 
@@ -164,36 +190,73 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceForm.activation`."""
     _expect_shape(form, x, form.model.x_shape, "x")
     x = x if form.way is None else ordinary_input(form.way, form.model, x)
-    pixels = _channels_last(form, expand_activation(form.ordinary, x), "x")
+    if form.blocks is None:
+        return _with_pitch(_pixels(form, expand_activation(form.ordinary, x)), form.activation.shape)
+    planes = bytes_of(form.blocks, quantise(form.blocks, x, form.ordinary.groups))
+    pixels = (_pixels(form, plane, step) for plane, step in zip(planes, (1, form.blocks.factor_bytes), strict=True))
+    return _with_factors(form, *pixels, form.activation.shape, form.problem.groups)
+
+
+def has_tensor_scale(form: DeviceForm) -> bool:
+    """Whether activations and filters have a scale as a whole, by which the kernel multiplies its sums."""
+    return form.blocks is not None and form.blocks.tensor
+
+
+def scaled_bias(form: DeviceForm, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """The buffer of `pack_bias` for these activations: where they have a scale as a whole, its multipliers have it."""
+    if not has_tensor_scale(form):
+        return bias
+    scaled = bias.copy()
+    scaled[1] *= np.float32(tensor_scale(form.blocks, x))
+    return scaled
+
+
+def _pixels(form: DeviceForm, x: np.ndarray, step: int = 1) -> np.ndarray:
+    """Channels last, folded and packed; `step` of the kernel's channels have one number of x."""
+    pixels = _channels_last(form, x, "x")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
             blocks = form.base.out_extent[axis] + fold.blocks - 1
             pixels = fold_pixels(pixels, axis + 1, fold, form.base.pad_lo[axis], blocks)
     pixels = pixels.reshape(*form.activation.shape[:-1], -1)
-    if form.packs is not None:
-        pixels = pack_channels(pixels, form.base, form.packs)
-    return _with_pitch(pixels, form.activation.shape)
+    return pixels if form.packs is None else pack_channels(pixels, _fewer(form.base, step), _slabs(form.packs, step))
 
 
 def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceForm.filter`."""
     _expect_shape(form, w, form.model.w_shape, "w")
     w = w if form.way is None else ordinary_filter(form.way, form.model, w)
-    taps = _channels_last(form, expand_filter(form.ordinary, w), "w")
+    if form.blocks is None:
+        return _with_pitch(_taps(form, expand_filter(form.ordinary, w)), form.filter.shape)
+    planes = bytes_of(form.blocks, filter_blocks(form.ordinary, w))
+    taps = (_taps(form, plane, step) for plane, step in zip(planes, (1, form.blocks.factor_bytes), strict=True))
+    return _with_factors(form, *taps, form.filter.shape, 1)
+
+
+def _taps(form: DeviceForm, w: np.ndarray, step: int = 1) -> np.ndarray:
+    """Channels last, folded and packed; `step` of the kernel's channels have one number of w."""
+    taps = _channels_last(form, w, "w")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
         if fold is not None:
             taps = fold_taps(taps, axis + 1, fold)
     taps = taps.reshape(len(taps), -1, taps.shape[-1])
-    if form.packs is not None:
-        taps = pack_taps(taps, form.ordinary.groups, form.packs)
-    return _with_pitch(taps, form.filter.shape)
+    return taps if form.packs is None else pack_taps(taps, form.ordinary.groups, _slabs(form.packs, step))
+
+
+def pack_weights(
+    form: DeviceForm, w: np.ndarray, bias: np.ndarray | None, multiplier: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`pack_filter` and `pack_bias`, whose multipliers are the scale of the filters as a whole where they have one."""
+    if has_tensor_scale(form):
+        multiplier = np.full(form.model.out_channels, tensor_scale(form.blocks, w))
+    return pack_filter(form, w), pack_bias(form, bias, multiplier)
 
 
 def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray | None = None) -> np.ndarray:
     """Bias (K,) of any real type or None, rounded to the type of the sums, as `DeviceForm.bias`.
 
     Args:
-        multiplier: (K,) of a requantised problem, rounded to float32.
+        multiplier: (K,) of a problem whose sums are scaled, rounded to float32.
     """
     channels, sums = form.model.out_channels, form.problem.sum_dtype
     packed = np.zeros(form.bias.shape, sums.storage)
@@ -202,13 +265,14 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray 
         _expect_shape(form, bias, (channels,), "bias")
         bias = bias if form.way is None else ordinary_bias(form.way, form.model, bias)
         rows[0, _device_channels(form)] = dtypes.encode(sums, bias)
-    if (multiplier is not None) != form.problem.requantised:
-        needs = "needs a multiplier per channel" if form.problem.requantised else "takes no multipliers"
+    scaled = _has_multipliers(form.problem)
+    if (multiplier is not None) != scaled:
+        needs = "needs a multiplier per channel" if scaled else "takes no multipliers"
         raise InputError(f"a result of {form.problem.out} {needs}", where=f"convolution {form.model.name!r}")
     if multiplier is not None:
         _expect_shape(form, multiplier, (channels,), "multiplier")
         multiplier = multiplier if form.way is None else ordinary_bias(form.way, form.model, multiplier)
-        rows[1, _device_channels(form)] = dtypes.encode(dtypes.F32, multiplier).view(np.int32)
+        rows[1, _device_channels(form)] = dtypes.encode(dtypes.F32, multiplier).view(sums.storage)
     return packed
 
 
@@ -249,8 +313,7 @@ def _channels_last(form: DeviceForm, array: np.ndarray, what: str) -> np.ndarray
     """Round to the operand type, and view with dimension 1 (channels) last."""
     buffer = form.activation if what == "x" else form.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {form.model.name!r}")
-    dtype = form.problem.operand_dtype if what == "x" else form.problem.filter_dtype
-    return np.moveaxis(dtypes.encode(dtype, array), 1, -1)
+    return np.moveaxis(dtypes.encode(dtypes.BY_NAME[buffer.dtype], array), 1, -1)
 
 
 def _with_pitch(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -258,6 +321,42 @@ def _with_pitch(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     packed = np.zeros(shape, array.dtype)
     packed[..., : array.shape[-1]] = array
     return packed
+
+
+def _with_factors(
+    form: DeviceForm, elements: np.ndarray, factors: np.ndarray, shape: tuple[int, ...], groups: int
+) -> np.ndarray:
+    """Bytes of the elements of some groups, and behind them their factors, each group's from a multiple of 16 on."""
+    packed = _with_pitch(elements, shape)
+    behind = packed[..., groups * form.c_pitch :].reshape(*shape[:-1], groups, form.factor_pitch)
+    factors = factors.reshape(*shape[:-1], groups, -1)
+    behind[..., : factors.shape[-1]] = factors
+    packed[..., groups * form.c_pitch :] = behind.reshape(*shape[:-1], -1)
+    return packed
+
+
+def _fewer(problem: ConvProblem, step: int) -> ConvProblem:
+    """The problem with one channel for each `step`."""
+    return dataclasses.replace(problem, in_channels=problem.in_channels // step)
+
+
+def _slabs(packs: Packs, step: int) -> Packs:
+    return msgspec.structs.replace(packs, c_slab=packs.c_slab // step)
+
+
+def _stored(operand: str) -> str:
+    """Element type of a buffer of operands."""
+    return "u8" if operand in FORMATS else operand
+
+
+def _has_multipliers(problem: ConvProblem) -> bool:
+    """Whether sums are multiplied by a number per output channel."""
+    return problem.requantised or (problem.operand in FORMATS and FORMATS[problem.operand].tensor)
+
+
+def _factor_pitch(blocks: BlockFormat, size: int) -> int:
+    """Bytes of the scale factors of `size` bytes of elements."""
+    return _round_up(-(-size // blocks.factor_bytes), PITCH_BYTES)
 
 
 def _expect_shape(form: DeviceForm, array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
@@ -271,38 +370,3 @@ def _round_up(value: int, multiple: int) -> int:
 
 def _pitch(channels: int, dtype: DType) -> int:
     return _round_up(channels, PITCH_BYTES // dtype.bytes)
-
-
-def _notes(
-    problem: ConvProblem,
-    folded: ConvProblem,
-    device: ConvProblem,
-    folds: tuple[AxisFold | None, ...],
-    packs: Packs | None,
-    activation_bytes: int,
-    c_pitch: int,
-    k_pitch: int,
-) -> list[str]:
-    """What is done and what it costs, in words."""
-    before = math.prod(problem.x_shape) * problem.operand_dtype.bytes
-    notes = [
-        "activations go from NCHW to NHWC on the host: "
-        f"{human_bytes(before)} become {human_bytes(activation_bytes)} ({activation_bytes / before:.2f}x)"
-    ]
-    notes += expansion_notes(problem)
-    notes += [fold_note(problem, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
-    if packs is not None:
-        return [*notes, packs_note(folded, device, packs)]
-    channels = device.in_channels
-    if c_pitch != channels:
-        notes.append(
-            f"{channels} channels padded to {c_pitch} ({c_pitch * device.operand_dtype.bytes} bytes a pixel, "
-            f"as the tensor map needs): {c_pitch / channels:.2f}x activation and filter bytes"
-        )
-    channels = device.out_channels
-    if k_pitch != channels:
-        notes.append(
-            f"{channels} output channels padded to {k_pitch} ({k_pitch * device.out_dtype.bytes} bytes a "
-            f"pixel): {k_pitch / channels:.2f}x output bytes"
-        )
-    return notes

@@ -16,8 +16,8 @@ batch_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    type=click.Choice(["f16", "bf16", "tf32", "e4m3", "e5m2"]),
-    help="Operand type, in place of the model's (float32 models run as tf32).",
+    type=click.Choice(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"]),
+    help="Operand type, in place of the model's (float32 models run as tf32); the last three share scale factors.",
 )
 
 precision_option = click.option(

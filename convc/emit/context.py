@@ -27,6 +27,7 @@ from convc.emit.operands import (
 )
 from convc.emit.quantise_context import bias_type, convert_names, requantise_names
 from convc.emit.reuse_context import reuse_names
+from convc.emit.scaled_context import scaled_names
 from convc.intexpr import bounds
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.steps import (
@@ -173,7 +174,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return requantise_names(step)
         case GlobalStore():
             return _global_store(step)
-    names = reuse_names(step, storage) or epilogue_names(step)
+    names = reuse_names(step, storage) or scaled_names(step, storage) or epilogue_names(step)
     if names is None:
         raise ValueError(f"no template is known for a step of type {type(step).__name__}")
     return names

@@ -36,6 +36,12 @@ def acc_address(acc: TmemTile) -> str:
     return f"add.u32 %acc, %tmem, {acc.column_offset};" if acc.column_offset else "mov.b32 %acc, %tmem;"
 
 
+def tensor_address(to: str, tile: TmemTile) -> list[str]:
+    """The lines that set a register to a tile's current stage in tensor memory."""
+    lines = [f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem;"]
+    return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
+
+
 def descriptor(tile: SmemTile, row: int = 0) -> str:
     """Descriptor of stage 0 of a tile, from a row on, in a CTA whose shared memory starts at address 0."""
     start = tile.offset + row * tile.row_bytes

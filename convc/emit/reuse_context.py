@@ -14,6 +14,7 @@ from convc.emit.operands import (
     multiply_names,
     stage,
     stage_address,
+    tensor_address,
 )
 from convc.emit.quantise_context import bias_type, conversion
 from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
@@ -59,16 +60,16 @@ def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
         case TensorFill(source=source, tile=tile, atoms=atoms):
             return {
                 "source_address": stage_address("%word", smem[source]), "descriptor": descriptor(smem[source]),
-                "tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
+                "tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
             }  # fmt: skip
         case MoveRows(tile=tile, atoms=atoms):
-            return {"tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms)}
+            return {"tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms)}
         case Refresh(source=source, tile=tile, atoms=atoms, halo=halo, extra=extra):
             return {
                 "source_address": stage_address("%word", smem[source]), "halo": halo,
                 "halo_bytes": 4 * smem[source].row_bytes,
                 "descriptor": descriptor(smem[source], MAIN_ROWS + 4 * extra),
-                "tile_address": _tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
+                "tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
             }  # fmt: skip
         case MmaTensor():
             return _mma_tensor(step, tmem[step.a], smem[step.b], tmem[step.acc])
@@ -110,15 +111,9 @@ def _cleared(columns: int) -> list[tuple[int, int, str]]:
     return pieces
 
 
-def _tensor_address(to: str, tile: TmemTile) -> list[str]:
-    """The lines that set a register to a tile's current stage in tensor memory."""
-    lines = [f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem;"]
-    return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
-
-
 def _mma_tensor(step: MmaTensor, a: TmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
     return multiply_names(step, b, acc) | {
-        "a_address": _tensor_address("%a", a),
+        "a_address": tensor_address("%a", a),
         "mask": mask_of(step),
         "shift": ".ashift" if step.moves else "",
     }

@@ -25,11 +25,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc import dtypes, reference
+from convc import dtypes
 from convc.errors import InputError
 from convc.graph.convolutions import ConvRun
 from convc.verify.bound import UNIT, error_bound
 from convc.verify.compare import Comparison, compare
+from convc.verify.expected import expected_result
 
 
 def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Comparison:
@@ -37,16 +38,17 @@ def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Compariso
     if ran.run.y.dtype.kind in "iu":
         return compare_integers(ran.run.y, host(), _slack(ran.run.y))
     problem, operands = ran.conv.problem, _operands(ran)
-    return compare(ran.run.y, reference.conv_problem(problem, *operands), error_bound(problem, *operands))
+    return compare(ran.run.y, expected_result(problem, *operands), error_bound(problem, *operands))
 
 
 def against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
-    """The second comparison; None where the operand type has not the range of the model's, so that r is no bound."""
+    """The second comparison; None where r is no bound: the operand type has not the range of the model's, or rounds
+    relative to the largest number of a block."""
     if ran.run.y.dtype.kind in "iu":
         return compare_integers(ran.run.y, answer, _slack(ran.run.y))
     problem = ran.conv.problem
     model_type = dtypes.of_array(ran.arrays[0])
-    if problem.operand_dtype.min_exponent > model_type.min_exponent:
+    if problem.operand_dtype.min_exponent > model_type.min_exponent or problem.operand in dtypes.SCALED_OPERANDS:
         return None
     n = 1.25 * problem.gemm_k + 2
     gamma = n * UNIT / (1 - n * UNIT)

@@ -23,7 +23,7 @@ from convc.kernels import Kernels, layer_of
 from convc.limits import require_memory
 from convc.machine import RunOptions
 from convc.network import ConvNode
-from convc.packing import device_bytes, pack_activation, pack_residual
+from convc.packing import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.runtime.session import LayerRun, run_layer, run_packed
 
 Arrays = Sequence[np.ndarray | None]
@@ -122,7 +122,7 @@ class Convolutions:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
         form, handed = layer.form, 0
-        buffers: dict[str, np.ndarray] = {}
+        buffers = {"bias": scaled_bias(form, layer.bias, unpacked(x))} if has_tensor_scale(form) else {}
         uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
             ("activation", x, pack_activation), ("residual", residual, pack_residual),
         )  # fmt: skip

@@ -32,6 +32,7 @@ from convc.graph.host import HostNodes
 from convc.graph.inline import inlined
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
+from convc.operators.block_scaled import FORMATS
 from convc.operators.split_precision import MISSING
 from convc.problem import ConvProblem
 from convc.verify.compare import Comparison
@@ -237,7 +238,8 @@ def _whole(
 def _unit(layers: list[LayerResult]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
     floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
-    units = ((MISSING.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
+    own = MISSING | {name: form.unit_roundoff for name, form in FORMATS.items()}
+    units = ((own.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
     return max((unit for pair in units for unit in pair), default=0.0)
 
 

@@ -2,7 +2,8 @@
 
 A problem may say more than a kernel can: a padding that is not zero, weights of more than 8 bits, float32 out of
 parts of fewer bits. `expanded` is the problem that is left when the host has seen to these, and the other functions
-see to them. Parts lie side by side in each group: all channels of the first part, then of the second.
+see to them. Parts lie side by side in each group: all channels of the first part, then of the second. Of block-scaled
+types the kernel's channels are bytes, of one or two elements.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import dataclasses
 
 import numpy as np
 
+from convc.operators.block_scaled import CHANNELS, FORMATS, device_channels
 from convc.operators.quantised import split_filter
 from convc.operators.split_precision import PARTS, PASSES, activation_parts, filter_parts
 from convc.problem import ConvProblem
@@ -27,7 +29,9 @@ def expanded(problem: ConvProblem) -> ConvProblem:
         none = (0,) * problem.rank
         extent = tuple(extent + lo + hi for extent, lo, hi in padded)
         changes |= {"in_extent": extent, "pad_lo": none, "pad_hi": none, "pad_value": 0}
-    copies = copies_of(problem)
+    form, copies = FORMATS.get(problem.operand), copies_of(problem)
+    if form is not None:
+        changes |= {"in_channels": device_channels(problem.in_channels, problem.groups) // form.packed}
     if copies > 1:
         changes |= {"in_channels": copies * problem.in_channels, "filter_parts": 1}
     return dataclasses.replace(problem, **changes) if changes else problem
@@ -60,6 +64,14 @@ def expansion_notes(problem: ConvProblem) -> list[str]:
     notes = []
     if problem.pad_value:
         notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
+    form = FORMATS.get(problem.operand)
+    if form is not None:
+        pairs = ", two to a byte, which is what the kernel counts as a channel" if form.packed == 2 else ""
+        notes.append(
+            f"{problem.operand}: {form.element} elements{pairs}, with a scale factor of type {form.factor} for every "
+            f"{form.block} channels behind those of the pixel; channels of a group are filled up to a multiple of "
+            f"{CHANNELS}"
+        )
     if problem.operand in PASSES:
         notes.append(
             f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and {copies_of(problem)} "

@@ -107,6 +107,16 @@ def row_numbers(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
+def scale_factors(form: DeviceForm, arch: Arch) -> str | None:
+    """``tcgen05.mma`` with ``.block_scale`` has no disable-output-lane, no ``.ashift`` and no ``.ws`` (PTX manual)."""
+    if form.blocks is None:
+        return None
+    return (
+        f"{form.blocks.name} has scale factors, and an MMA with them can neither leave out output lanes nor move rows, "
+        "nor hold the weights"
+    )
+
+
 # ---- the tiling -----------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +198,7 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     tensor_map_extents,
     row_numbers,
 )
-WALK_RULES: tuple[ProblemRule, ...] = (tensor_map_steps, tensor_map_extents, row_numbers)
+WALK_RULES: tuple[ProblemRule, ...] = (scale_factors, tensor_map_steps, tensor_map_extents, row_numbers)
 """Rules about the problem for schedules that walk along image rows; their corners and offsets are proved as claims."""
 TILING_RULES: tuple[TilingRule, ...] = (
     mma_shape,

@@ -18,7 +18,8 @@ from convc.index.conv import ConvMaps, conv_maps
 from convc.index.lower import lower
 from convc.index.maps import IndexMap, Outcome, Proof
 from convc.packing import DeviceForm
-from convc.plan.records import SLAB, Coordinate, Tiling
+from convc.plan.records import SLAB, Coordinate, Pipeline, Tiling
+from convc.plan.scale_factors import factor_coordinates, prove_factors
 from convc.problem import ConvProblem
 
 
@@ -32,17 +33,18 @@ class Indexing:
     channel_limit: int | None
 
 
-def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
+def indexing_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Indexing:
     """Derive the maps of a tiling and lower what the kernel computes.
 
     Raises:
         PlanError: where a claim that the kernel relies on is not proved.
     """
     maps = conv_maps(
-        form.problem, block_m=tiling.block_m, block_n=tiling.block_n, channels_per_step=channels,
+        form.problem, block_m=tiling.block_m, block_n=tiling.block_n, channels_per_step=pipeline.channels,
         c_pitch=form.c_pitch, k_pitch=form.k_pitch,
     )  # fmt: skip
-    demand_proof(form.problem, maps.proofs)
+    factors = () if form.blocks is None else (prove_factors(form, tiling, pipeline),)
+    demand_proof(form.problem, (*maps.proofs, *factors))
     column = next(axis for axis in maps.column.domain if axis.name == "column")
     element = dtypes.BY_NAME[form.problem.out].bytes
     return Indexing(
@@ -57,6 +59,7 @@ def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
             ),
             *(result_of(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
             *((result_of(maps.slab, "c", SLAB),) if form.problem.groups > 1 else ()),
+            *(() if form.blocks is None else factor_coordinates(form, tiling, pipeline)),
             result_of(maps.row, "m", "m"),
             result_of(maps.column, "k", "k"),
             Coordinate(
@@ -65,7 +68,7 @@ def indexing_of(form: DeviceForm, tiling: Tiling, channels: int) -> Indexing:
                 meaning=f"store.offset in bytes of {form.problem.out}",
             ),
         ),
-        derivation=_derivation(maps),
+        derivation=(*_derivation(maps), *map(str, factors)),
         row_limit=form.problem.gemm_m if maps.row.guard else None,
         channel_limit=form.k_pitch if maps.column.guard else None,
     )

@@ -15,6 +15,7 @@ import itertools
 from convc import dtypes
 from convc.packing import BufferForm, DeviceForm
 from convc.plan.records import Loads, Reuse, Tiling
+from convc.plan.scale_factors import factor_maps
 from convc.tensormap import TensorMap
 
 
@@ -46,7 +47,7 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
         mode="im2col",
         buffer="activation",
         dtype=map_dtype(form.activation),
-        dims=dims,
+        dims=(form.pixel_pitch, *dims[1:]),
         strides=strides,
         element_strides=(1, *reversed(form.problem.stride), 1),
         lower=lower[::-1],
@@ -55,7 +56,8 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
         pixels=tiling.block_m,
         swizzle=f"{tiling.row_bytes}B",
     )
-    return Loads(a=a, b=_filter_map(form, tiling, channels))
+    b = _filter_map(form, tiling, channels)
+    return Loads(a=a, b=b, factors=() if form.blocks is None else factor_maps(form, tiling, a, b))
 
 
 def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
@@ -90,12 +92,12 @@ def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str)
 
 def _filter_map(form: DeviceForm, tiling: Tiling, channels: int) -> TensorMap:
     """Filter rows (K, R*S, C): a box is one tap of a tile's output channels."""
-    dims, strides = dims_and_strides(form.filter)
+    (_, *dims), strides = dims_and_strides(form.filter)
     return TensorMap(
         mode="tile",
         buffer="filter",
         dtype=map_dtype(form.filter),
-        dims=dims,
+        dims=(form.c_pitch, *dims),
         strides=strides,
         element_strides=(1, 1, 1),
         box=(channels, 1, tiling.block_n),

@@ -93,7 +93,7 @@ def _finished(chosen: Proposal, survey: Survey, choices: tuple[Choice, ...]) -> 
     candidate, pipeline = chosen.candidate, chosen.pipeline
     if chosen.cut is None:
         sharing, loads = None, loads_of(candidate.form, candidate.tiling)
-        indexing = indexing_of(candidate.form, candidate.tiling, pipeline.channels)
+        indexing = indexing_of(candidate.form, candidate.tiling, pipeline)
     else:
         maps = maps_of(chosen)
         sharing, indexing = reuse_of(chosen, maps), reuse_indexing(chosen, maps)

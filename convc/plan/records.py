@@ -191,10 +191,17 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """The tensor maps: `a` over the activations (im2col), `b` over the filter (tile)."""
+    """The tensor maps: `a` over the activations (im2col), `b` over the filter (tile), and `factors` over the scale
+    factors of both, in that order, where they have any."""
 
     a: TensorMap
     b: TensorMap
+    factors: tuple[TensorMap, ...] = ()
+
+    @property
+    def all(self) -> tuple[TensorMap, ...]:
+        """Every map, in the order of the kernel's parameters."""
+        return (self.a, self.b, *self.factors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

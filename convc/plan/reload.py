@@ -12,7 +12,8 @@ from convc.packing import DeviceForm
 from convc.plan.candidates import tilings
 from convc.plan.constraints import Candidate, check_problem
 from convc.plan.proposals import Survey, propose
-from convc.plan.records import Pipeline, Tiling
+from convc.plan.records import Pipeline, Storage, Tiling
+from convc.plan.scale_factors import ROW_BYTES, filter_rows, scaled_storage
 from convc.plan.storage import storage_of
 from convc.plan.work import STORE_BYTES, Turns, Work
 
@@ -24,27 +25,32 @@ def survey(form: DeviceForm, arch: Arch, block_n: int | None = None, stages: int
     rejected, problem = check_problem(form, arch), form.problem
     candidates = (
         Candidate(
-            form=form, arch=arch, tiling=tiling, storage=storage_of(tiling, arch),
+            form=form, arch=arch, tiling=tiling, storage=_storage(form, tiling, arch),
             grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
         )
         for tiling in (() if rejected else tilings(form, block_n=block_n, stages=stages))
     )  # fmt: skip
-    legal, refused = propose(
-        NAME, "", candidates, lambda tiling, pipeline: work_of(tiling, pipeline, problem.out_dtype.bytes)
-    )
+    legal, refused = propose(NAME, "", candidates, lambda tiling, pipeline: work_of(form, tiling, pipeline))
     return Survey(schedule=NAME, variant="", legal=tuple(legal), rejected=(*rejected, *refused))
 
 
-def work_of(tiling: Tiling, pipeline: Pipeline, out_bytes: int) -> Work:
-    """One activation tile and one filter tile per step."""
+def _storage(form: DeviceForm, tiling: Tiling, arch: Arch) -> Storage:
+    return storage_of(tiling, arch) if form.blocks is None else scaled_storage(form, tiling, arch)
+
+
+def work_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Work:
+    """One activation tile and one filter tile per step, each with its scale factors if there are any."""
     steps = math.prod(pipeline.taps) * pipeline.blocks
+    behind_a, behind_b = (
+        (0, 0) if form.blocks is None else (tiling.block_m * ROW_BYTES, filter_rows(tiling) * ROW_BYTES)
+    )
     return Work(
         mmas=steps * pipeline.atoms,
         m=tiling.block_m,
         n=tiling.block_n,
-        activation_bytes=steps * tiling.block_m * tiling.row_bytes,
-        filter_bytes=steps * tiling.block_n * tiling.row_bytes,
+        activation_bytes=steps * (tiling.block_m * tiling.row_bytes + behind_a),
+        filter_bytes=steps * (tiling.block_n * tiling.row_bytes + behind_b),
         row_bytes=tiling.row_bytes,
-        stores=tiling.block_n * out_bytes // STORE_BYTES,
+        stores=tiling.block_n * form.problem.out_dtype.bytes // STORE_BYTES,
         rings=(Turns(steps=steps, stages=tiling.stages),),
     )

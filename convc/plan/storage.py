@@ -14,12 +14,14 @@ STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 
 
-def smem_tile(name: str, rows: int, row_bytes: int, stages: int, offset: int, **cursor: str) -> SmemTile:
-    """A ring of operand tiles that start at `offset`; their swizzle spans a row."""
+def smem_tile(
+    name: str, rows: int, row_bytes: int, stages: int, offset: int, *, cursor: str = "", swizzle: str | None = None
+) -> SmemTile:
+    """A ring of operand tiles that start at `offset`; their swizzle spans a row where it is not said."""
     stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
-        name=name, rows=rows, row_bytes=row_bytes, swizzle=f"{row_bytes}B", stages=stages, stage_bytes=stage_bytes,
-        offset=offset, **cursor,
+        name=name, rows=rows, row_bytes=row_bytes, swizzle=swizzle or f"{row_bytes}B", stages=stages,
+        stage_bytes=stage_bytes, offset=offset, cursor=cursor,
     )  # fmt: skip
 
 

@@ -22,7 +22,15 @@ from convc.files import NpyHeader, read_npy
 from convc.findings import Finding, Verdict
 from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
-from convc.packing import DeviceForm, device_bytes, output_index, pack_activation, pack_residual, unpack_output
+from convc.packing import (
+    DeviceForm,
+    device_bytes,
+    output_index,
+    pack_activation,
+    pack_residual,
+    scaled_bias,
+    unpack_output,
+)
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
@@ -108,7 +116,8 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
     Raises:
         InputError: the layer adds a residual and there is none, or it is not one; or the layer adds none.
     """
-    buffers = {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": layer.bias}
+    bias = scaled_bias(layer.form, layer.bias, x)
+    buffers = {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": bias}
     where = f"layer {layer.name!r}"
     if residual is not None:
         _check_residual(layer.form, residual.shape, residual.dtype, where)

@@ -10,7 +10,7 @@ The three acts around these are the same for all schedules (`convc.tile.frame`);
 from __future__ import annotations
 
 from convc.plan.records import Plan
-from convc.tile import frame, reload, reuse, stationary
+from convc.tile import frame, reload, reuse, scaled, stationary
 from convc.tile.steps import Range, TileProgram
 
 
@@ -19,7 +19,8 @@ def build(plan: Plan) -> TileProgram:
     grid, before, after = plan.launch.grid, (), ()
     match plan.schedule:
         case "reload":
-            roles = frame.main(reload.load(plan), reload.multiply(plan), frame.store(plan))
+            epilogue = frame.store(plan, scaled.carry_factors(plan), scaled.scale_sums(plan, frame.chunk_of(plan)))
+            roles = frame.main(reload.load(plan), reload.multiply(plan), epilogue)
         case "stationary":
             roles = frame.main(reuse.load(plan), stationary.multiply(plan), stationary.store(plan))
         case _:
@@ -32,7 +33,7 @@ def build(plan: Plan) -> TileProgram:
         arch=plan.arch.name,
         ptx_version=plan.arch.ptx_version,
         warps=frame.WARPS,
-        params=(*frame.MAPS, *frame.pointers(plan)),
+        params=(*frame.maps_of(plan), *frame.pointers(plan)),
         inputs=(
             Range(name="tile_m", low=0, high=grid[0] - 1),
             Range(name="tile_n", low=0, high=grid[1] - 1),

@@ -34,7 +34,8 @@ from convc.tile.steps import (
 LOAD_WARP = 4
 MMA_WARP = 5
 WARPS = 6
-MAPS = ("map_a", "map_b")
+MAPS = ("map_a", "map_b", "map_scales_a", "map_scales_b")
+"""Parameters for the tensor maps of `Loads.all`."""
 BUFFER_OF = {"out": "output"}
 """Buffers that parameters point at, where the names differ."""
 CHUNKS = (32, 16)
@@ -66,12 +67,13 @@ def block_channels(plan: Plan) -> tuple[Compute, ...]:
 def setup(plan: Plan, before: tuple[Role, ...] = (), after: tuple[Role, ...] = ()) -> tuple[Role, ...]:
     """Barriers and tensor memory, and whatever else comes `before` everyone meets, or `after` that."""
     rings = tuple(ring.name for ring in plan.storage.rings)
+    arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
     return (
         Role(
             name="init", first_warp=LOAD_WARP, last_warp=LOAD_WARP, elected=True, note="make the barriers ready",
             steps=(
-                PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=MAPS),
-                InitRings(id="init.rings", note="every barrier waits for one arrival a phase", rings=rings),
+                PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
+                InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
             ),
         ),
         Role(
@@ -126,6 +128,11 @@ def teardown(plan: Plan) -> tuple[Role, ...]:
     )  # fmt: skip
 
 
+def maps_of(plan: Plan) -> tuple[str, ...]:
+    """Names of the parameters that are tensor maps, in order."""
+    return MAPS[: len(plan.loads.all)]
+
+
 def pointers(plan: Plan) -> tuple[str, ...]:
     """Names of the parameters that point at buffers, in order."""
     return ("bias", *([RESIDUAL] if plan.problem.residual else []), "out")
@@ -144,16 +151,25 @@ def launch(plan: Plan) -> LaunchSpec:
         shared_bytes=plan.storage.smem_bytes,
         buffers={name: BufferSpec(dtype=buffer.dtype, shape=buffer.shape) for name, buffer in buffers.items()},
         params=(
-            TensorMapParam(map=plan.loads.a),
-            TensorMapParam(map=plan.loads.b),
+            *(TensorMapParam(map=tensor_map) for tensor_map in plan.loads.all),
             *(PointerParam(buffer=BUFFER_OF.get(name, name)) for name in pointers(plan)),
         ),
     )
 
 
-def store(plan: Plan) -> tuple[Step, ...]:
-    """Every lane carries one row of the accumulator, some columns at a time."""
-    columns = next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
+def chunk_of(plan: Plan) -> int:
+    """Columns that the epilogue reads at a time."""
+    return next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
+
+
+def store(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+    """Every lane carries one row of the accumulator, some columns at a time.
+
+    Args:
+        before: what the role does until the accumulator is complete.
+        scaled: steps on the sums before the bias is added.
+    """
+    columns = chunk_of(plan)
     out = plan.problem.out
     write = GlobalStore(
         id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
@@ -168,6 +184,7 @@ def store(plan: Plan) -> tuple[Step, ...]:
         ),
         compute(plan, "store", "k"),
         TmemLoad(id="store.read", note="one row a lane", acc="acc", first="column", columns=columns),
+        *scaled,
         AddBias(
             id="store.bias", note="one number a channel", buffer="bias", channel="k", columns=columns,
             dtype=plan.problem.sum_dtype.name,
@@ -180,6 +197,7 @@ def store(plan: Plan) -> tuple[Step, ...]:
     return (
         Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),
         compute(plan, "store", "m"),
+        *before,
         RingWait(id="store.wait", note="until the accumulator is complete", ring="done", fresh=False),
         Loop(id="store.chunks", note=f"{columns} columns at a time", var="chunk", count=count, body=tuple(body)),
     )

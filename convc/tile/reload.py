@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convc.plan.records import Plan
 from convc.tile.frame import block_channels, channels_of, compute
+from convc.tile.scaled import load_factors, multiply_scaled, wait_for_factors
 from convc.tile.steps import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
 
 
@@ -15,7 +16,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
         RingWait(id="load.wait", note="until the stage is free", ring="free", fresh=True),
         ExpectBytes(
             id="load.expect", note="both tiles of the stage", ring="full",
-            bytes=sum(tile.bytes for tile in plan.storage.smem),
+            bytes=sum(tile.bytes for tile in plan.storage.smem if tile.name in ("a", "b")),
         ),
         TmaLoad(
             id="load.a", note="this tap's pixels, this block's channels", map="map_a", tile="a", ring="full",
@@ -25,6 +26,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
             id="load.b", note="filter rows of this tap and block", map="map_b", tile="b", ring="full",
             coords=("c", "tap", "first_k"),
         ),
+        *load_factors(plan),
         Advance(id="load.next", note="next stage", stages=plan.tiling.stages),
     )  # fmt: skip
     column = (
@@ -45,11 +47,8 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
     tiling, pipeline = plan.tiling, plan.pipeline
     body = (
         RingWait(id="mma.wait", note="until both tiles have landed", ring="full", fresh=False),
-        Mma(
-            id="mma.multiply", note="accumulate activations x filter rows", acc="acc", a="a", b="b",
-            operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=pipeline.atoms, counter="k_step",
-            filter_operand=plan.problem.filter_operand,
-        ),
+        *wait_for_factors(plan),
+        _multiply(plan) if plan.form.blocks is None else multiply_scaled(plan),
         Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
         Advance(id="mma.next", note="next stage", stages=tiling.stages),
     )  # fmt: skip
@@ -57,3 +56,12 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
         Loop(id="mma.k", note="every stage that is loaded", var="k_step", count=pipeline.steps, body=body),
         Commit(id="mma.done", note="the accumulator is complete", ring="done"),
     )
+
+
+def _multiply(plan: Plan) -> Mma:
+    tiling = plan.tiling
+    return Mma(
+        id="mma.multiply", note="accumulate activations x filter rows", acc="acc", a="a", b="b",
+        operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=plan.pipeline.atoms, counter="k_step",
+        filter_operand=plan.problem.filter_operand,
+    )  # fmt: skip

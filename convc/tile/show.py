@@ -27,6 +27,7 @@ from convc.tile.reuse_steps import (
     TensorFill,
     TmaWideLoad,
 )
+from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -156,6 +157,21 @@ def _describe_reuse(step: Step) -> str:
             return f"add {buffer}[{channel}]"
         case PixelStore(buffer=buffer, columns=columns):
             return f"write {columns} values to {buffer}, one a pixel"
+    return _describe_scaled(step)
+
+
+def _describe_scaled(step: Step) -> str:
+    """The same for the steps of kernels with scale factors."""
+    match step:
+        case CarryFactors(source=source, tile=tile, rows=rows, words=words, first=first):
+            return f"rows 0..{rows - 1} of {source}, {words} words from byte {first} on, to lanes and columns of {tile}"
+        case Arrive(ring=ring):
+            return f"every thread signals {ring}, its stores done"
+        case MmaScaled(acc=acc, a=a, b=b, m=m, n=n, atoms=atoms, factors_a=scales_a, factors_b=scales_b):
+            scaled = f"{a} x {b} times {scales_a} x {scales_b}"
+            return f"{acc} += {scaled}: {m} x {n}, {atoms} MMAs of {types_of(step)}"
+        case ScaleSums(buffer=buffer, channel=channel, first=first):
+            return f"times {buffer}[{channel} + {first}]"
     return _describe_epilogue(step)
 
 

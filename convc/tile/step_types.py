@@ -5,12 +5,12 @@ A class that others derive from is no kind of its own.
 
 from __future__ import annotations
 
-from convc.tile import epilogue_steps, quantise_steps, reuse_steps, steps
+from convc.tile import epilogue_steps, quantise_steps, reuse_steps, scaled_steps, steps
 from convc.tile.steps import Step
 
 STEP_TYPES: tuple[type[Step], ...] = tuple(
     kind
-    for module in (steps, reuse_steps, epilogue_steps, quantise_steps)
+    for module in (steps, reuse_steps, scaled_steps, epilogue_steps, quantise_steps)
     for kind in vars(module).values()
     if isinstance(kind, type)
     and issubclass(kind, Step)

@@ -27,6 +27,7 @@ from convc.tile.reuse_steps import (
     TensorFill,
     TmaWideLoad,
 )
+from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.tile.steps import (
     AddBias,
     Commit,
@@ -188,6 +189,12 @@ def _reads(step: Step) -> tuple[str, ...]:
             return (first,)
         case AddBias(channel=channel) | Requantise(channel=channel) | RequantiseLane(channel=channel):
             return (channel,)
+        case ScaleSums(channel=channel):
+            return (channel,)
+        case CarryFactors(lane=lane, first=first):
+            return (lane, first)
+        case MmaScaled(counter=counter):
+            return () if counter is None else (counter,)
         case GlobalStore(at=at, row=row, channel=channel) | AddRowResidual(at=at, row=row, channel=channel):
             return (at, row, channel)
         case Mma(counter=counter, row=row):
@@ -218,10 +225,14 @@ def _resources(step: Step) -> tuple[tuple[str, str], ...]:
             return tuple(("ring", ring) for ring in rings)
         case TmaLoad(map=source, tile=tile, ring=ring) | TmaWideLoad(map=source, tile=tile, ring=ring):
             return ("map", source), ("tile", tile), ("ring", ring)
-        case RingWait(ring=ring) | ExpectBytes(ring=ring) | Commit(ring=ring):
+        case RingWait(ring=ring) | ExpectBytes(ring=ring) | Commit(ring=ring) | Arrive(ring=ring):
             return (("ring", ring),)
         case MmaTensor(acc=acc, a=a, b=b):
             return ("acc", acc), ("acc", a), ("tile", b)
+        case CarryFactors(source=source, tile=tile):
+            return ("tile", source), ("acc", tile)
+        case MmaScaled(acc=acc, a=a, b=b):
+            return ("acc", acc), ("tile", a), ("tile", b), ("acc", step.factors_a), ("acc", step.factors_b)
         case Multiply(acc=acc, a=a, b=b):
             return ("acc", acc), ("tile", a), ("tile", b)
         case TensorFill(source=source, tile=tile) | Refresh(source=source, tile=tile):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from convc.artifact import BYTES, TensorMapParam
 from convc.tensormap import TensorMap
 from convc.tile.reuse_steps import TmaWideLoad
+from convc.tile.scaled_steps import Arrive
 from convc.tile.steps import (
     Advance,
     BarrierRing,
@@ -28,9 +29,9 @@ from convc.tile.steps import (
     walk,
 )
 
-SIGNALS = (ExpectBytes, Commit)
+SIGNALS = (ExpectBytes, Commit, Arrive)
 LOADS = (TmaLoad, TmaWideLoad)
-USES = (RingWait, ExpectBytes, Commit)
+USES = (RingWait, *SIGNALS)
 
 
 def ring_ends(program: TileProgram) -> Iterator[str]:
@@ -178,9 +179,9 @@ def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
 
 
 def _ends(program: TileProgram, ring: BarrierRing, kinds: tuple[type[Step], ...]) -> list[tuple[str, Step, int]]:
-    """(role, step, how often it runs) of the steps of some kinds that name the ring."""
+    """(role, step, how often it runs) of the steps of some kinds that name the ring; arrivals by their threads."""
     return [
-        (role.name, step, count)
+        (role.name, step, count * (32 * (role.last_warp - role.first_warp + 1) if isinstance(step, Arrive) else 1))
         for role in program.all_roles
         for step, count in executions(role.steps)
         if isinstance(step, kinds) and step.ring == ring.name

@@ -38,6 +38,11 @@ oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
 magnitudes are a little larger; what the passes leave out is relative to each product. `convc.operators.split_precision`
 derives both.
 
+**Scale factors** of blocks: an element of at most 4 bits times a factor of at most 4, so that a product of two such
+numbers has at most 16 bits and is exact too. The products of nvfp4 and mxfp4 are cut to 35 fractional bits, after sums
+of 16 that are exact: less is lost than above. The scales of whole tensors are powers of two, and multiplying a sum by
+them rounds nothing.
+
 **Underflow.** 2^e <= M needs significands of at least 1, and a subnormal operand has less: the hardware
 takes it with the smallest normal exponent. Counting each operand other than zero as at least the smallest
 normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
@@ -58,6 +63,7 @@ import numpy as np
 
 from convc import dtypes, reference
 from convc.errors import LimitError
+from convc.operators.block_scaled import as_multiplied
 from convc.operators.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.problem import ConvProblem
 from convc.verify.epilogue_bound import through_epilogue
@@ -94,12 +100,12 @@ def error_bound(
         )
     gamma = n * UNIT / (1 - n * UNIT)
     floors = (SMALLEST, SMALLEST) if split else (problem.operand_dtype.min_normal, problem.filter_dtype.min_normal)
-    magnitude = reference.conv_sums(
-        problem,
-        _at_least(x, floors[0]),
-        _at_least(w, floors[1]),
-        None if b is None else np.abs(b),
-    )
+    if problem.operand in dtypes.SCALED_OPERANDS:
+        raised = as_multiplied(problem, x, w, floors=True)
+        x, w = as_multiplied(problem, x, w)
+    else:
+        raised = _at_least(x, floors[0]), _at_least(w, floors[1])
+    magnitude = reference.conv_sums(problem, *raised, None if b is None else np.abs(b))
     relative = gamma * GROWTH + MISSING[problem.operand] if split else gamma
     bound = relative * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
     bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN

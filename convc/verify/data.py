@@ -7,7 +7,10 @@ looks like a real layer and exercises rounding; the answer is then judged with `
 Convolutions of whole numbers are exact on any data: their integer data use the whole range of the types, and a bias
 that makes s32 sums wrap; their normal data have the spread of a quantised layer.
 
-All arrays are float32 with values that the operand type can hold: x (N, C, H, W), w (K, C, R, S), b (K,) or
+Block-scaled types have whole numbers of e2m1, each block times a power of two, as exact data; and any float32 as normal
+data, which kernel and oracle round alike.
+
+All other arrays are float32 with values that the operand type can hold: x (N, C, H, W), w (K, C, R, S), b (K,) or
 None (float64 where the sums are s32).
 """
 
@@ -20,8 +23,10 @@ import numpy as np
 from convc import dtypes
 from convc.epilogue import saturates_at
 from convc.limits import require_memory
+from convc.operators.block_scaled import FORMATS
 from convc.operators.split_precision import EXACT_BITS
 from convc.problem import ConvProblem
+from convc.verify.block_data import numbers_in_blocks
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -45,6 +50,11 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     rng = np.random.default_rng(seed)
     if problem.operand_dtype.integer:
         return _whole_range(problem, rng)
+    if problem.operand in FORMATS:
+        x, w, largest = numbers_in_blocks(
+            problem, rng, lambda largest: _largest_sum(problem) - _added(problem) * largest
+        )
+        return x, w, _integers(rng, largest, (problem.out_channels,)) if problem.bias else None
     x_max, w_max = _integer_ranges(problem, seed)
     x = _integers(rng, x_max, problem.x_shape)
     w = _integers(rng, w_max, problem.w_shape)

@@ -31,6 +31,7 @@ LEVELS = (
     ("problem", "artifact", "coverage", "ptx", "sweep"),
     ("network", "index", "machine", "reference", "operators"),
     ("folding", "packs", "transposed"),
+    ("packing_notes",),
     ("packing",),
     ("plan", "build", "graph_layout"),
     ("tile",),

@@ -52,7 +52,14 @@ FINISHED = ConvProblem(
 )  # fmt: skip
 """The end of a residual block: bias, residual, Relu."""
 
+SCALED = ConvProblem(
+    name="scaled_nvfp4", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3), pad_lo=(1, 1),
+    pad_hi=(1, 1), operand="nvfp4", out="bf16", bias=True,
+)  # fmt: skip
+"""Scale factors of blocks, and of whole tensors."""
+
 CHOICES = {
+    "scaled_nvfp4": {"block_n": 48, "stages": 3},  # groups of filter rows that are no power of two
     "block_end_f16": {"block_n": 96, "stages": 1},  # rows past M, channels past K
     "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
     "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
@@ -61,7 +68,7 @@ CHOICES = {
     "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
     **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
 }
-PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED}
+PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED, "scaled_nvfp4": SCALED}
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from support.epilogue_oracle import finished
+from support.scaled_oracle import scaled_numbers
 
 from convc import dtypes
 from convc.intexpr import evaluate
@@ -33,6 +34,7 @@ from convc.tile.reuse_steps import (
     TensorFill,
     TmaWideLoad,
 )
+from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.tile.steps import (
     AddBias,
     Advance,
@@ -230,6 +232,23 @@ class Actor:
             case AddBias(buffer=buffer, channel=channel, columns=columns):
                 start = self.numbers[channel]
                 self.values = self.values + cta.buffer_of(buffer).reshape(-1)[start : start + columns]
+            case ScaleSums(buffer=buffer, channel=channel, columns=columns):
+                start = step.first + self.numbers[channel]
+                self.values = self.values * cta.buffer_of(buffer).reshape(-1)[start : start + columns]
+            case CarryFactors(source=source, tile=tile, first=first, rows=rows, words=words):
+                start = int(self.numbers[first])
+                carried = self.tile(source)[:rows, start : start + 4 * words].copy()
+                cta.stages[tile, self.stage(tile)] = carried
+            case Arrive(ring=ring):
+                barrier = self.barrier(ring)
+                barrier.pending -= len(self.numbers["thread"])
+                barrier.settle()
+            case MmaScaled(acc=acc, a=a, b=b):
+                left, right = (
+                    scaled_numbers(step, self.tile(tile), self.tile(factors))
+                    for tile, factors in ((a, step.factors_a), (b, step.factors_b))
+                )
+                self.accumulate(step, acc, left @ right.T)
             case Convert(out=out):
                 self.values = dtypes.encode(dtypes.BY_NAME[out], self.values)
             case Requantise(channel=channel, columns=columns):
@@ -291,6 +310,8 @@ class Actor:
         source = self.cta.map_of(step.map)
         stored = self.cta.program.launch.buffers[source.buffer].dtype
         tensor = dtypes.widen(dtypes.BY_NAME[stored], self.cta.buffers[source.buffer])
+        first = source.offset // dtypes.BY_NAME[source.dtype].bytes
+        tensor = tensor[..., first : first + source.dims[0]]
         coords = [int(self.numbers[name]) for name in step.coords]
         first = 0
         if isinstance(step, TmaWideLoad):

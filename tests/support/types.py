@@ -18,8 +18,8 @@ def element_types(draw, operand: str | None = None) -> dict[str, Any]:
     if kind in dtypes.MIXED_KINDS:
         choices += [name for name, other in dtypes.KINDS.items() if other == kind and name != operand]
     own = [] if operand in dtypes.SPLIT_OPERANDS else [operand, operand]
-    outs = {"f16": [*own, "f32"], "tf32": ["f32"], "f8f6f4": ["f16", "bf16", "f32"]}
-    out = draw(st.sampled_from(outs.get(kind, ["s32", "u8", "s8"])))
+    outs = {"f16": [*own, "f32"], "tf32": ["f32"], "i8": ["s32", "u8", "s8"]}
+    out = draw(st.sampled_from(outs.get(kind, ["f16", "bf16", "f32"])))
     zero_point = 0
     if out in dtypes.INTEGER_OPERANDS:
         limits = dtypes.BY_NAME[out]

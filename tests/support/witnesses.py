@@ -19,6 +19,7 @@ from convc.verify.bound import error_bound
 from convc.verify.compare import compare
 from convc.verify.data import integer_data, multipliers, normal_data, residual_data
 from convc.verify.epilogue_bound import through_epilogue
+from convc.verify.expected import expected_result
 
 
 def witnesses_agree(
@@ -40,7 +41,7 @@ def witnesses_agree(
     layer = layer_of(problem, compiled, w, b, multiplier)
     run = run_layer(layer, x, residual=residual)
     assert run.findings == ()
-    expected = reference.conv_problem(problem, x, w, b, multiplier, residual)
+    expected = expected_result(problem, x, w, b, multiplier, residual)
     allowed = None
     if not exact_on_integers(problem.epilogue):
         sums = reference.conv_sums(problem, x, w, b)
@@ -50,7 +51,7 @@ def witnesses_agree(
     buffers = {
         "activation": packing.pack_activation(compiled.form, x),
         "filter": layer.filter,
-        "bias": layer.bias,
+        "bias": packing.scaled_bias(compiled.form, layer.bias, x),
     }
     if residual is not None:
         buffers["residual"] = packing.pack_residual(compiled.form, residual)
@@ -63,7 +64,7 @@ def witnesses_agree(
     residual = residual_data(problem, seed, integer=False)
     run = run_layer(layer_of(problem, compiled, w, b, multiplier), x, residual=residual)
     assert run.verdict is Verdict.clean
-    expected = reference.conv_problem(problem, x, w, b, multiplier, residual)
+    expected = expected_result(problem, x, w, b, multiplier, residual)
     bounded = compare(run.y, expected, error_bound(problem, x, w, b, residual))
     assert bounded.ok, bounded
     return compiled

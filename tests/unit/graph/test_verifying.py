@@ -12,7 +12,7 @@ import onnx
 import pytest
 from rich.console import Console
 
-from convc import api
+from convc import api, dtypes
 from convc.errors import InputError
 from convc.graph import convolutions, verifying
 from convc.graph.convolutions import Convolutions
@@ -54,6 +54,17 @@ def said(report) -> str:
     text = io.StringIO()
     print_network(Console(width=300, file=text), report)
     return text.getvalue()
+
+
+@pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
+def test_a_network_of_few_bits_is_right_layer_by_layer(operand):
+    """Whatever it loses by quantisation, each layer is what its quantised operands give; and it says what it lost."""
+    report = verify_graph(model(), seed=3, convolutions=Convolutions(operand=operand))
+    assert report.ok
+    assert all(layer.kernel.ok and layer.kernel.worst_ratio < 1 for layer in report.layers)
+    assert [layer.runtime for layer in report.layers] == [None, None], "r of a block is no bound for an element"
+    assert all(0.005 < layer.drift < 0.5 for layer in report.layers)
+    assert 0.005 < report.outputs[0].drift < report.outputs[0].allowed
 
 
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3"])

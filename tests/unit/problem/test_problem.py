@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from convc.errors import ProblemError
 from convc.problem import ConvProblem
 
-NAMES = "f16, bf16, tf32, e4m3, e5m2, bf16x3, bf16x6, tf32x3, u8, s8"
+NAMES = "f16, bf16, tf32, e4m3, e5m2, bf16x3, bf16x6, tf32x3, mxfp8, mxfp4, nvfp4, u8, s8"
 
 
 def make(**changes) -> ConvProblem:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from convc import dtypes, limits, reference
 from convc.errors import LimitError
+from convc.operators.block_scaled import as_multiplied
 from convc.problem import ConvProblem
 from convc.verify.data import integer_data, multipliers, normal_data
 
@@ -29,6 +30,8 @@ def test_integer_data_are_exact_whatever_the_order(channels, types, bias, seed):
         assert np.array_equal(array, np.rint(array))
         assert np.array_equal(array, dtypes.quantise(problem.operand_dtype, array))
         assert array.any()
+    for array, kept in zip((x, w), as_multiplied(problem, x, w), strict=True):
+        assert np.array_equal(array, kept)
     assert np.count_nonzero(w) > w.size / 2
     assert (b is not None) == bias
     bias_part = np.abs(b).reshape(-1, 1, 1) if bias else 0

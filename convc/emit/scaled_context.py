@@ -1,0 +1,107 @@
+"""Names and numbers of the templates of `convc.tile.scaled_steps`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from convc import dtypes
+from convc.emit.operands import acc_address, braces, descriptor, more_atoms, stage, stage_address, tensor_address
+from convc.operators.block_scaled import FORMATS
+from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
+from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
+from convc.tile.steps import SmemTile, Step, Storage, TmemTile
+
+GROUP = 32
+"""Rows whose factors share a column of tensor memory."""
+WORD_BYTES = 4
+ID_SHIFT = 30
+"""Where an address has the byte of a cell in which its factors start."""
+
+
+def scaled_names(step: Step, storage: Storage) -> dict[str, Any] | None:
+    """What the template of a step is filled in with; None: the step is of another kind."""
+    smem = {tile.name: tile for tile in storage.smem}
+    tmem = {tile.name: tile for tile in storage.tmem}
+    match step:
+        case CarryFactors():
+            return _carry(step, smem[step.source], tmem[step.tile])
+        case Arrive(ring=name):
+            ring = next(ring for ring in storage.rings if ring.name == name)
+            return {"stage": stage(ring.cursor), "offset": ring.offset}
+        case MmaScaled():
+            return _multiply(step, smem[step.a], smem[step.b], tmem)
+        case ScaleSums(buffer=buffer, channel=channel, columns=columns, first=first):
+            quads = [
+                (4 * (first + i), [(f"%v{i + j}", f"%b{j}") for j in range(4)]) for i in range(0, columns, 4)
+            ]  # fmt: skip
+            return {"buffer": buffer, "channel": channel, "quads": quads}
+    return None
+
+
+def _carry(step: CarryFactors, source: SmemTile, tile: TmemTile) -> dict[str, Any]:
+    groups, words = -(-step.rows // GROUP), step.words
+    cells = [[f"%cell{group * words + word}" for word in range(words)] for group in range(groups)]
+    vector = f".v{words}" if words > 1 else ""
+    loads = [
+        (source.offset + GROUP * source.row_bytes * group, vector, braces(row) if words > 1 else row[0])
+        for group, row in enumerate(cells)
+    ]
+    stores = [
+        (step.spacing * word + first, count, braces(row[word] for row in cells[first : first + count]))
+        for word in range(words)
+        for first, count in _powers_of_two(groups)
+    ]
+    return {
+        "cells": groups * words,
+        "source_address": stage_address("%from", source),
+        "lane": step.lane,
+        "row_bytes": source.row_bytes,
+        "first": step.first,
+        "loads": loads,
+        "tile_address": tensor_address("%to", tile),
+        "stores": stores,
+    }
+
+
+def _powers_of_two(count: int) -> list[tuple[int, int]]:
+    """(first, how many) of pieces that together are `count`, largest first."""
+    pieces, first = [], 0
+    while first < count:
+        size = 1 << ((count - first).bit_length() - 1)
+        pieces.append((first, size))
+        first += size
+    return pieces
+
+
+def _multiply(step: MmaScaled, a: SmemTile, b: SmemTile, tmem: dict[str, TmemTile]) -> dict[str, Any]:
+    form, kind = FORMATS[step.operand], dtypes.KINDS[step.operand]
+
+    def shape(byte: int) -> str:
+        fields = BlockScaledDescriptor(
+            kind=kind, a_type=form.element, b_type=form.element, scale_type=form.factor, m=step.m, n=step.n,
+            sfa_id=byte, sfb_id=byte,
+        )  # fmt: skip
+        return f"0x{encode_block_scaled(fields):08x}"
+
+    more = []
+    for index, text in enumerate(more_atoms(step.atoms), 1):
+        word, byte = divmod(index * step.each, WORD_BYTES)
+        places = (f"0x{(byte << ID_SHIFT) + spacing * word:08x}" for spacing in (step.spacing_a, step.spacing_b))
+        more.append((text, shape(byte), *places))
+    return {
+        "layout": f"K-major, {b.row_bytes}-byte swizzle, {8 * b.row_bytes} bytes from 8 rows to the next 8",
+        "a_address": stage_address("%word", a),
+        "a_descriptor": descriptor(a),
+        "b_address": stage_address("%word", b),
+        "b_descriptor": descriptor(b),
+        "acc_address": acc_address(tmem[step.acc]),
+        "factors_a": tensor_address("%first_a", tmem[step.factors_a]),
+        "factors_b": tensor_address("%first_b", tmem[step.factors_b]),
+        "counter": step.counter,
+        "instruction": shape(0),
+        "instruction_note": f"{step.m} x {step.n}, {form.element} with factors of {form.factor} in, f32 out",
+        "kind": kind,
+        "size": form.size,
+        "then_add": step.atoms > 1,
+        "more_atoms": more,
+    }

@@ -1,0 +1,21 @@
+"""What a convolution should give: the oracle on the numbers that the tensor core multiplies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc import reference
+from convc.operators.block_scaled import as_multiplied
+from convc.problem import ConvProblem
+
+
+def expected_result(
+    problem: ConvProblem,
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    multiplier: np.ndarray | None = None,
+    residual: np.ndarray | None = None,
+) -> np.ndarray:
+    """`convc.reference.conv_problem`, of block-scaled operands on the numbers that they stand for."""
+    return reference.conv_problem(problem, *as_multiplied(problem, x, w), bias, multiplier, residual)

@@ -1,0 +1,97 @@
+"""Where scale factors lie and how they travel: plans, buffers, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from convc import dtypes
+from convc.compiler import compile_problem
+from convc.errors import PlanError
+from convc.index.maps import Counterexample, Proof
+from convc.operators.block_scaled import FORMATS, dequantise, quantise
+from convc.packing import device_form, has_tensor_scale, pack_activation, pack_filter, pack_weights, scaled_bias
+from convc.plan.planner import plan
+from convc.plan.records import Options
+from convc.plan.scale_factors import columns_of, prove_factors
+from convc.problem import ConvProblem
+
+NAMES = dtypes.SCALED_OPERANDS
+
+
+def problem(operand: str, **fields) -> ConvProblem:
+    fields = {"in_channels": 200, "out_channels": 40, "in_extent": (6, 7), "kernel": (3, 2)} | fields
+    return ConvProblem(operand=operand, out="f32", **fields)
+
+
+@pytest.mark.parametrize("operand", NAMES)
+@pytest.mark.parametrize("fields", [{}, {"in_channels": 3}, {"in_channels": 2400}, {"groups": 2, "in_channels": 1280}])
+def test_every_step_finds_its_factors(operand, fields):
+    decided = plan(device_form(problem(operand, **fields)))
+    assert isinstance(prove_factors(decided.form, decided.tiling, decided.pipeline), Proof)
+    assert any("factors of a step" in line for line in decided.derivation)
+
+
+def test_a_wrong_place_is_refuted():
+    decided = plan(device_form(problem("mxfp8", in_channels=2400)))
+    wrong = dataclasses.replace(decided.pipeline, channels=decided.pipeline.channels + 32)
+    outcome = prove_factors(decided.form, decided.tiling, wrong)
+    assert isinstance(outcome, Counterexample)
+    assert outcome.point == (("group", 0), ("block", 1))
+    assert outcome.value == "factor_a = 0, byte 4"
+
+
+@pytest.mark.parametrize("operand", NAMES)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_buffers_hold_elements_and_behind_them_factors(operand, groups):
+    """What lies in a pixel and in a tap, taken apart again, is the quantised tensor."""
+    asked = problem(operand, in_channels=64 * groups, groups=groups, out_channels=128 * groups)
+    form, blocks = device_form(asked), FORMATS[operand]
+    rng = np.random.default_rng(2)
+    x, w = rng.standard_normal(asked.x_shape), rng.standard_normal(asked.w_shape)
+    pixels, taps = pack_activation(form, x), pack_filter(form, w)
+    assert pixels.dtype == taps.dtype == np.uint8
+    assert form.activation.shape[-1] == form.pixel_pitch + groups * form.factor_pitch
+    wanted = quantise(blocks, x, groups)
+    codes = pixels[..., : form.pixel_pitch]
+    if blocks.packed == 2:
+        codes = np.stack((codes & 15, codes >> 4), axis=-1).reshape(*codes.shape[:-1], -1)
+    assert np.array_equal(np.moveaxis(codes, -1, 1), wanted.elements)
+    count = 64 // blocks.block
+    factors = pixels[..., form.pixel_pitch :].reshape(*pixels.shape[:-1], groups, -1)
+    assert np.array_equal(np.moveaxis(factors[..., :count].reshape(*pixels.shape[:-1], -1), -1, 1), wanted.factors)
+    assert not factors[..., count:].any()
+    assert taps.shape[-1] == form.c_pitch + form.factor_pitch
+
+
+@pytest.mark.parametrize("operand", NAMES)
+def test_schedules_that_mask_or_move_lanes_are_refused(operand):
+    for schedule in ("slide", "shift", "stationary"):
+        with pytest.raises(PlanError, match=f"{operand} has scale factors, and an MMA with them can neither leave out"):
+            compile_problem(problem(operand), options=Options(schedule=schedule))
+    chosen = compile_problem(problem(operand), options=Options(schedule="auto")).plan
+    assert chosen.schedule == "reload"
+    assert [bool(choice.reason) for choice in chosen.choices] == [False, *[True] * (len(chosen.choices) - 1)]
+
+
+def test_the_scales_of_tensors_are_multipliers_behind_the_bias():
+    asked = problem("nvfp4", bias=True)
+    form = device_form(asked)
+    x, w, bias = np.full(asked.x_shape, 6.0), np.full(asked.w_shape, 1.5), np.ones(40)
+    assert has_tensor_scale(form)
+    _, packed = pack_weights(form, w, bias)
+    assert packed.shape == (2, 256)
+    assert set(packed[1, :40]) == {2.0**-10}  # 1.5 / 6 / 448 is between 2^-11 and 2^-10
+    assert set(scaled_bias(form, packed, x)[1, :40]) == {2.0**-10 * 2.0**-8}
+    assert set(packed[1, :40]) == {2.0**-10}, "the layer's own bias is not changed"
+    assert not has_tensor_scale(device_form(problem("mxfp4")))
+    restored = dequantise(FORMATS["nvfp4"], quantise(FORMATS["nvfp4"], x), 200)
+    assert np.array_equal(restored, x)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 4), (128, 4), (144, 8), (256, 8)])
+def test_a_word_of_factors_starts_at_a_multiple_of_four_columns(rows, columns):
+    assert columns_of(rows) == columns
+    assert columns >= -(-rows // 32)
