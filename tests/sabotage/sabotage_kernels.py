@@ -21,8 +21,10 @@ from convc.artifact import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.compiler import compile_problem
 from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.models import make_models
+from convc.packing import pack_activation, pack_weights, scaled_bias
 from convc.plan.records import Options
 from convc.problem import ConvProblem
+from convc.verify.data import integer_data
 
 TESTS = Path(__file__).resolve().parents[1]
 NUMPY = {
@@ -76,6 +78,21 @@ def conv(
     problem = ConvProblem(operand=operand, out=out, **shape)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=stages).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
+
+
+def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, **shape) -> Subject:
+    """A kernel of block-scaled operands, on numbers whose sums are exact; bytes at random would mostly be NaN."""
+    problem = ConvProblem(operand=operand, out=out, bias=True, **shape)
+    compiled = compile_problem(problem, block_n=block_n, stages=stages)
+    x, w, b = integer_data(problem, 7)
+    filters, bias = pack_weights(compiled.form, w, b)
+    if bias.ndim == 2:
+        bias[1] = np.random.default_rng(7).choice(np.float32(MULTIPLIERS), bias.shape[1])
+    inputs = {
+        "activation": pack_activation(compiled.form, x), "filter": filters,
+        "bias": scaled_bias(compiled.form, bias, x),
+    }  # fmt: skip
+    return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 
 
 def sharing(
@@ -180,15 +197,52 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         conv, "u8", "u8", filter_operand="s8", in_channels=32, out_channels=32, kernel=(1, 3), block_n=16,
         out_zero_point=100, **UNPADDED,
     ),
+    "nvfp4, scaled": partial(
+        scaled, "nvfp4", "f32", in_channels=320, out_channels=96, in_extent=(9, 17), kernel=(1, 2), stages=3,
+        block_n=48,
+    ),
 }  # fmt: skip
 """Run by default."""
 
 SLOW: dict[str, Callable[[], Subject]] = {
+    "mxfp8, groups": partial(
+        scaled,
+        "mxfp8",
+        "f32",
+        in_channels=1344,
+        out_channels=128,
+        groups=2,
+        in_extent=(9, 16),
+        kernel=(2, 1),
+        stages=2,
+        block_n=32,
+    ),
+    "mxfp8, one MMA a stage": partial(
+        scaled, "mxfp8", "f32", in_channels=32, out_channels=64, in_extent=(12, 14), kernel=(3, 3), stages=3,
+        block_n=32,
+    ),
+    "mxfp4, scaled": partial(
+        scaled,
+        "mxfp4",
+        "bf16",
+        in_channels=700,
+        out_channels=64,
+        in_extent=(12, 12),
+        kernel=(3, 1),
+        stages=2,
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+        block_n=32,
+    ),
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
     "golden same_3x3_f16": partial(golden, "same_3x3_f16"),
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden block_end_f16": partial(golden, "block_end_f16"),
+    "golden scaled_nvfp4": partial(
+        scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
+        pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
+    ),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
