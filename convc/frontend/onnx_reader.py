@@ -17,6 +17,7 @@ import onnx
 
 from convc import dtypes
 from convc.errors import ConvcError, InputError, ModelError, NodeError
+from convc.frontend.causal import written_out
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
 from convc.frontend.fusion import Fused
@@ -38,7 +39,7 @@ PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
 NOT_A_CONVOLUTION = "not a convolution"
 NO_GEMM = {
     "DeformConv": "where it reads depends on its data: no implicit GEMM; a network runs it on the host",
-    "CausalConvWithState": "a function of other operators, with a state: a network runs it on the host",
+    "CausalConvWithState": "onnx cannot write it out as a Conv here: a network runs it on the host",
 }
 """Why operators that are called convolutions are not compiled."""
 
@@ -102,7 +103,7 @@ def _read(
     skip_refused: bool,
     fuse: bool,
 ) -> Network:
-    model = load_model(path)
+    model = written_out(load_model(path))
     constants = Constants(model.graph, path.parent, bound)
     names = _unique_names(model.graph.node)
     if not any(map(_is_conv, model.graph.node)):

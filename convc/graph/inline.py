@@ -13,6 +13,7 @@ import onnx
 from onnx import inliner
 
 from convc.errors import ConvcError, ModelError
+from convc.frontend.causal import written_out
 from convc.frontend.model_file import check_header
 from convc.frontend.onnx_reader import is_convolution
 
@@ -21,12 +22,13 @@ MAX_NODES = 1_000_000
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with calls of its functions replaced; the same object where it has none."""
+    """The model with calls of its functions replaced, and causal convolutions written out; the same object where it
+    has neither."""
     if not model.functions:
-        return model
+        return written_out(model)
     _check_size(model)
     try:
-        whole = inliner.inline_local_functions(model)
+        whole = written_out(inliner.inline_local_functions(model))
         check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
     except ConvcError:
         raise
