@@ -88,6 +88,8 @@ def obstacle(producer: DeviceForm, consumer: DeviceForm, use: Use = "activation"
         return "volumes go through another layout"
     if use == "activation" and any(fold is not None for fold in consumer.folds):
         return "an axis of the consumer is folded"
+    if use == "activation" and consumer.blocks is not None:
+        return "the host makes the scale factors of what the consumer takes"
     if use == "activation" and consumer.base != consumer.ordinary:
         return "the host pads what the consumer takes, or splits its numbers into parts"
     shape = consumer.model.x_shape if use == "activation" else consumer.model.y_shape

@@ -40,7 +40,15 @@ from convc.dtypes import DType
 from convc.errors import InputError
 from convc.folding import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
 from convc.limits import require_memory
-from convc.operators.block_scaled import FORMATS, BlockFormat, bytes_of, filter_blocks, quantise, tensor_scale
+from convc.operators.block_scaled import (
+    FORMATS,
+    BlockFormat,
+    bytes_of,
+    filled_channels,
+    filter_blocks,
+    quantise,
+    tensor_scale,
+)
 from convc.operators.expansion import expand_activation, expand_filter, expanded
 from convc.packing_notes import packing_notes
 from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
@@ -192,6 +200,7 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     x = x if form.way is None else ordinary_input(form.way, form.model, x)
     if form.blocks is None:
         return _with_pitch(_pixels(form, expand_activation(form.ordinary, x)), form.activation.shape)
+    _require_blocks(form, x, "x")
     planes = bytes_of(form.blocks, quantise(form.blocks, x, form.ordinary.groups))
     pixels = (_pixels(form, plane, step) for plane, step in zip(planes, (1, form.blocks.factor_bytes), strict=True))
     return _with_factors(form, *pixels, form.activation.shape, form.problem.groups)
@@ -228,6 +237,7 @@ def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     w = w if form.way is None else ordinary_filter(form.way, form.model, w)
     if form.blocks is None:
         return _with_pitch(_taps(form, expand_filter(form.ordinary, w)), form.filter.shape)
+    _require_blocks(form, w, "w")
     planes = bytes_of(form.blocks, filter_blocks(form.ordinary, w))
     taps = (_taps(form, plane, step) for plane, step in zip(planes, (1, form.blocks.factor_bytes), strict=True))
     return _with_factors(form, *taps, form.filter.shape, 1)
@@ -314,6 +324,12 @@ def _channels_last(form: DeviceForm, array: np.ndarray, what: str) -> np.ndarray
     buffer = form.activation if what == "x" else form.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {form.model.name!r}")
     return np.moveaxis(dtypes.encode(dtypes.BY_NAME[buffer.dtype], array), 1, -1)
+
+
+def _require_blocks(form: DeviceForm, array: np.ndarray, what: str) -> None:
+    """Quantising takes some float64 arrays of the size of the tensor, its groups filled up."""
+    filled = filled_channels(form.ordinary.in_channels, form.ordinary.groups) / form.ordinary.in_channels
+    require_memory(int(6 * 8 * array.size * filled), f"quantising {what} of {form.model.name!r}")
 
 
 def _with_pitch(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -48,7 +48,8 @@ class ConvProblem:
             (C, K/G, R, S), every input pixel is added, times the filter, into the output, the pads are cropped.
         output_padding: pixels that a transposed convolution has at the end, in addition; empty: 0.
         operand: type of the activations (see `convc.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32;
-            bf16x3, bf16x6 or tf32x3, float32 multiplied in parts; or u8 or s8, whose sums are s32 and wrap modulo 2^32.
+            bf16x3, bf16x6 or tf32x3, float32 multiplied in parts; mxfp8, mxfp4 or nvfp4, float32 multiplied in blocks
+            with scale factors; or u8 or s8, whose sums are s32 and wrap modulo 2^32.
         filter_operand: type of the filters where it is another one (e4m3 with e5m2, u8 with s8); None: the same.
         out: type that the result is rounded to: f16, bf16 or f32; of u8 and s8 s32, u8 or s8.
         bias: whether a number per output channel, of the type of the sums, is added before that rounding.

@@ -62,8 +62,8 @@ def read_model(
     Args:
         path: the .onnx file; external data may lie in the same folder or below it.
         batch: batch size; replaces the first extent of the 4-D graph inputs.
-        operand: f16, bf16, tf32, e4m3 or e5m2 instead of the model's own type, or bf16x3, bf16x6 or tf32x3; weights are
-            rounded to it, the output keeps its type. Convolutions of whole numbers keep theirs.
+        operand: one of `convc.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
+            split or quantised when they are packed), the output keeps its type. Whole numbers keep theirs.
         precision: how float32 is multiplied where no `operand` is given: tf32, or in parts for more accuracy (bf16x3,
             bf16x6 or tf32x3, see `convc.operators.split_precision`).
         constants: values for graph inputs, by name, which then count as constants.

@@ -102,7 +102,7 @@ class Blocks:
     """A quantised tensor.
 
     Attributes:
-        elements: codes, uint8 (N, C', *extent); C' as `device_channels` says.
+        elements: codes, uint8 (N, C', *extent); C' as `filled_channels` says.
         factors: codes of the scale factors, uint8 (N, C' / block, *extent).
         tensor: the scale of the tensor, a power of two; 1 where the format has none.
     """
@@ -112,7 +112,7 @@ class Blocks:
     tensor: float
 
 
-def device_channels(channels: int, groups: int = 1) -> int:
+def filled_channels(channels: int, groups: int = 1) -> int:
     """Channels with those that fill up each group."""
     return groups * -(-channels // (groups * CHANNELS)) * CHANNELS
 
@@ -121,7 +121,7 @@ def quantise(form: BlockFormat, array: np.ndarray, groups: int = 1) -> Blocks:
     """Numbers (N, C, *extent) of any real type, in blocks along axis 1."""
     array = np.asarray(array)
     count, channels, *extent = array.shape
-    own = device_channels(channels, groups) // groups
+    own = filled_channels(channels, groups) // groups
     whole = np.zeros((count, groups, own, *extent))
     whole[:, :, : channels // groups] = array.reshape(count, groups, -1, *extent)
     blocks = whole.reshape(count, -1, form.block, *extent)

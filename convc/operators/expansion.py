@@ -12,7 +12,7 @@ import dataclasses
 
 import numpy as np
 
-from convc.operators.block_scaled import CHANNELS, FORMATS, device_channels
+from convc.operators.block_scaled import CHANNELS, FORMATS, filled_channels
 from convc.operators.quantised import split_filter
 from convc.operators.split_precision import PARTS, PASSES, activation_parts, filter_parts
 from convc.problem import ConvProblem
@@ -31,7 +31,7 @@ def expanded(problem: ConvProblem) -> ConvProblem:
         changes |= {"in_extent": extent, "pad_lo": none, "pad_hi": none, "pad_value": 0}
     form, copies = FORMATS.get(problem.operand), copies_of(problem)
     if form is not None:
-        changes |= {"in_channels": device_channels(problem.in_channels, problem.groups) // form.packed}
+        changes |= {"in_channels": filled_channels(problem.in_channels, problem.groups) // form.packed}
     if copies > 1:
         changes |= {"in_channels": copies * problem.in_channels, "filter_parts": 1}
     return dataclasses.replace(problem, **changes) if changes else problem

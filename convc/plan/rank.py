@@ -16,7 +16,7 @@ from convc import dtypes
 from convc.epilogue import describe
 from convc.plan.constraints import Candidate
 from convc.plan.records import Estimate
-from convc.plan.work import ATOM_BYTES, Work
+from convc.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, Work
 from convc.problem import ConvProblem
 
 SLACK = 1.18
@@ -41,8 +41,8 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
         + work.drains * rates.mma_latency
     )
     read = work.read_bytes / rates.read_bytes
-    fill_rate = rates.fill_bytes * min(1.0, work.row_bytes / 128)
-    fill = work.loaded_bytes / fill_rate
+    fill_rate, factor_rate = (rates.fill_bytes * min(1.0, size / 128) for size in (work.row_bytes, FACTOR_ROW_BYTES))
+    fill = (work.loaded_bytes - work.factor_bytes) / fill_rate + work.factor_bytes / factor_rate
     l2_rate = min(rates.fill_bytes, rates.l2_bytes * rates.sms / busy)
     l2 = work.loaded_bytes / l2_rate
     pace = max(mma, read)
@@ -66,7 +66,7 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
         f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {each:g} cycles each{moves}: {mma:.0f}.",
         f"Shared memory: they read {work.read_bytes} bytes at {rates.read_bytes:g} bytes a cycle: {read:.0f} cycles.",
         f"TMA fill: {work.loaded_bytes} bytes at {fill_rate:g} bytes a cycle ({work.row_bytes}-byte rows): "
-        f"{fill:.0f} cycles; {work.activation_bytes} of them are activations.",
+        f"{fill:.0f} cycles{_factors(work, factor_rate)}; {work.activation_bytes} of them are activations.",
         f"L2: the same bytes at {l2_rate:.0f} bytes a cycle for each of {busy} busy SMs: {l2:.0f} cycles.",
         f"Copies in flight: {_rings(work)}; a stage is used again after copy, multiply and give back, so the loop "
         f"takes at least {turns:.0f} cycles.",
@@ -102,6 +102,13 @@ def _finish(problem: ConvProblem) -> str:
     """What the epilogue does besides adding a bias and storing; its arithmetic hides behind the stores."""
     read = "; it reads as many bytes of the residual as it stores" if problem.residual else ""
     return f" ({describe(problem.epilogue)}{read})" if problem.epilogue else ""
+
+
+def _factors(work: Work, rate: float) -> str:
+    """What it costs that scale factors come in short rows."""
+    if not work.factor_bytes:
+        return ""
+    return f", with {work.factor_bytes} bytes of scale factors at {rate:g} bytes a cycle ({FACTOR_ROW_BYTES}-byte rows)"
 
 
 def _moves(work: Work, candidate: Candidate) -> str:

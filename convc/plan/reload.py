@@ -13,9 +13,9 @@ from convc.plan.candidates import tilings
 from convc.plan.constraints import Candidate, check_problem
 from convc.plan.proposals import Survey, propose
 from convc.plan.records import Pipeline, Storage, Tiling
-from convc.plan.scale_factors import ROW_BYTES, filter_rows, scaled_storage
+from convc.plan.scale_factors import filter_rows, scaled_storage
 from convc.plan.storage import storage_of
-from convc.plan.work import STORE_BYTES, Turns, Work
+from convc.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, Turns, Work
 
 NAME = "reload"
 
@@ -41,15 +41,15 @@ def _storage(form: DeviceForm, tiling: Tiling, arch: Arch) -> Storage:
 def work_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Work:
     """One activation tile and one filter tile per step, each with its scale factors if there are any."""
     steps = math.prod(pipeline.taps) * pipeline.blocks
-    behind_a, behind_b = (
-        (0, 0) if form.blocks is None else (tiling.block_m * ROW_BYTES, filter_rows(tiling) * ROW_BYTES)
-    )
+    rows = (0, 0) if form.blocks is None else (tiling.block_m, filter_rows(tiling))
+    factors_a, factors_b = (steps * count * FACTOR_ROW_BYTES for count in rows)
     return Work(
         mmas=steps * pipeline.atoms,
         m=tiling.block_m,
         n=tiling.block_n,
-        activation_bytes=steps * (tiling.block_m * tiling.row_bytes + behind_a),
-        filter_bytes=steps * (tiling.block_n * tiling.row_bytes + behind_b),
+        activation_bytes=steps * tiling.block_m * tiling.row_bytes + factors_a,
+        filter_bytes=steps * tiling.block_n * tiling.row_bytes + factors_b,
+        factor_bytes=factors_a + factors_b,
         row_bytes=tiling.row_bytes,
         stores=tiling.block_n * form.problem.out_dtype.bytes // STORE_BYTES,
         rings=(Turns(steps=steps, stages=tiling.stages),),

@@ -27,10 +27,9 @@ from convc.intexpr import Const, Var, evaluate
 from convc.packing import DeviceForm
 from convc.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
+from convc.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.tensormap import TensorMap
 
-ROW_BYTES = 16
-"""Bytes that a copy brings for each row: the least that it can."""
 GROUP = 32
 """Rows whose factors share a column of tensor memory."""
 WORD_BYTES = 4

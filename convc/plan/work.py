@@ -15,6 +15,9 @@ TILE_COPY_BYTES = 128 * ATOM_BYTES
 REFRESH_BYTES = 4 * ATOM_BYTES
 """Bytes that ``tcgen05.cp.4x256b`` reads."""
 
+FACTOR_ROW_BYTES = 16
+"""Bytes that a copy of scale factors brings for each row: the least that it can."""
+
 STORE_BYTES = 16
 """Bytes that a thread of the epilogue stores at once, where a lane holds an output pixel."""
 
@@ -36,6 +39,7 @@ class Work:
         m, n: their rows and columns.
         a_in_tensor: whether their first operand lies in tensor memory.
         activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
+        factor_bytes: how many of these are scale factors, in rows of `FACTOR_ROW_BYTES`.
         row_bytes: bytes of an operand row in shared memory.
         rings: through which stages those tiles go.
         copies, refreshes: ``tcgen05.cp`` of whole tiles (128x256b), and of halo rows (4x256b).
@@ -59,6 +63,7 @@ class Work:
     moving: int = 0
     drains: int = 0
     stores: int
+    factor_bytes: int = 0
 
     @property
     def loaded_bytes(self) -> int:

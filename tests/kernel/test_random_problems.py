@@ -16,7 +16,7 @@ from convc import dtypes
 from convc.problem import ConvProblem
 
 EXAMPLES = 40
-"""Per type of activations: 360 problems in all."""
+"""Per type of activations: 520 problems in all."""
 
 
 @st.composite

@@ -166,3 +166,12 @@ def test_numbers_that_are_split_into_parts_are_packed_anew(operand):
     assert "parts" in obstacle(form, form)
     plain = device_form(dataclasses.replace(form.model, operand="tf32"))
     assert obstacle(form, plain) is None
+
+
+@pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
+def test_numbers_that_get_scale_factors_are_packed_anew(operand):
+    form = device_form(
+        ConvProblem(in_channels=32, out_channels=32, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
+    )
+    assert "scale factors" in obstacle(form, form)
+    assert obstacle(form, device_form(dataclasses.replace(form.model, operand="tf32"))) is None

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from convc import dtypes
+from convc import dtypes, limits
 from convc.compiler import compile_problem
-from convc.errors import PlanError
+from convc.errors import LimitError, PlanError
 from convc.index.maps import Counterexample, Proof
 from convc.operators.block_scaled import FORMATS, dequantise, quantise
 from convc.packing import device_form, has_tensor_scale, pack_activation, pack_filter, pack_weights, scaled_bias
@@ -95,3 +95,21 @@ def test_the_scales_of_tensors_are_multipliers_behind_the_bias():
 def test_a_word_of_factors_starts_at_a_multiple_of_four_columns(rows, columns):
     assert columns_of(rows) == columns
     assert columns >= -(-rows // 32)
+
+
+@pytest.mark.parametrize("operand", NAMES)
+def test_short_rows_of_factors_cost_time(operand):
+    decided = plan(device_form(problem(operand)))
+    work, rate = decided.work, decided.arch.rates.fill_bytes
+    assert work.factor_bytes == decided.pipeline.steps * 16 * (128 + -(-decided.tiling.block_n // 32) * 32)
+    elements = (work.loaded_bytes - work.factor_bytes) / (rate * decided.tiling.row_bytes / 128)
+    assert decided.estimate.fill_cycles == pytest.approx(elements + work.factor_bytes / (rate / 8))
+    assert any(f"{work.factor_bytes} bytes of scale factors" in line for line in decided.estimate.sentences)
+
+
+def test_memory_is_asked_for_before_numbers_are_quantised(monkeypatch):
+    asked = problem("mxfp4")
+    form = device_form(asked)
+    monkeypatch.setattr(limits, "available_memory", lambda: 50_000)
+    with pytest.raises(LimitError, match="quantising x"):
+        pack_activation(form, np.zeros(asked.x_shape))
