@@ -63,6 +63,8 @@ class Rates:
         store_bytes: bytes per cycle and SM that the epilogue writes (assumed equal to the L2 read rate).
         store_cycles: cycles of a thread's store in the epilogue with its address (assumed: 16 instructions).
         cta_start: cycles to replace a finished CTA by the next one.
+        fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
+            arithmetic instructions).
     """
 
     sms: int = 148
@@ -76,6 +78,7 @@ class Rates:
     store_bytes: float = 69.0
     store_cycles: int = 16
     cta_start: int = 1038
+    fmas: int = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ def estimate(candidate: Candidate, work: Work) -> Estimate:
         f"{ctas} CTAs ({candidate.grid[0]} x {candidate.grid[1]}) on {rates.sms} SMs: {waves} wave{'s' * (waves > 1)}, "
         f"the last one {last / rates.sms:.0%} full.",
         f"{problem.macs / padded:.1%} of the multiplications are the convolution's own; the rest pads tiles.",
+        *_own(candidate, work, padded),
         f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {each:g} cycles each{moves}: {mma:.0f}.",
         f"Shared memory: they read {work.read_bytes} bytes at {rates.read_bytes:g} bytes a cycle: {read:.0f} cycles.",
         f"TMA fill: {work.loaded_bytes} bytes at {fill_rate:g} bytes a cycle ({work.row_bytes}-byte rows): "
@@ -96,6 +97,20 @@ def choose(costs: Sequence[Estimate]) -> int:
     limit = SLACK * min(cost.cycles for cost in costs)
     near = (index for index, cost in enumerate(costs) if cost.cycles <= limit)
     return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
+
+
+def _own(candidate: Candidate, work: Work, padded: int) -> tuple[str, ...]:
+    """Of groups that are joined: what is left of the tensor core's speed, beside a kernel that does without it."""
+    form, rates = candidate.form, candidate.arch.rates
+    if form.packs is None:
+        return ()
+    elements = 1 if form.blocks is None else form.blocks.packed
+    share = form.ordinary.macs / (padded * elements)
+    speed = share * work.m * work.n * (ATOM_BYTES // _bytes(form.problem.operand)) * elements / (work.n / 2)
+    return (
+        f"{share:.1%} are the model's own, groups being joined: {speed:.0f} a cycle while the tensor core multiplies; "
+        f"without it an SM makes {rates.fmas} a cycle.",
+    )
 
 
 def _finish(problem: ConvProblem) -> str:

@@ -297,3 +297,21 @@ def test_when_every_tiling_is_illegal_the_error_lists_them():
     assert "128x96 tile, 128-byte rows, 1 stages: the last tile ends at channel 288" in text
     assert "(and 5 more)" in text
     assert "where: conv: 1x64x14x14 * 256x64x3x3" in text
+
+
+@pytest.mark.parametrize(
+    ("operand", "share", "speed"), [("f16", "6.2%", 256), ("tf32", "6.2%", 128), ("e4m3", "3.1%", 256)]
+)
+def test_a_depthwise_plan_says_what_is_left_of_the_tensor_core(operand, share, speed):
+    """Full tiles: 16 or 8 groups a pack of one instruction's channels, 16 output channels at least."""
+    form = device_form(
+        ConvProblem(
+            in_channels=256, out_channels=256, groups=256, in_extent=(16, 16), kernel=(1, 1), operand=operand, out="f32"
+        )
+    )
+    said = [line for line in plan(form).estimate.sentences if "model's own" in line]
+    assert said == [
+        f"{share} are the model's own, groups being joined: {speed} a cycle while the tensor core multiplies; "
+        "without it an SM makes 128 a cycle."
+    ]
+    assert not [line for line in plan(device_form(problem())).estimate.sentences if "model's own" in line]
