@@ -49,10 +49,12 @@ def run_command(
     shape of its result.
     """
     if looks_like_model(source):
-        for option, given in (("--layer", layer), ("--residual", residual), ("--json", json_file)):
+        for option, given in (("--layer", layer), ("--residual", residual)):
             if given is not None:
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
-        run_network(source, inputs, outputs, dtype, precision or "tf32", fuse, host, switches, numerics, no_cache)
+        run_network(
+            source, inputs, outputs, dtype, precision or "tf32", fuse, host, switches, numerics, no_cache, json_file
+        )
         return
     if dtype or precision or host != "reference" or no_cache or not fuse:
         raise click.UsageError(

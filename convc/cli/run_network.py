@@ -22,7 +22,7 @@ def named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
 
 def run_network(
     model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, fuse: bool,
-    host: str, switches: tuple[str, ...], numerics: str, no_cache: bool,
+    host: str, switches: tuple[str, ...], numerics: str, no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
     from convc.cache import kept_kernels
@@ -31,8 +31,10 @@ def run_network(
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
-    from convc.report.network import print_tally
+    from convc.report.network import print_tally, run_json
+    from convc.report.output import check_reports, write_report
 
+    out = console(stderr=check_reports(json_file))
     machine = RunOptions(switches=parse_switches(switches, numerics=numerics))
     targets = named_files(outputs, "--output")
     for target in targets.values():
@@ -44,10 +46,11 @@ def run_network(
         with progress_bar() as progress, naming(model):
             results = graph.run(fitting(graph, feeds), progress=progress)
     write_results(results, files)
-    print_tally(console(), graph.tally)
+    write_report(json_file, run_json(str(model), graph.tally, results, files))
+    print_tally(out, graph.tally)
     for name, value in results.items():
         wrote = f"wrote {files[name]}: " if name in files else ""
-        console().print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)
+        out.print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)
 
 
 def _files_of(outputs: tuple[str, ...], targets: dict[str, Path]) -> dict[str, Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -10,6 +12,7 @@ from rich.table import Table
 
 from convc.graph.executor import Tally
 from convc.graph.verifying import LayerResult, NetworkReport
+from convc.report.output import json_text
 from convc.report.words import convolution, number, times
 from convc.verify.compare import Comparison
 
@@ -91,6 +94,20 @@ def print_tally(console: Console, tally: Tally) -> None:
     )
 
 
+def run_json(model: str, tally: Tally, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
+    """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
+    outputs = [
+        {
+            "name": name,
+            "dtype": value.dtype.name if hasattr(value, "dtype") else type(value).__name__,
+            "shape": list(getattr(value, "shape", ())),
+            "file": str(files[name]) if name in files else None,
+        }
+        for name, value in results.items()
+    ]
+    return json_text({"format": "convc-network-run/1", "model": model, "outputs": outputs, "tally": tally})
+
+
 def network_json(report: NetworkReport) -> bytes:
     """The same as JSON, with the verdict of the whole and of every layer spelled out."""
     plain = msgspec.to_builtins(report)
@@ -99,7 +116,7 @@ def network_json(report: NetworkReport) -> bytes:
         record["ok"] = layer.ok
     for output, record in zip(report.outputs, plain["outputs"], strict=True):
         record["ok"] = output.ok
-    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+    return json_text(plain)
 
 
 def _row(layer: LayerResult) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -53,6 +55,19 @@ def test_a_network_with_several_inputs_and_outputs(convc, model, feeds, tmp_path
     assert f"wrote {tmp_path / 'y.npy'}: output y: float32 [2, 4, 6, 6]" in said
     results = api.run_model(model, feeds)
     np.testing.assert_array_equal(results["z"], expected[1])
+
+
+def test_a_run_as_json(convc, model, feeds, tmp_path):
+    result = convc("run", model, *inputs(tmp_path), "-o", f"y={tmp_path / 'y.npy'}", "--json", "-")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report["format"] == "convc-network-run/1"
+    y, z = report["outputs"]
+    assert y == {"name": "y", "dtype": "float32", "shape": [2, 4, 6, 6], "file": str(tmp_path / "y.npy")}
+    assert (z["name"], z["file"]) == ("z", None)
+    assert report["tally"]["compiled"] == ["a"]
+    assert report["tally"]["host"] == 2
+    assert "1 convolutions from PTX" in result.stderr
 
 
 def test_without_an_output_it_says_what_came_out(convc, model, feeds, tmp_path):
