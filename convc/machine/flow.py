@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Flow:
         self.exit = len(self.starts)
         self.successors = [self._successors(end - 1, count) for end in self.ends]
         self._live: list[frozenset[int]] | None = None
-        self._post: list[set[int]] | None = None
+        self._post: list[int] | None = None
 
     def _successors(self, last: int, count: int) -> list[int]:
         fact = self.facts[last]
@@ -67,20 +69,23 @@ class Flow:
         if self._post is None:
             self._post = self._post_dominators()
         block = self.block_of[branch]
-        strict = self._post[block] - {block, self.exit}
-        for candidate in strict:
-            if strict <= self._post[candidate]:
+        strict = left = self._post[block] & ~(1 << block | 1 << self.exit)
+        while left:
+            candidate = left.bit_length() - 1
+            if strict & ~self._post[candidate] == 0:
                 return self.starts[candidate]
+            left ^= 1 << candidate
         return None
 
-    def _post_dominators(self) -> list[set[int]]:
-        everything = set(range(self.exit + 1))
-        post = [everything.copy() for _ in range(self.exit)] + [{self.exit}]
+    def _post_dominators(self) -> list[int]:
+        """The blocks that every path from a block goes through, itself included: sets, as the bits of a number."""
+        everything = (1 << self.exit + 1) - 1
+        post = [everything] * self.exit + [1 << self.exit]
         changed = True
         while changed:
             changed = False
             for block in reversed(range(self.exit)):
-                meet = set.intersection(*(post[s] for s in self.successors[block])) | {block}
+                meet = reduce(and_, (post[s] for s in self.successors[block])) | 1 << block
                 if meet != post[block]:
                     post[block] = meet
                     changed = True
