@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from functools import lru_cache
 
 from convc.ptx.syntax import Imm
 
@@ -29,6 +30,7 @@ def read_integer(text: str) -> int | None:
     return value if value < 1 << 64 else None
 
 
+@lru_cache(maxsize=4096)
 def read_number(text: str, *, negative: bool = False) -> Imm | None:
     """A constant; None for a text that is not one. ``0f…`` and ``0d…`` take no sign."""
     pattern = _PATTERN.fullmatch(text)
