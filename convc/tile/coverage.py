@@ -22,11 +22,12 @@ def coverage_of(plan: Plan, program: TileProgram) -> Coverage:
         pixel = substitute(pixel, {"lane": Var("column")})
     accumulator = next(tile for tile in plan.storage.tmem if tile.name == "acc")
     problem, pipeline = plan.problem, plan.pipeline
+    elements = 1 if plan.form.blocks is None else plan.form.blocks.packed  # in what the kernel counts as a channel
     return Coverage(
         pixel=to_json(pixel), channel=to_json(channel), pixels=problem.gemm_m, channels=problem.out_channels,
         lanes=accumulator.lanes, columns=accumulator.columns, first_column=accumulator.column_offset,
-        taps=pipeline.taps, blocks=pipeline.blocks, block_channels=pipeline.channels,
-        in_channels=problem.group_channels,
+        taps=pipeline.taps, blocks=pipeline.blocks, block_channels=elements * pipeline.channels,
+        in_channels=elements * problem.group_channels,
         steps={step.id: s for role in program.all_roles for step, s in _scopes(role.steps, (), (), _columns(plan))},
     )  # fmt: skip
 

@@ -131,3 +131,12 @@ def test_damage_is_refused(damage):
     _, coverage = case(PROBLEM, "reload")
     with pytest.raises(ValueError, match=r"expected a number|missing required field|Expected `object`"):
         read_coverage(dump_coverage(coverage).replace(*damage, 1))
+
+
+def test_channels_that_lie_two_to_a_byte_are_counted_one_by_one():
+    problem = ConvProblem(in_channels=300, out_channels=40, in_extent=(9, 9), kernel=(1, 1), operand="nvfp4", out="f32")
+    compiled = compile_problem(problem)
+    covered = coverage_of(compiled.plan, compiled.program)
+    assert covered.reduction("mma.multiply", 0)["c"] == (0, 255)
+    assert covered.reduction("mma.multiply", 1)["c"] == (256, 319)  # filled up to blocks
+    assert covered.reduction("store.factors_a", 1)["c"] == (256, 319)
