@@ -7,6 +7,7 @@ only read.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 from convc import dtypes
 from convc.emit.epilogue_context import epilogue_names
 from convc.emit.exprs import Number, lower
+from convc.emit.guards import row_names, row_pieces
 from convc.emit.operands import (
     acc_address,
     braces,
@@ -61,8 +63,6 @@ from convc.tile.steps import (
 
 TENSOR = Multiply | TmemLoad
 """Steps that use tensor memory."""
-PIECE_BYTES = 16
-"""Bytes that one lane writes with one store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,25 +216,7 @@ def _mma(step: Mma, a: SmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:
 
 
 def _global_store(step: GlobalStore) -> dict[str, Any]:
-    """Sixteen bytes a piece, each under the guards that are left: its row, its first channel, both, or none."""
-    per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
+    """Sixteen bytes a piece, each with the registers that hold them."""
     register = "v" if dtypes.BY_NAME[step.out].bits == 32 else "h"
-    row = step.row_limit is not None
-    pieces = []
-    for index in range(step.columns // per_piece):
-        words = braces(f"%{register}{4 * index + word}" for word in range(4))
-        test, guard = "", "@%row_in " if row else ""
-        if step.channel_limit is not None:
-            limit = step.channel_limit - per_piece * index
-            both, also = (".and", ", %row_in") if row else ("", "")
-            test, guard = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};", "@%in "
-        pieces.append((test, guard, PIECE_BYTES * index, words))
-    return {
-        "buffer": step.buffer,
-        "at": step.at,
-        "row": step.row,
-        "row_guarded": row,
-        "row_limit": step.row_limit or 0,
-        "channel_guarded": step.channel_limit is not None,
-        "pieces": pieces,
-    }
+    words = (braces(f"%{register}{4 * index + word}" for word in range(4)) for index in itertools.count())
+    return row_names(step) | {"pieces": [(*piece, held) for piece, held in zip(row_pieces(step), words, strict=False)]}

@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 from convc import dtypes
+from convc.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.emit.operands import braces
 from convc.tile.epilogue_steps import (
     AddLaneResidual,
@@ -18,9 +19,6 @@ from convc.tile.epilogue_steps import (
     ApplySilu,
 )
 from convc.tile.steps import Step
-
-PIECE_BYTES = 16
-"""Bytes that one lane reads with one load."""
 
 
 def epilogue_names(step: Step) -> dict[str, Any] | None:
@@ -54,30 +52,18 @@ def _values(columns: int) -> list[str]:
 
 
 def _row_residual(step: AddRowResidual) -> dict[str, Any]:
-    """Pieces of 16 bytes: (test, guard, offset, whether guarded, registers, what is done with each)."""
+    """Sixteen bytes a piece, each with the registers that take them, and what is done with those."""
     per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
-    row, channel = step.row_limit is not None, step.channel_limit is not None
     words = [f"%res{i}" for i in range(4)]
-    pieces = []
-    for index in range(step.columns // per_piece):
-        test, guard = "", "@%row_in " if row else ""
-        if channel:
-            limit = step.channel_limit - per_piece * index
-            both, also = (".and", ", %row_in") if row else ("", "")
-            test, guard = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};", "@%in "
-        first = per_piece * index
-        pieces.append((test, guard, PIECE_BYTES * index, braces(words), _added(step.out, words, first)))
-    return {
-        "buffer": step.buffer,
-        "at": step.at,
-        "row": step.row,
-        "row_guarded": row,
-        "row_limit": step.row_limit or 0,
-        "channel_guarded": channel,
-        "guarded": row or channel,
+    names = row_names(step)
+    return names | {
+        "guarded": names["row_guarded"] or names["channel_guarded"],
         "packed": step.out != "f32",
         "words": words,
-        "pieces": pieces,
+        "pieces": [
+            (*piece, braces(words), _added(step.out, words, per_piece * index))
+            for index, piece in enumerate(row_pieces(step))
+        ],
     }
 
 
@@ -94,28 +80,11 @@ def _added(out: str, words: list[str], first: int) -> list[str]:
 
 
 def _lane_residual(step: AddLaneResidual) -> dict[str, Any]:
-    """One value a column, each under the guards that are left."""
-    channel, row = step.channel_limit is not None, step.row_limit is not None
-    packed = step.out != "f32"
-    read = "%half" if packed else "%wide"
-    pieces = []
-    for index, name in enumerate(step.rows):
-        both = f", %{name}, {step.row_limit}"
-        test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
-        guard = "@%in " if row else "@%channel_in " if channel else ""
-        pieces.append((name, test, guard, f"%v{index}"))
-    return {
-        "buffer": step.buffer,
-        "packed": packed,
+    """One value a column."""
+    names = lane_names(step)
+    return names | {
         "type": step.out,
-        "bits": 8 * dtypes.BY_NAME[step.out].bytes,
-        "element_bytes": dtypes.BY_NAME[step.out].bytes,
-        "row_bytes": step.row_bytes,
-        "k": step.channel,
-        "channel_guarded": channel,
-        "channel_limit": step.channel_limit or 0,
-        "row_guarded": row,
-        "guarded": row or channel,
-        "read": read,
-        "pieces": pieces,
+        "guarded": names["row_guarded"] or names["channel_guarded"],
+        "read": "%half" if names["packed"] else "%wide",
+        "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step))],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from convc import dtypes
+from convc.emit.guards import lane_names, lane_pieces
 from convc.emit.operands import (
     acc_address,
     braces,
@@ -153,24 +154,9 @@ def _collector(usage: str, buffer: int) -> str:
 
 
 def _pixel_store(step: PixelStore) -> dict[str, Any]:
-    """One value a column, each under the guards that are left."""
-    channel, row = step.channel_limit is not None, step.row_limit is not None
-    pieces, whole = [], dtypes.BY_NAME[step.out].bits == 32
-    for index, name in enumerate(step.rows):
-        both = f", %{name}, {step.row_limit}"
-        test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
-        guard = "@%in " if row else "@%channel_in " if channel else ""
+    """One value a column, converted where it is not stored as it is."""
+    whole, pieces = dtypes.BY_NAME[step.out].bits == 32, []
+    for index, piece in enumerate(lane_pieces(step)):
         convert = f"{conversion(step.out)} %half, %v{index};"
-        pieces.append((name, test, guard, convert, f"%v{index}" if whole else "%half"))
-    return {
-        "buffer": step.buffer,
-        "packed": not whole,
-        "bits": 8 * dtypes.BY_NAME[step.out].bytes,
-        "element_bytes": dtypes.BY_NAME[step.out].bytes,
-        "row_bytes": step.row_bytes,
-        "k": step.channel,
-        "channel_guarded": channel,
-        "channel_limit": step.channel_limit or 0,
-        "row_guarded": row,
-        "pieces": pieces,
-    }
+        pieces.append((*piece, convert, f"%v{index}" if whole else "%half"))
+    return lane_names(step) | {"pieces": pieces}

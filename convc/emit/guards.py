@@ -1,0 +1,70 @@
+"""Under which predicates a lane touches global memory: where it stores results, and where it reads a residual.
+
+A lane that has an output pixel moves 16 bytes of channels at a time, one that has a channel moves one pixel at a time;
+either way a piece is guarded by its row, by its channel, by both, or by nothing, as the plan left it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from convc import dtypes
+from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
+from convc.tile.reuse_steps import PixelStore
+from convc.tile.steps import GlobalStore
+
+PIECE_BYTES = 16
+"""Bytes that one lane moves with one instruction."""
+
+
+def row_pieces(step: GlobalStore | AddRowResidual) -> list[tuple[str, str, int]]:
+    """(test, guard, byte offset) of each 16 bytes of the lane's row; the test is "" where the guard needs none."""
+    per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
+    row, pieces = step.row_limit is not None, []
+    for index in range(step.columns // per_piece):
+        test, guard = "", "@%row_in " if row else ""
+        if step.channel_limit is not None:
+            limit = step.channel_limit - per_piece * index
+            both, also = (".and", ", %row_in") if row else ("", "")
+            test, guard = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};", "@%in "
+        pieces.append((test, guard, PIECE_BYTES * index))
+    return pieces
+
+
+def row_names(step: GlobalStore | AddRowResidual) -> dict[str, Any]:
+    """What the templates around such pieces take."""
+    return {
+        "buffer": step.buffer,
+        "at": step.at,
+        "row": step.row,
+        "row_guarded": step.row_limit is not None,
+        "row_limit": step.row_limit or 0,
+        "channel_guarded": step.channel_limit is not None,
+    }
+
+
+def lane_pieces(step: PixelStore | AddLaneResidual) -> list[tuple[str, str, str]]:
+    """(number of the row, test, guard) of each column."""
+    channel, row = step.channel_limit is not None, step.row_limit is not None
+    guard, pieces = "@%in " if row else "@%channel_in " if channel else "", []
+    for name in step.rows:
+        both = f", %{name}, {step.row_limit}"
+        test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
+        pieces.append((name, test, guard))
+    return pieces
+
+
+def lane_names(step: PixelStore | AddLaneResidual) -> dict[str, Any]:
+    """What the templates around such pieces take."""
+    element = dtypes.BY_NAME[step.out].bytes
+    return {
+        "buffer": step.buffer,
+        "packed": element < 4,
+        "bits": 8 * element,
+        "element_bytes": element,
+        "row_bytes": step.row_bytes,
+        "k": step.channel,
+        "channel_guarded": step.channel_limit is not None,
+        "channel_limit": step.channel_limit or 0,
+        "row_guarded": step.row_limit is not None,
+    }
