@@ -6,6 +6,7 @@ Source: ONNX operators, ``Conv``; its versions 1, 11 and 22 differ in wording an
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from onnx import AttributeProto, NodeProto
 
@@ -67,12 +68,8 @@ def conv_problem(
         NodeError: shapes or attributes contradict one another, or ask for something that is not compiled.
         ProblemError: the numbers do not fit together.
     """
-    rank = len(w_shape) - 2
-    if rank not in AXIS_NAMES:
-        raise refuse(f"weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
-    groups = int(attributes.get("group", 1))
-    if groups < 1:
-        raise refuse(f"group must be at least 1, got {groups}")
+    axes = read_axes(attributes, w_shape, "K, C", refuse)
+    rank, groups, kernel, per_axis = axes.rank, axes.groups, axes.kernel, axes.numbers
     if len(x_shape) != len(w_shape) or x_shape[1] != groups * w_shape[1]:
         per_group = "C" if groups == 1 else f"C/{groups}"
         raise refuse(
@@ -82,15 +79,6 @@ def conv_problem(
     if w_shape[0] % groups:
         raise refuse(f"{groups} groups do not divide the {w_shape[0]} output channels")
 
-    def per_axis(key: str, default: int, count: int = rank) -> tuple[int, ...]:
-        values = tuple(attributes.get(key, (default,) * count))
-        if len(values) != count:
-            raise refuse(f"{key} must have {count} entries, got {values}")
-        return values
-
-    kernel = tuple(w_shape[2:])
-    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
-        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
     stride, dilation = per_axis("strides", 1), per_axis("dilations", 1)
     pads = per_axis("pads", 0, 2 * rank)
     mode = attributes.get("auto_pad", b"NOTSET")
@@ -115,6 +103,46 @@ def conv_problem(
         out=out,
         bias=bias,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAxes:
+    """What the nodes of all convolutions say in the same way; `refuse` makes the error.
+
+    Attributes:
+        attributes: of the node.
+        rank: spatial axes.
+        groups: groups of channels, at least 1.
+        kernel: extent of the filter.
+    """
+
+    attributes: Attributes
+    rank: int
+    groups: int
+    kernel: tuple[int, ...]
+    refuse: Refuse
+
+    def numbers(self, key: str, default: int, count: int | None = None) -> tuple[int, ...]:
+        """An attribute with one entry for each axis, or `count` of them."""
+        count = count or self.rank
+        values = tuple(self.attributes.get(key, (default,) * count))
+        if len(values) != count:
+            raise self.refuse(f"{key} must have {count} entries, got {values}")
+        return values
+
+
+def read_axes(attributes: Attributes, w_shape: tuple[int, ...], channels: str, refuse: Refuse) -> NodeAxes:
+    """Check what does not depend on the operator; `channels` names the first two extents of the weights."""
+    rank = len(w_shape) - 2
+    if rank not in AXIS_NAMES:
+        raise refuse(f"weights must have shape ({channels}, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
+    groups = int(attributes.get("group", 1))
+    if groups < 1:
+        raise refuse(f"group must be at least 1, got {groups}")
+    kernel = tuple(w_shape[2:])
+    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
+        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
+    return NodeAxes(attributes=attributes, rank=rank, groups=groups, kernel=kernel, refuse=refuse)
 
 
 def _automatic_pads(

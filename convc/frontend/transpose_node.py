@@ -7,8 +7,8 @@ operator promises that extent, also where ONNX Runtime gives less.
 
 from __future__ import annotations
 
-from convc.frontend.conv_node import Attributes, Refuse
-from convc.problem import AXIS_NAMES, ConvProblem
+from convc.frontend.conv_node import Attributes, Refuse, read_axes
+from convc.problem import ConvProblem
 
 
 def transpose_problem(
@@ -24,12 +24,8 @@ def transpose_problem(
         NodeError: shapes or attributes contradict one another.
         ProblemError: the numbers do not fit together.
     """
-    rank = len(w_shape) - 2
-    if rank not in AXIS_NAMES:
-        raise refuse(f"weights must have shape (C, K/G, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
-    groups = int(attributes.get("group", 1))
-    if groups < 1:
-        raise refuse(f"group must be at least 1, got {groups}")
+    axes = read_axes(attributes, w_shape, "C, K/G", refuse)
+    rank, groups, kernel, per_axis = axes.rank, axes.groups, axes.kernel, axes.numbers
     if len(x_shape) != len(w_shape) or x_shape[1] != w_shape[0]:
         raise refuse(
             f"the input has shape (N, C, H, W) = {x_shape}, the weights (C, K/G, R, S) = {w_shape}: they must have the "
@@ -38,15 +34,6 @@ def transpose_problem(
     if w_shape[0] % groups:
         raise refuse(f"{groups} groups do not divide the {w_shape[0]} input channels")
 
-    def per_axis(key: str, default: int, count: int = rank) -> tuple[int, ...]:
-        values = tuple(attributes.get(key, (default,) * count))
-        if len(values) != count:
-            raise refuse(f"{key} must have {count} entries, got {values}")
-        return values
-
-    kernel = tuple(w_shape[2:])
-    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
-        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
     stride, dilation, more = per_axis("strides", 1), per_axis("dilations", 1), per_axis("output_padding", 0)
     pads = per_axis("pads", 0, 2 * rank)
     if min(stride) < 1:
