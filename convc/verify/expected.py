@@ -9,13 +9,6 @@ from convc.operators.block_scaled import as_multiplied
 from convc.problem import ConvProblem
 
 
-def expected_result(
-    problem: ConvProblem,
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray | None = None,
-    multiplier: np.ndarray | None = None,
-    residual: np.ndarray | None = None,
-) -> np.ndarray:
-    """`convc.reference.conv_problem`, of block-scaled operands on the numbers that they stand for."""
-    return reference.conv_problem(problem, *as_multiplied(problem, x, w), bias, multiplier, residual)
+def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
+    """`convc.reference.conv_problem`, whose arguments it takes, on the numbers that x and w stand for."""
+    return reference.conv_problem(problem, *as_multiplied(problem, x, w), *others)
