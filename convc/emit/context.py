@@ -24,6 +24,7 @@ from convc.emit.operands import (
     mask_of,
     multiply_names,
     phase,
+    quads,
     stage,
     stage_address,
 )
@@ -166,8 +167,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             values = [row + "," for row in rows[:-1]] + rows[-1:]
             return {"acc_address": acc_address(tensor[acc]), "first": first, "columns": count, "values": values}
         case AddBias(buffer=buffer, channel=channel, columns=count):
-            quads = [(4 * i, *(f"%v{i + j}" for j in range(4))) for i in range(0, count, 4)]
-            return {"buffer": buffer, "channel": channel, "quads": quads, **bias_type(step.dtype)}
+            return {"buffer": buffer, "channel": channel, "quads": quads(count), **bias_type(step.dtype)}
         case Convert(out=out, columns=count):
             return convert_names(out, count)
         case Requantise() | RequantiseLane():

@@ -84,3 +84,21 @@ def multiply_names(step: Multiply, b: SmemTile, acc: TmemTile, reach: int = 0) -
         "instruction": f"0x{encode_instruction(shape):08x}",
         "instruction_note": f"{m} x {n}, {operands} in, {sums} out{moved}",
     }
+
+
+def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:
+    """(first, how many) of pieces that together are `count`: powers of two up to `most`, largest first."""
+    pieces, first = [], 0
+    while first < count:
+        pieces.append((first, min(most, 1 << ((count - first).bit_length() - 1))))
+        first += pieces[-1][1]
+    return pieces
+
+
+def quads(columns: int, first: int = 0) -> list[tuple[int, list[tuple[str, str]]]]:
+    """Values ``%v0..`` with the numbers for them, read four at a time into ``%b0..3``: (byte offset, pairs) each.
+
+    Args:
+        first: number of the buffer at which those for the first column start, each of 4 bytes.
+    """
+    return [(4 * (first + i), [(f"%v{i + j}", f"%b{j}") for j in range(4)]) for i in range(0, columns, 4)]

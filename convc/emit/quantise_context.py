@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from convc import dtypes
+from convc.emit.operands import quads
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 
 
@@ -39,12 +40,7 @@ def convert_names(out: str, count: int) -> dict[str, Any]:
 
 def requantise_names(step: Requantise | RequantiseLane) -> dict[str, Any]:
     """Values, and where their multipliers lie: one for all, or four at a time."""
-    values = [f"%v{i}" for i in range(step.columns)]
     names = {"buffer": step.buffer, "channel": step.channel, "zero_point": step.zero_point}
     if isinstance(step, RequantiseLane):
-        return names | {"values": values, "offset": 4 * step.first}
-    quads = [
-        (4 * (step.first + i), [(value, f"%b{j}") for j, value in enumerate(values[i : i + 4])])
-        for i in range(0, step.columns, 4)
-    ]
-    return names | {"quads": quads}
+        return names | {"values": [f"%v{i}" for i in range(step.columns)], "offset": 4 * step.first}
+    return names | {"quads": quads(step.columns, step.first)}

@@ -13,6 +13,7 @@ from convc.emit.operands import (
     mask_of,
     more_atoms,
     multiply_names,
+    powers_of_two,
     stage,
     stage_address,
     tensor_address,
@@ -103,13 +104,8 @@ def _entry(storage: Storage, first: int) -> int:
 
 
 def _cleared(columns: int) -> list[tuple[int, int, str]]:
-    """(first column, columns, registers) of each store that clears an accumulator; powers of two at a time."""
-    pieces, first = [], 0
-    while first < columns:
-        count = min(CHUNK, 1 << ((columns - first).bit_length() - 1))
-        pieces.append((first, count, braces(["%zero"] * count)))
-        first += count
-    return pieces
+    """(first column, columns, registers) of each store that clears an accumulator."""
+    return [(first, count, braces(["%zero"] * count)) for first, count in powers_of_two(columns, CHUNK)]
 
 
 def _mma_tensor(step: MmaTensor, a: TmemTile, b: SmemTile, acc: TmemTile) -> dict[str, Any]:

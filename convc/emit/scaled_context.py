@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from convc import dtypes
-from convc.emit.operands import acc_address, braces, descriptor, more_atoms, stage, stage_address, tensor_address
+from convc.emit.operands import (
+    acc_address,
+    braces,
+    descriptor,
+    more_atoms,
+    powers_of_two,
+    quads,
+    stage,
+    stage_address,
+    tensor_address,
+)
 from convc.operators.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
 from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
@@ -31,10 +41,7 @@ def scaled_names(step: Step, storage: Storage) -> dict[str, Any] | None:
         case MmaScaled():
             return _multiply(step, smem[step.a], smem[step.b], tmem)
         case ScaleSums(buffer=buffer, channel=channel, columns=columns, first=first):
-            quads = [
-                (4 * (first + i), [(f"%v{i + j}", f"%b{j}") for j in range(4)]) for i in range(0, columns, 4)
-            ]  # fmt: skip
-            return {"buffer": buffer, "channel": channel, "quads": quads}
+            return {"buffer": buffer, "channel": channel, "quads": quads(columns, first)}
     return None
 
 
@@ -49,7 +56,7 @@ def _carry(step: CarryFactors, source: SmemTile, tile: TmemTile) -> dict[str, An
     stores = [
         (step.spacing * word + first, count, braces(row[word] for row in cells[first : first + count]))
         for word in range(words)
-        for first, count in _powers_of_two(groups)
+        for first, count in powers_of_two(groups, groups)
     ]
     return {
         "cells": groups * words,
@@ -61,16 +68,6 @@ def _carry(step: CarryFactors, source: SmemTile, tile: TmemTile) -> dict[str, An
         "tile_address": tensor_address("%to", tile),
         "stores": stores,
     }
-
-
-def _powers_of_two(count: int) -> list[tuple[int, int]]:
-    """(first, how many) of pieces that together are `count`, largest first."""
-    pieces, first = [], 0
-    while first < count:
-        size = 1 << ((count - first).bit_length() - 1)
-        pieces.append((first, size))
-        first += size
-    return pieces
 
 
 def _multiply(step: MmaScaled, a: SmemTile, b: SmemTile, tmem: dict[str, TmemTile]) -> dict[str, Any]:
