@@ -239,7 +239,8 @@ def verify(
             machine, on an executor (see `convc.executors.crew_opener`), or on a `Pool` that several calls share.
         fuse: as of `load`, where a path is given.
         reweight: give every layer random weights of this seed and verify the whole network (`verify_network`, which
-            also says what comes back); ``layer``, ``seed`` and ``mode`` then have no say.
+            also says what comes back); ``seed``, ``mode``, ``jobs``, ``executor`` and ``fuse`` then have no say, and a
+            ``layer`` is refused.
 
     Raises:
         InputError: an argument has a value that does not exist, or there is no such layer.
@@ -248,15 +249,10 @@ def verify(
     if reweight is not None:
         if layer is not None or not isinstance(model, str | Path):
             raise InputError("reweight takes the path of a model, and no layer: it runs the whole network")
-        more = {
-            "batch": batch,
-            "dtype": dtype,
-            "numerics": numerics,
-            "options": options,
-            "progress": progress,
-            "cache": cache,
-        }
-        return verify_network(model, reweight, **more)
+        return verify_network(
+            model, reweight, batch=batch, dtype=dtype, precision=precision, numerics=numerics, options=options,
+            cache=cache, progress=progress,
+        )  # fmt: skip
     from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
     from convc.jobs import check_all, one_thread, worth_sending

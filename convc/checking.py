@@ -91,6 +91,16 @@ class LayerReport:
         """Every check is good."""
         return all(check.ok for check in self.checks)
 
+    @property
+    def normal(self) -> Comparison | None:
+        """The comparison on normal data; None where it was not asked for, or the kernel did not come to an end."""
+        return next((check.comparison for check in self.checks if check.mode == "normal"), None)
+
+    @property
+    def seconds(self) -> float | None:
+        """Wall time of the fastest launch that came to an end."""
+        return min((check.seconds for check in self.checks if check.comparison is not None), default=None)
+
 
 def check_layer(
     conv: ConvNode,
@@ -117,14 +127,22 @@ def check_layer(
         LimitError: the data do not fit into memory.
     """
     checked = [_check(mode, conv, compiled, seed, options, progress, (runs or {}).get(mode)) for mode in modes]
+    counters = next((counters for _, counters in checked if counters is not None), None)
+    return layer_report(conv, compiled, [check for check, _ in checked], counters)
+
+
+def layer_report(
+    conv: ConvNode, compiled: Kernel | Compiled, checks: Sequence[Check], counters: Counters | None = None
+) -> LayerReport:
+    """What is to be said of a layer after its checks."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
         schedule=compiled.schedule,
         kernel=kernel_file(compiled),
-        counters=next((counters for _, counters in checked if counters is not None), None),
+        counters=counters,
         notes=device_form(conv.problem).notes,
-        checks=tuple(check for check, _ in checked),
+        checks=tuple(checks),
         fused=conv.fused,
     )
 

@@ -6,6 +6,7 @@ look), ``incomplete`` (not everything was checked; never success) and ``error`` 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -135,3 +136,8 @@ def merged(numbers: tuple[int, ...], unit: int = 1) -> tuple[Bounds, ...]:
 
 def _range(first, last) -> str:
     return str(first) if first == last else f"{first}..{last}"
+
+
+def worst(findings: Iterable[Finding]) -> Verdict:
+    """The verdict of the worst finding; clean where there is none."""
+    return max((finding.verdict for finding in findings), default=Verdict.clean)

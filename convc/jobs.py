@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from threadpoolctl import ThreadpoolController
 
 from convc.artifact import LaunchSpec
-from convc.checking import Check, LayerReport, Mode, check_layer, combined, run_part
+from convc.checking import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 from convc.compiler import compile_problem
 from convc.errors import WorkerError
-from convc.kernels import Kernel, Kernels, kernel_file, kernel_of, shared_problem
+from convc.kernels import Kernel, Kernels, kernel_of, shared_problem
 from convc.machine import RunOptions
 from convc.network import ConvNode
-from convc.packing import device_form
 from convc.plan.records import Options
 from convc.problem import ConvProblem
 from convc.runtime.session import LayerRun
@@ -223,12 +222,5 @@ def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...]) -> bool:
 
 def _lost(conv: ConvNode, kernel: Kernel, modes: tuple[Mode, ...], error: WorkerError) -> LayerReport:
     """The report of a layer that was never done."""
-    return LayerReport(
-        name=conv.name,
-        problem=conv.problem,
-        schedule=kernel.schedule,
-        kernel=kernel_file(kernel),
-        counters=None,
-        notes=device_form(conv.problem).notes,
-        checks=tuple(Check(mode=mode, ok=False, seconds=0.0, fault=str(error)) for mode in modes),
-    )
+    checks = [Check(mode=mode, ok=False, seconds=0.0, fault=str(error)) for mode in modes]
+    return layer_report(conv, kernel, checks)

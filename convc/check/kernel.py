@@ -14,7 +14,7 @@ from convc.check.races import Races
 from convc.check.warps import Warps
 from convc.check.writes import Writes
 from convc.errors import DeadlockError, MachineFault
-from convc.findings import Finding, Verdict
+from convc.findings import Finding, Verdict, worst
 from convc.machine import RunOptions, RunResult, run
 from convc.machine.events import Observer
 
@@ -50,7 +50,7 @@ class Checked:
     @property
     def verdict(self) -> Verdict:
         """The worst finding's verdict."""
-        return max((finding.verdict for finding in self.findings), default=Verdict.clean)
+        return worst(self.findings)
 
 
 def check_kernel(

@@ -46,7 +46,7 @@ def exec_command(
     from convc.artifact import load_launch
     from convc.check.kernel import check_kernel
     from convc.files import plain, read_text, write_npy
-    from convc.findings import Verdict
+    from convc.findings import Verdict, worst
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
@@ -78,7 +78,7 @@ def exec_command(
             out.print(f"wrote {target}: buffer {name}", soft_wrap=True)
         if counts:
             print_counts(out, spec.entry, result.counters)
-    verdict = max((finding.verdict for finding in findings), default=Verdict.clean)
+    verdict = worst(findings)
     if check:
         print_verdict(out, spec.entry, verdict, len(findings))
     print_findings(console(stderr=True), findings)

@@ -13,9 +13,10 @@ from convc.errors import ConvcError, InputError
 
 
 def codes() -> dict[str, type[ConvcError]]:
-    """Every class of error by its code."""
+    """Every class of error that has a code of its own, by that code."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
-    return {kind.code: kind for kind in sorted(kinds, key=lambda kind: kind.code) if kind is not ConvcError}
+    own = (kind for kind in kinds if "code" in vars(kind) and kind is not ConvcError)
+    return {kind.code: kind for kind in sorted(own, key=lambda kind: kind.code)}
 
 
 @click.command("explain", short_help="Say what an error code means.")

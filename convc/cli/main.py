@@ -12,6 +12,7 @@ that ``convc --help`` is quick and ``convc run`` never loads the compiler.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import IO, Any, NoReturn
@@ -92,6 +93,9 @@ for command in (
 
 
 def entry() -> NoReturn:
-    """Run the command line of this process, and leave."""
+    """Run the command line of this process, and leave; what the terminal's encoding lacks is written with escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     main(prog_name="convc")
     raise AssertionError("click leaves the process")

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 import functools
 from pathlib import Path
+from typing import Any
 
 import click
 
-path_type = click.Path(path_type=Path)
+
+class _FilePath(click.Path):
+    """A path whose name can stand in a report."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = super().convert(value, param, ctx)
+        try:
+            str(path).encode()
+        except UnicodeEncodeError:
+            self.fail("the name is not valid UTF-8", param, ctx)
+        return path
+
+
+path_type = _FilePath(path_type=Path)
 
 model_argument = click.argument("model", type=path_type)
 

@@ -93,10 +93,11 @@ def _run_layer(
         result = run_layer(ready, x, options, progress=bar, residual=residual)
     print_findings(console(stderr=True), result.findings)
     good = result.verdict < Verdict.incomplete
+    y = readable(result.y)
+    if good:
+        write_npy(target, y)
     write_report(json_file, layer_run_json(ready.name, result, target if good else None, result.findings))
     if not good:
         raise click.exceptions.Exit(1)
-    y = readable(result.y)
-    write_npy(target, y)
     print_run(out, ready.name, result.counters, result.seconds)
     out.print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")

@@ -80,7 +80,6 @@ def verify_command(
     float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
     """
     from convc import api
-    from convc.files import check_target
     from convc.frontend.annotate import annotate as write_annotated
     from convc.frontend.annotate import check_annotated
     from convc.report import tables
@@ -103,9 +102,8 @@ def verify_command(
         raise click.UsageError("--layer names a layer of one model: give one MODEL.")
     if annotate is not None and len(models) > 1:
         raise click.UsageError("--annotate copies one model: give one MODEL.")
-    quiet = check_reports(json_file, markdown, csv_file)
+    quiet = check_reports(json_file, markdown, csv_file, annotate)
     if annotate is not None:
-        check_target(annotate)
         check_annotated(models[0], annotate)
     made: list[VerifyReport | ConvcError] = []
     with Pool(executor, jobs) as pool:

@@ -21,7 +21,7 @@ from threadpoolctl import ThreadpoolController
 from convc import ptx
 from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
 from convc.errors import InputError, LaunchError
-from convc.findings import Finding, Verdict
+from convc.findings import Finding, Verdict, worst
 from convc.machine.cohort import Launch
 from convc.machine.counters import Counters
 from convc.machine.engine import run_cohort
@@ -85,7 +85,7 @@ class RunResult:
     @property
     def verdict(self) -> Verdict:
         """The worst finding's verdict."""
-        return max((f.verdict for f in self.findings), default=Verdict.clean)
+        return worst(self.findings)
 
 
 @contextmanager

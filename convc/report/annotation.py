@@ -29,13 +29,12 @@ def _layer(layer: LayerReport) -> dict[str, str]:
         "verdict": ", ".join(verdict(check, layer.problem) for check in layer.checks),
         "schedule": layer.schedule,
         "kernel": layer.kernel.split("/")[0],
-        "type": f"{problem.operand} -> {problem.out}",
+        "type": problem.types,
         "macs": str(problem.macs),
     }
-    for check in layer.checks:
-        if check.mode == "normal" and check.comparison is not None:
-            found["worst_error"] = number(check.comparison.worst_error)
-            found["of_bound"] = number(check.comparison.worst_ratio)
+    if layer.normal is not None:
+        found["worst_error"] = number(layer.normal.worst_error)
+        found["of_bound"] = number(layer.normal.worst_ratio)
     if counters is not None:
         found |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
         for buffer, copies in sorted(counters.tma_loads.items()):

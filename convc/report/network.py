@@ -13,7 +13,8 @@ from rich.table import Table
 from convc.graph.executor import Tally
 from convc.graph.verifying import LayerResult, NetworkReport
 from convc.report.output import json_text
-from convc.report.words import convolution, number, times
+from convc.report.words import convolution, number, place, times
+from convc.runtime.session import readable
 from convc.verify.compare import Comparison
 
 COLUMNS = (
@@ -86,7 +87,11 @@ def print_tally(console: Console, tally: Tally) -> None:
     print_refused(console, tally.refused)
     print_hidden(console, tally.hidden)
     fused = sum(map(len, tally.fused.values()))
-    with_them = f" with {fused} nodes fused into them, {tally.handed} buffers handed over" if tally.fused else ""
+    with_them = (
+        f" with {fused} nodes fused into them, {tally.handed} buffers handed over"
+        if tally.fused or tally.handed
+        else ""
+    )
     console.print(
         f"{len(tally.compiled)} convolutions from PTX{with_them}, {tally.seconds:.3f} s simulated; "
         f"{tally.host + len(tally.refused)} nodes on the host",
@@ -99,7 +104,7 @@ def run_json(model: str, tally: Tally, results: Mapping[str, Any], files: Mappin
     outputs = [
         {
             "name": name,
-            "dtype": value.dtype.name if hasattr(value, "dtype") else type(value).__name__,
+            "dtype": readable(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
             "shape": list(getattr(value, "shape", ())),
             "file": str(files[name]) if name in files else None,
         }
@@ -124,7 +129,7 @@ def _row(layer: LayerResult) -> tuple[str, ...]:
     return (
         layer.name,
         convolution(problem),
-        f"{problem.operand} -> {problem.out}",
+        problem.types,
         number(layer.kernel.worst_error),
         number(layer.kernel.worst_ratio),
         "-" if layer.runtime is None else number(layer.runtime.worst_ratio),
@@ -139,7 +144,7 @@ def _allowed(output) -> str:
 
 
 def _print_wrong(console: Console, name: str, who: str, wrong: Comparison) -> None:
-    element = ", ".join(map(str, wrong.first or ()))
+    element = place(wrong.first or ())
     console.print(
         f"{name}: {wrong.count_wrong} of {wrong.count} elements differ from {who}; the first is ({element}): "
         f"got {wrong.got!r}, expected {wrong.expected!r}, off by at most {number(wrong.limit)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,11 @@ def check_reports(*files: Path | None) -> bool:
         InputError: a file cannot be written there, or two reports go to stdout.
     """
     wanted = [file for file in files if file is not None]
-    if wanted.count(STDOUT) > 1:
+    twice = next((file for file in wanted if wanted.count(file) > 1 and file != Path(os.devnull)), None)
+    if twice == STDOUT:
         raise InputError("only one report can go to stdout (-)", hint="name a file for the others")
+    if twice is not None:
+        raise InputError("two reports would go to one file", where=str(twice), hint="name a file for each")
     for file in wanted:
         if file != STDOUT:
             check_target(file)
@@ -32,8 +36,9 @@ def check_reports(*files: Path | None) -> bool:
 def write_report(file: Path | None, content: bytes) -> None:
     """Write a report (UTF-8) where it was asked for."""
     if file == STDOUT:
-        sys.stdout.write(content.decode())
         sys.stdout.flush()
+        sys.stdout.buffer.write(content)  # UTF-8, whatever the terminal's encoding is
+        sys.stdout.buffer.flush()
     elif file is not None:
         write_bytes(file, content)
 

@@ -12,7 +12,7 @@ from convc.limits import human_bytes
 from convc.machine import Counters, RunResult
 from convc.report.output import json_text, write_report
 from convc.report.sarif import plain, sarif
-from convc.runtime.session import LayerRun
+from convc.runtime.session import LayerRun, readable
 
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
@@ -47,10 +47,11 @@ def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
 
 def layer_run_json(name: str, run: LayerRun, target: Path | None, findings: Iterable[Finding]) -> bytes:
     """A run of a layer as JSON; ``target``: the file with the output, where it was written."""
+    written = {"file": str(target), "dtype": readable(run.y).dtype.name, "shape": run.y.shape}
     record = {
         "format": "convc-run/1",
         "layer": name,
-        "output": None if target is None else {"file": str(target), "dtype": run.y.dtype.name, "shape": run.y.shape},
+        "output": None if target is None else written,
         "seconds": run.seconds,
         "counters": run.counters,
         "findings": [plain(finding) for finding in findings],

@@ -58,8 +58,6 @@ def csv_table(reports: Sequence[Any]) -> bytes:
 def _record(layer: LayerReport) -> dict[str, Any]:
     problem, counters = layer.problem, layer.counters
     checks = {check.mode: check for check in layer.checks}
-    normal = checks["normal"].comparison if "normal" in checks else None
-    seconds = [check.seconds for check in layer.checks if check.comparison is not None]
     record: dict[str, Any] = {"layer": layer.name, "schedule": layer.schedule, "ok": str(layer.ok).lower()}
     for field in ("batch", "in_channels", "out_channels", "operand", "out"):
         record[field] = getattr(problem, field)
@@ -71,10 +69,10 @@ def _record(layer: LayerReport) -> dict[str, Any]:
         for buffer in ("activation", "filter"):
             if buffer in counters.tma_loads:
                 record[f"{buffer}_bytes"] = counters.tma_loads[buffer].bytes
-    if normal is not None:
-        record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
-    if seconds:
-        record["seconds"] = min(seconds)
+    if layer.normal is not None:
+        record |= {"worst_error": layer.normal.worst_error, "worst_ratio": layer.normal.worst_ratio}
+    if layer.seconds is not None:
+        record["seconds"] = layer.seconds
     return record | {mode: verdict(check, problem) for mode, check in checks.items()}
 
 

@@ -20,7 +20,7 @@ from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.output import json_text
 from convc.report.runs import print_findings
-from convc.report.words import convolution, number
+from convc.report.words import convolution, number, place
 from convc.verify.compare import Comparison
 
 COLUMNS = (
@@ -105,8 +105,7 @@ def _record(report) -> dict[str, Any]:
 def row(layer: LayerReport) -> tuple[str, ...]:
     """The cells of a layer, one for each of `COLUMNS`."""
     problem = layer.problem
-    normal = next((check.comparison for check in layer.checks if check.mode == "normal"), None)
-    seconds = min((check.seconds for check in layer.checks if check.comparison is not None), default=None)
+    normal, seconds = layer.normal, layer.seconds
     return (
         layer.name,
         convolution(problem),
@@ -138,9 +137,8 @@ def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
         console.print(check.fault, soft_wrap=True)
     if check.comparison is not None and check.comparison.first is not None:
         wrong = check.comparison
-        element = ", ".join(f"{axis}={index}" for axis, index in zip("nkpq", wrong.first or (), strict=False))
         console.print(
-            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({element}): "
+            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({place(wrong.first)}): "
             f"got {wrong.got!r}, expected {wrong.expected!r}{_allowed(check.mode, wrong)}",
             soft_wrap=True,
         )

@@ -33,3 +33,13 @@ def convolution(problem: ConvProblem) -> str:
 def number(value: float) -> str:
     """A real number in a table: three significant digits."""
     return f"{value:.3g}"
+
+
+OUT_AXES = {1: "q", 2: "pq", 3: "opq"}
+"""Letters of the output's spatial axes by rank; the depth of a volume is o."""
+
+
+def place(element: tuple[int, ...]) -> str:
+    """An element of an output, ``n=0, k=1, p=2, q=3``."""
+    axes = "nk" + OUT_AXES[len(element) - 2]
+    return ", ".join(f"{axis}={index}" for axis, index in zip(axes, element, strict=True))

@@ -19,7 +19,7 @@ from convc import dtypes, machine
 from convc.build import Layer
 from convc.errors import InputError
 from convc.files import NpyHeader, read_npy
-from convc.findings import Finding, Verdict
+from convc.findings import Finding, Verdict, worst
 from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
 from convc.packing import (
@@ -57,7 +57,7 @@ class LayerRun:
     @property
     def verdict(self) -> Verdict:
         """The worst finding's verdict."""
-        return max((finding.verdict for finding in self.findings), default=Verdict.clean)
+        return worst(self.findings)
 
 
 def run_layer(

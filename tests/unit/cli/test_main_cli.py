@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import onnx
 import pytest
 
 import convc as package
@@ -38,8 +39,7 @@ def test_an_unknown_command_is_a_bad_call(convc):
 
 
 def test_explain_knows_every_error(convc):
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
-    kinds.remove(ConvcError)
+    kinds = kinds_with_codes()
     listed = convc.good("explain")
     assert len(listed.splitlines()) == len(kinds)
     for kind in kinds:
@@ -50,9 +50,38 @@ def test_explain_knows_every_error(convc):
         assert inspect.getdoc(kind).splitlines()[0] in said
 
 
-def test_codes_are_unique():
-    codes = [kind.code for kind in ConvcError.__subclasses__()]
+def kinds_with_codes() -> list[type[ConvcError]]:
+    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
+    return [kind for kind in kinds if "code" in vars(kind) and kind is not ConvcError]
+
+
+def test_codes_are_unique(convc):
+    codes = [kind.code for kind in kinds_with_codes()]
     assert len(codes) == len(set(codes))
+    assert {"M100", "M200"} <= set(codes)
+    assert ConvcError.code not in convc.good("explain"), "what no error has is not listed"
+
+
+def test_reports_are_utf8_whatever_the_terminal(tmp_path):
+    """And what a terminal cannot show is escaped, not a traceback."""
+    made = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 2, 4, 4] x) => (float[1, 2, 4, 4] y) <float[2, 2, 1, 1] w = {1, 0, 0, 1}> { y = Conv (x, w) }"""
+    )
+    made.graph.node[0].name = "größe"
+    onnx.save(made, tmp_path / "m.onnx")
+    for words, encoding in ((("--json", "-"), "utf-8"), ((), "ascii")):
+        call = [sys.executable, "-m", "convc", "verify", str(tmp_path / "m.onnx"), *words]
+        done = subprocess.run(call, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=False)
+        assert done.returncode == 0, done.stderr
+        assert ("größe" if words else r"gr\xf6\xdfe") in done.stdout.decode(encoding)
+
+
+def test_a_name_that_is_not_utf8_is_refused_before_the_work(tmp_path):
+    call = [sys.executable.encode(), b"-m", b"convc", b"verify", bytes(tmp_path) + b"/m\xff.onnx"]
+    done = subprocess.run(call, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"the name is not valid UTF-8" in done.stderr
 
 
 @pytest.mark.parametrize("spelling", ["P100", "p100", "[P100]", "error[P100]"])

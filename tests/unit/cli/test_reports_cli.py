@@ -244,3 +244,19 @@ def test_explain_as_json(convc, tmp_path):
     assert one["codes"] == [entry for entry in everything["codes"] if entry["code"] == "P100"]
     assert "P100: PtxSyntaxError" in convc.good("explain", "P100", "--json", tmp_path / "e.json")
     assert json.loads((tmp_path / "e.json").read_text()) == one
+
+
+def test_a_bfloat16_result_is_reported_as_what_the_file_holds(convc, bf16, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((2, 8, 10, 9), np.float32))
+    assert convc("compile", bf16, "-o", tmp_path / "b").exit_code == 0
+    for source, key in ((tmp_path / "b", "output"), (bf16, "outputs")):
+        report, _ = outputs(convc, "run", source, "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy")
+        told = report[key] if key == "output" else report[key][0]
+        assert told["dtype"] == np.load(tmp_path / "y.npy").dtype.name == "float32"
+
+
+def test_two_reports_need_two_files(convc, tiny, tmp_path):
+    same = tmp_path / "same"
+    for second in ("--csv", "--annotate"):
+        assert "two reports would go to one file" in convc.refused("verify", tiny, "--json", same, second, same)
+    assert not same.exists()

@@ -180,3 +180,9 @@ def test_calls_that_are_refused(tmp_path):
     with pytest.raises(InputError, match="seed must be at least 0"):
         api.verify(path, reweight=-1)
     assert api.verify(path, reweight=1).ok
+
+
+def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
+    onnx.save(model(), tmp_path / "m.onnx")
+    report = api.verify(tmp_path / "m.onnx", reweight=1, precision="bf16x3")
+    assert {layer.problem.operand for layer in report.layers} == {"bf16x3"}

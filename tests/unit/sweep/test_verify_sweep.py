@@ -163,13 +163,14 @@ def test_a_layer_that_kills_its_worker_is_reported_by_name(model, alone, monkeyp
     """One layer's weights are replaced by something that ends whoever takes them out of the envelope."""
     network = convc.load(model)
     convs = list(network.convs)
-    convs[4] = dataclasses.replace(convs[4], bias=Poison())
+    convs[4] = dataclasses.replace(convs[4], bias=Poison(), fused=("relu",))
     report = convc.verify(dataclasses.replace(network, convs=tuple(convs)), seed=3, jobs=2)
     assert not report.ok
     assert [layer.ok for layer in report.layers] == [index != 4 for index in range(10)]
     lost = report.layers[4]
     assert lost.name == convs[4].name
     assert lost.schedule == alone[4].schedule
+    assert lost.fused == ("relu",)
     assert all("W100" in check.fault and lost.name in check.fault for check in lost.checks)
     rest = tuple(layer for layer in report.layers if layer.ok)
     assert bits(rest) == tuple(layer for index, layer in enumerate(alone) if index != 4)
