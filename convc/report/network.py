@@ -87,11 +87,8 @@ def print_tally(console: Console, tally: Tally) -> None:
     print_refused(console, tally.refused)
     print_hidden(console, tally.hidden)
     fused = sum(map(len, tally.fused.values()))
-    with_them = (
-        f" with {fused} nodes fused into them, {tally.handed} buffers handed over"
-        if tally.fused or tally.handed
-        else ""
-    )
+    counts = f" with {fused} nodes fused into them, {tally.handed} buffers handed over"
+    with_them = counts if fused or tally.handed else ""
     console.print(
         f"{len(tally.compiled)} convolutions from PTX{with_them}, {tally.seconds:.3f} s simulated; "
         f"{tally.host + len(tally.refused)} nodes on the host",
