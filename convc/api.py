@@ -72,7 +72,7 @@ def load(
     Args:
         path: the file.
         batch: images, where the model leaves the batch open.
-        dtype: operand type, f16, bf16, tf32, e4m3 or e5m2, in place of the model's.
+        dtype: operand type, one of `convc.dtypes.FLOAT_OPERANDS`, in place of the model's.
         precision: how float32 is multiplied: tf32 (the default), bf16x3, bf16x6 or tf32x3
             (`convc.operators.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).

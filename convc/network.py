@@ -15,7 +15,7 @@ class TensorRef:
 
     Attributes:
         name: as in the model.
-        dtype: f16, bf16, f32, or the model's word for a type that convc does not compute with.
+        dtype: convc's word (`convc.dtypes`), or ONNX's for a type that convc has no word for.
         shape: extents, None for one that the model leaves open; None when not even their number is known.
     """
 

@@ -208,7 +208,7 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
 
 def has_tensor_scale(form: DeviceForm) -> bool:
     """Whether activations and filters have a scale as a whole, by which the kernel multiplies its sums."""
-    return form.blocks is not None and form.blocks.tensor
+    return _tensor_scale(form.problem)
 
 
 def scaled_bias(form: DeviceForm, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -367,7 +367,12 @@ def _stored(operand: str) -> str:
 
 def _has_multipliers(problem: ConvProblem) -> bool:
     """Whether sums are multiplied by a number per output channel."""
-    return problem.requantised or (problem.operand in FORMATS and FORMATS[problem.operand].tensor)
+    return problem.requantised or _tensor_scale(problem)
+
+
+def _tensor_scale(problem: ConvProblem) -> bool:
+    blocks = FORMATS.get(problem.operand)
+    return blocks is not None and blocks.tensor
 
 
 def _factor_pitch(blocks: BlockFormat, size: int) -> int:

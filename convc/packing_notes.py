@@ -29,7 +29,7 @@ def packing_notes(
         activation_bytes: of the activation buffer.
         c_pitch, k_pitch: elements of a filter tap and of an output pixel on the device.
     """
-    before = math.prod(problem.x_shape) * problem.operand_dtype.bytes
+    before = math.prod(problem.x_shape) * problem.operand_dtype.storage.itemsize
     notes = [
         "activations go from NCHW to NHWC on the host: "
         f"{human_bytes(before)} become {human_bytes(activation_bytes)} ({activation_bytes / before:.2f}x)"

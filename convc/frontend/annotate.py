@@ -14,7 +14,7 @@ import onnx
 from convc.errors import InputError
 from convc.files import write_bytes
 from convc.frontend.model_file import load_model
-from convc.frontend.onnx_reader import _unique_names
+from convc.frontend.onnx_reader import node_names
 
 PREFIX = "convc."
 """How the keys start; a node's keys of an earlier run are replaced."""
@@ -45,7 +45,7 @@ def annotate(source: Path, target: Path, notes: Mapping[str, Mapping[str, str]])
     model = load_model(source)
     _refuse_target(source, target, model)
     count = 0
-    for node, name in zip(model.graph.node, _unique_names(model.graph.node), strict=True):
+    for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True):
         kept = [(entry.key, entry.value) for entry in node.metadata_props if not entry.key.startswith(PREFIX)]
         if len(kept) != len(node.metadata_props):
             del node.metadata_props[:]

@@ -103,14 +103,14 @@ class _Scene:
             if array is None or axes is None or array.dtype not in FLOATS:
                 return None
             return np.expand_dims(array, axes).astype(np.float64)
-        except (ConvcError, ValueError):  # what is wrong with it is for whoever computes the node to say
+        except (ConvcError, ValueError, OverflowError):  # what is wrong with it is for whoever computes the node to say
             return None
 
     def _axes(self, node: NodeProto) -> tuple[int, ...] | None:
         """Axes of an `Unsqueeze`, from its attribute or (since opset 13) its constant second input."""
         if len(node.input) == 2:
             axes = self.constants.value(node.input[1])
-            return None if axes is None else tuple(int(axis) for axis in axes.reshape(-1))
+            return None if axes is None or axes.dtype.kind != "i" else tuple(int(axis) for axis in axes.reshape(-1))
         return next((tuple(each.ints) for each in node.attribute if each.name == "axes"), None)
 
 
@@ -291,8 +291,9 @@ def _finished(scene: _Scene, index: int, chain: _Chain) -> ConvNode:
         return conv
     weight, bias = conv.weight, conv.bias
     if chain.linear:
-        given = scene.constant(scene.nodes[index].input[1])
+        given = scene.constants.value(scene.nodes[index].input[1])
         assert given is not None, "a convolution without constant weights was read"
+        given = given.astype(np.float64)
         with np.errstate(all="ignore"):
             scaled = _scaled(given, chain.scale, conv.problem)
             weight, bias = dtypes.quantise(conv.problem.operand_dtype, scaled), dtypes.quantise(dtypes.F32, chain.shift)

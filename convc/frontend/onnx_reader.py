@@ -105,8 +105,8 @@ def _read(
 ) -> Network:
     model = written_out(load_model(path))
     constants = Constants(model.graph, path.parent, bound)
-    names = _unique_names(model.graph.node)
-    if not any(map(_is_conv, model.graph.node)):
+    names = node_names(model.graph.node)
+    if not any(map(is_convolution, model.graph.node)):
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
         raise ModelError("the model has no convolution in its main graph", hint=f"it has {listed}")
@@ -115,7 +115,7 @@ def _read(
     skipped: dict[int, SkippedNode] = {}
     refused = []
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
-        if not _is_conv(node):
+        if not is_convolution(node):
             reason = NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
             skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=reason)
             continue
@@ -244,12 +244,8 @@ def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndar
     return rounded
 
 
-def _is_conv(node: onnx.NodeProto) -> bool:
-    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
-
-
-def _unique_names(nodes: list[onnx.NodeProto]) -> list[str]:
-    """A name for each node: its own, its first output's, or kind and index; repeated ones get a number."""
+def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """The names of nodes in a `Network`: its own, its first output's, or kind and index; repeated ones get a number."""
     names: dict[str, None] = {}  # ordered
     copies: Counter[str] = Counter()
     for index, node in enumerate(nodes):
@@ -268,11 +264,6 @@ def _reference(name: str, value: ValueType) -> TensorRef:
 def is_convolution(node: onnx.NodeProto) -> bool:
     """Whether a node is one of ONNX's `CONVOLUTIONS`; `read_node` may still refuse it."""
     return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
-
-
-def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
-    """The names that convolutions and skipped nodes have in a `Network`, one for each node, no two alike."""
-    return _unique_names(nodes)
 
 
 def read_node(
@@ -329,12 +320,12 @@ def read_fused(
     Raises:
         ModelError: shape inference refuses the model.
     """
-    names = _unique_names(model.graph.node)
+    names = node_names(model.graph.node)
     types = infer_types(model, constants, None, shapes)
     operands = _operands(operand, precision)
     convs: dict[int, ConvNode] = {}
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
-        if not _is_conv(node) or node.op_type in QUANTISED:
+        if not is_convolution(node) or node.op_type in QUANTISED:
             continue
         try:
             convs[index] = _conv(node, name, types, constants, operands)

@@ -70,20 +70,21 @@ def quantised_conv(
     x_zero = _zero_point(given.get("x_zero_point"), x.dtype, "x_zero_point", (), refuse)
     w_zero = _zero_point(given.get("w_zero_point"), filters, "w_zero_point", w.shape[:1], refuse)
     require_memory(40 * w.size, f"the zero points of {w.size} weights")
-    out, out_zero, multiplier, bias = "s32", 0, None, given.get("bias")
-    if node.op_type == "QLinearConv":
-        out = _eight_bits(given["y_zero_point"], "y_zero_point", refuse)
-        out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))
-        scales = {what: _scale(given[what], what, w.shape[:1] if what == "w_scale" else (), refuse) for what in _SCALES}
-        multiplier = multiplier_of(*scales.values(), len(w))
-        if not np.isfinite(multiplier).all():
-            raise refuse("x_scale * w_scale / y_scale is too large for float32")
-        if bias is not None and (bias.dtype != np.int32 or bias.shape != w.shape[:1]):
-            raise refuse(f"the bias must be int32 of shape {w.shape[:1]}, got {bias.dtype} {bias.shape}")
+    scaled, bias = node.op_type == "QLinearConv", given.get("bias")
+    out = _eight_bits(given["y_zero_point"], "y_zero_point", refuse) if scaled else "s32"
     problem = conv_problem(
         attributes, name=name, x_shape=x_shape, w_shape=w.shape, operand=x.dtype, out=out, bias=bias is not None,
         refuse=refuse,
     )  # fmt: skip
+    out_zero, multiplier = 0, None
+    if scaled:
+        out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))
+        scales = {what: _scale(given[what], what, w.shape[:1] if what == "w_scale" else (), refuse) for what in _SCALES}
+        multiplier = multiplier_of(*scales.values(), problem.out_channels)
+        if not np.isfinite(multiplier).all():
+            raise refuse("x_scale * w_scale / y_scale is too large for float32")
+        if bias is not None and (bias.dtype != np.int32 or bias.shape != w.shape[:1]):
+            raise refuse(f"the bias must be int32 of shape {w.shape[:1]}, got {bias.dtype} {bias.shape}")
     problem = dataclasses.replace(problem, filter_operand=filters, out_zero_point=out_zero)
     problem, weight, total = remove_zero_points(problem, w, int(x_zero), w_zero, bias)
     return ConvNode(

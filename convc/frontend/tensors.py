@@ -38,6 +38,7 @@ _TYPE_NAMES = {
     TensorProto.BFLOAT16: "bf16",
     TensorProto.UINT8: "u8",
     TensorProto.INT8: "s8",
+    TensorProto.INT32: "s32",
 }
 
 

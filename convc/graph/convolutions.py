@@ -69,8 +69,8 @@ class Convolutions:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        if self.operand is not None and self.operand not in dtypes.OPERANDS:
-            raise InputError(f"operand must be one of {', '.join(dtypes.OPERANDS)}, got {self.operand!r}")
+        if self.operand is not None and self.operand not in dtypes.FLOAT_OPERANDS:
+            raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {self.operand!r}")
 
     def run(self, node: NodeProto, name: str, arrays: Arrays, constant: bool = False) -> ConvRun:
         """Run a node.

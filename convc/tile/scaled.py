@@ -8,7 +8,7 @@ mma    waits for these too
 from __future__ import annotations
 
 from convc.intexpr import Var
-from convc.operators.block_scaled import FORMATS
+from convc.packing import has_tensor_scale
 from convc.plan.records import Plan
 from convc.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
 from convc.tile.frame import compute
@@ -91,8 +91,7 @@ def multiply_scaled(plan: Plan) -> MmaScaled:
 
 def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
     """The step that multiplies sums by the scales of whole tensors; the multipliers lie behind the bias."""
-    blocks = FORMATS.get(plan.problem.operand)
-    if blocks is None or not blocks.tensor:
+    if not has_tensor_scale(plan.form):
         return ()
     return (
         ScaleSums(

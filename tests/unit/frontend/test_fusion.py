@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from convc import dtypes, reference
 from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.errors import ConvcError
 from convc.frontend.onnx_reader import read_model
 from convc.network import Network
 
@@ -318,3 +319,28 @@ def test_light_models(name):
         later = {each.output.name for each in network.convs} - made
         assert not later & {each.name for each in conv.inputs}
         made.add(conv.output.name)
+
+
+@pytest.mark.parametrize(
+    "axes", [np.array([2**31]), np.array([2**62]), np.array([np.inf], np.float32), np.array([1.5])]
+)
+def test_axes_that_are_none_are_not_followed(tmp_path, axes):
+    """Whoever computes the Unsqueeze may say what is wrong; a reader of convolutions leaves the Mul alone."""
+    values = {"flat": np.ones((CHANNELS, 1), np.float32), "axes": axes}
+    nodes = [conv(), node("Unsqueeze", ("flat", "axes"), "f"), node("Mul", ("c", "f"), "y")]
+    try:
+        network = read_model(save(tmp_path / "m.onnx", nodes, values), fuse=True)
+    except ConvcError:  # shape inference refuses some of them
+        return
+    assert network.convs[0].fused == ()
+
+
+def test_weights_that_a_node_makes_too_are_those_that_were_read(tmp_path):
+    """Two makers of one name: not a valid model, and no reason to fail in another way than to say so."""
+    scale = {"s": np.full((CHANNELS, 1, 1), 2, np.float32)}
+    nodes = [node("Unsqueeze", ("x",), "w", axes=[0]), conv(), node("Mul", ("c", "s"), "y")]
+    try:
+        network = read_model(save(tmp_path / "m.onnx", nodes, scale, opset=11), fuse=True)
+    except ConvcError:
+        return
+    assert network.convs[0].fused == ("mul",)

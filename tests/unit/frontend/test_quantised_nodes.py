@@ -69,6 +69,7 @@ def test_qlinear_conv():
             "a ConvInteger has 2 to 4 inputs and 1 output, got 5 and 1",
         ),
         (lambda: integer(shape=[1]), "attribute 'shape' is not one of ConvInteger, or has the wrong type"),
+        (lambda: linear(w=np.int8(3)), "weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got ()"),
         (lambda: linear(y_zero_point=None), "the y_zero_point is missing"),
         (lambda: linear(y_zero_point=np.int32(0)), "the y_zero_point must be uint8 or int8, got int32"),
         (lambda: linear(x_scale=np.float64(1)), "the x_scale must be float32, got float64"),

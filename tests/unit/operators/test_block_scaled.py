@@ -73,7 +73,8 @@ def test_groups_have_blocks_of_their_own(name, seed, groups, own):
     first = restored(name, array[:, :own])
     assert np.array_equal(found[:, :own], first)
     moved = array.copy()
-    moved[:, :own] *= -1
+    moved[:, :own] *= 2.0**-20
+    moved[0, 0, 0, 0] = array[0, 0, 0, 0]
     assert np.array_equal(restored(name, moved, groups)[:, own:], found[:, own:])
 
 
@@ -172,3 +173,24 @@ def test_other_types_are_multiplied_as_they_are():
     x, w = np.ones(problem.x_shape), np.ones(problem.w_shape)
     assert as_multiplied(problem, x, w)[0] is x
     assert as_multiplied(problem, x, w)[1] is w
+
+
+@pytest.mark.parametrize(("name", "number"), [("mxfp8", 2.0**-133), ("mxfp4", 2.0**-128), ("nvfp4", 6 * 2.0**-140)])
+def test_the_smallest_factor_is_not_passed(name, number):
+    """ue8m0 ends at 2^-127: what is smaller has smaller elements under that factor."""
+    assert restored(name, np.array([[number]])).item() == number
+
+
+def test_floors_raise_what_the_tensor_core_cannot_align_below():
+    """Elements to 1 (e2m1) or 2^-6 (e4m3), factors of ue4m3 to 2^-6; zeros stay."""
+    four, eight, tiny = FORMATS["mxfp4"], FORMATS["mxfp8"], FORMATS["nvfp4"]
+    for form, block, raised in (
+        (four, [6.0, -0.5, 0.0], [6.0, 1.0, 0.0]),
+        (eight, [256.0, -(2.0**-9), 0.0], [256.0, 2.0**-6, 0.0]),
+    ):
+        blocks = quantise(form, np.array([block]))
+        assert dequantise(form, blocks, 3, floors=True).tolist() == [raised]
+    factor = np.array([[1]], np.uint8)  # 2^-9
+    blocks = Blocks(elements=np.full((1, 16), 7, np.uint8), factors=factor, tensor=1.0)
+    assert dequantise(tiny, blocks, 1).item() == 6 * 2.0**-9
+    assert dequantise(tiny, blocks, 1, floors=True).item() == 6 * 2.0**-6

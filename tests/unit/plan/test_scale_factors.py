@@ -113,3 +113,8 @@ def test_memory_is_asked_for_before_numbers_are_quantised(monkeypatch):
     monkeypatch.setattr(limits, "available_memory", lambda: 50_000)
     with pytest.raises(LimitError, match="quantising x"):
         pack_activation(form, np.zeros(asked.x_shape))
+
+
+def test_the_note_compares_with_the_models_float32():
+    form = device_form(problem("mxfp4", in_channels=64, in_extent=(8, 8)))
+    assert any("16 KiB become 3 KiB" in note for note in form.notes)

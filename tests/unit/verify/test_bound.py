@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from convc import dtypes, reference
 from convc.errors import LimitError
+from convc.operators.block_scaled import as_multiplied
 from convc.problem import ConvProblem
 from convc.verify.bound import UNIT, error_bound
 
@@ -135,9 +136,11 @@ def test_float32_sums_in_any_order_stay_inside(seed, terms, operand):
     dtype = dtypes.BY_NAME[operand]
     x, w = (dtypes.quantise(dtype, rng.standard_normal(terms)) for _ in range(2))
     b = float(np.float32(rng.standard_normal()))
+    bound, problem = bound_of(x, w, b, operand), dot_problem(terms, operand)
+    multiplied = as_multiplied(problem, x.reshape(problem.x_shape), w.reshape(problem.w_shape))
+    x, w = (np.float32(array).reshape(-1) for array in multiplied)
     exact = math.fsum([*(x.astype(np.float64) * w), b])
     products = x * w
-    bound = bound_of(x, w, b, operand)
     for order in (products, np.sort(products), rng.permutation(products)):
         running = np.add.accumulate(order, dtype=np.float32)[-1] + np.float32(b)
         assert abs(float(running) - exact) <= bound
