@@ -62,6 +62,8 @@ def verify_network(
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
+    if batch is not None and batch < 1:
+        raise InputError(f"batch must be at least 1, got {batch}")
     machine = RunOptions(switches=Switches(numerics=numerics))
     with kept_kernels(cache) as kept:
         convolutions = convolutions_of(dtype, precision or "tf32", options, machine, kept)

@@ -27,7 +27,8 @@ def run_network(
     """Run a model, and write or describe its outputs."""
     from convc.cache import kept_kernels
     from convc.files import check_target
-    from convc.graph.files import convolutions_of, describe, fitting, naming, open_graph, read_feeds, write_results
+    from convc.graph.files import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
+    from convc.graph.host import describe
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
@@ -55,12 +56,9 @@ def run_network(
 
 def _files_of(outputs: tuple[str, ...], targets: dict[str, Path]) -> dict[str, Path]:
     """Files by output of the model, of which "" means the only one; `InputError` for names that it has not."""
-    if "" in targets and len(outputs) != 1:
-        raise InputError(
-            f"the model has {len(outputs)} outputs: say which with -o NAME=FILE",
-            hint=f"outputs: {', '.join(map(repr, outputs))}",
-        )
-    files = {name or outputs[0]: target for name, target in targets.items()}
+    from convc.graph.files import by_name
+
+    files = by_name(targets, outputs, "output", "-o")
     unknown = sorted(set(files) - set(outputs))
     if unknown:
         listed = ", ".join(map(repr, outputs))

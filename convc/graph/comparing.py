@@ -26,7 +26,6 @@ from collections.abc import Callable
 import numpy as np
 
 from convc import dtypes
-from convc.errors import InputError
 from convc.graph.convolutions import ConvRun
 from convc.verify.bound import UNIT, error_bound
 from convc.verify.compare import Comparison, compare
@@ -62,25 +61,7 @@ def against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
 
 def compare_integers(y: np.ndarray, expected: np.ndarray, slack: int) -> Comparison:
     """Judge integers: no element may be off by more than ``slack``; `InputError` where the shapes differ."""
-    if y.shape != expected.shape:
-        raise InputError(f"the result has shape {y.shape}, the reference {expected.shape}")
-    error = np.abs(y.astype(np.int64) - expected.astype(np.int64))
-    wrong = error > slack
-    at = int(np.argmax(error)) if not wrong.any() else int(np.argmax(wrong))
-    where = np.unravel_index(at, y.shape)
-    worst = int(error.max())
-    ratio = worst / slack if slack else (0.0 if worst == 0 else np.inf)
-    return Comparison(
-        ok=not wrong.any(),
-        count=y.size,
-        count_wrong=int(np.count_nonzero(wrong)),
-        worst_error=float(worst),
-        worst_ratio=float(ratio),
-        first=tuple(int(index) for index in where) if wrong.any() else None,
-        got=float(y[where]),
-        expected=float(expected[where]),
-        limit=float(slack),
-    )
+    return compare(y, expected.astype(np.float64), np.full(expected.shape, float(slack)))
 
 
 def _slack(y: np.ndarray) -> int:

@@ -7,7 +7,7 @@ for each distinct problem; the machine runs its text. This is the only place whe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from onnx import NodeProto
@@ -17,6 +17,7 @@ from convc.build import Layer
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.findings import Verdict
 from convc.frontend.onnx_reader import PRECISIONS, read_node
+from convc.graph.nodes import place
 from convc.graph.packed import PackedTensor, unpacked
 from convc.graph_layout import Use
 from convc.kernels import Kernels, layer_of
@@ -27,6 +28,8 @@ from convc.packing import device_bytes, has_tensor_scale, pack_activation, pack_
 from convc.runtime.session import LayerRun, run_layer, run_packed
 
 Arrays = Sequence[np.ndarray | None]
+Ready = tuple[ConvNode, Layer]
+"""A node that was read, and its kernel with packed weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,21 +39,24 @@ class ConvRun:
     Attributes:
         conv: what was run.
         arrays: the inputs of the node.
-        x: the activations, not yet rounded.
         run: what the machine gave.
         residual: what the epilogue added, where nodes were fused that add something.
     """
 
     conv: ConvNode
     arrays: tuple[np.ndarray | None, ...]
-    x: np.ndarray
     run: LayerRun
     residual: np.ndarray | None = None
+
+    @property
+    def x(self) -> np.ndarray | None:
+        """The activations, not yet rounded."""
+        return self.arrays[0]
 
 
 @dataclass(slots=True)
 class Convolutions:
-    """Runs convolution nodes; keeps the kernels, and the packed weights of nodes whose weights are constant.
+    """Runs convolution nodes of any graphs, and keeps the kernels.
 
     Attributes:
         kernels: compiled so far.
@@ -64,7 +70,6 @@ class Convolutions:
     operand: str | None = None
     precision: str = "tf32"
     machine: RunOptions = field(default_factory=RunOptions)
-    _ready: dict[tuple, tuple[ConvNode, Layer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
@@ -72,33 +77,41 @@ class Convolutions:
         if self.operand is not None and self.operand not in dtypes.FLOAT_OPERANDS:
             raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {self.operand!r}")
 
-    def run(self, node: NodeProto, name: str, arrays: Arrays, constant: bool = False) -> ConvRun:
-        """Run a node.
+    @property
+    def how(self) -> tuple[str | None, str | None]:
+        """What `convc.frontend.onnx_reader.read_node` is told: the operand type, or the precision of float32."""
+        return self.operand, None if self.operand else self.precision
+
+    def prepare(self, node: NodeProto, name: str, arrays: Arrays) -> Ready:
+        """Read, compile and pack a node for inputs of these shapes and types, and with these weights.
 
         Args:
             node: for which `convc.frontend.onnx_reader.is_convolution` holds.
-            name: unique in the graph.
+            name: for messages.
             arrays: one for each input of the node, None for one that is left out.
-            constant: all inputs but the first are the same at every call with this name.
 
         Raises:
-            NodeError, ProblemError, PlanError: it cannot be compiled.
+            NodeError, ProblemError, PlanError, LimitError: it cannot be compiled or does not fit into memory.
+        """
+        if any(not isinstance(array, np.ndarray) for array in arrays if array is not None):
+            raise NodeError("the inputs of a convolution must be tensors", where=place(node, name))
+        try:
+            conv = read_node(node, name, arrays, *self.how)
+            return conv, self.layer(conv)
+        except ConvcError as error:
+            error.where = error.where if repr(name) in error.where else place(node, name)
+            raise
+
+    def run(self, ready: Ready, node: NodeProto, name: str, arrays: Arrays) -> ConvRun:
+        """Run a node that was prepared.
+
+        Raises:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
-        given = tuple(arrays)
-        if any(not isinstance(array, np.ndarray) for array in given if array is not None):
-            raise NodeError("the inputs of a convolution must be tensors", where=_where(node, name))
-        key = (name, given[0].shape, given[0].dtype) if constant and given and given[0] is not None else None
-        if key is None or key not in self._ready:
-            ready = self._prepare(node, name, given)
-            if key is not None:
-                self._ready[key] = ready
-        else:
-            ready = self._ready[key]
         conv, layer = ready
-        run = run_layer(layer, given[0], self.machine)
-        _check_end(run, _where(node, name))
-        return ConvRun(conv=conv, arrays=given, x=given[0], run=run)
+        run = run_layer(layer, arrays[0], self.machine)
+        _check_end(run, place(node, name))
+        return ConvRun(conv=conv, arrays=tuple(arrays), run=run)
 
     def layer(self, conv: ConvNode) -> Layer:
         """A convolution that was read before it runs, compiled and with its weights packed.
@@ -108,7 +121,7 @@ class Convolutions:
         """
         layer = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
         require_memory(2 * device_bytes(layer.form), f"running layer {conv.name!r}")
-        return replace(layer, name=conv.name)
+        return layer
 
     def run_layer(
         self, layer: Layer, x: np.ndarray | PackedTensor, residual: np.ndarray | PackedTensor | None, where: str
@@ -136,22 +149,7 @@ class Convolutions:
         _check_end(run, where)
         return run, handed
 
-    def _prepare(self, node: NodeProto, name: str, arrays: tuple[np.ndarray | None, ...]) -> tuple[ConvNode, Layer]:
-        """Read, compile and pack."""
-        try:
-            conv = read_node(node, name, arrays, self.operand, None if self.operand else self.precision)
-            compiled = self.kernels.compiled(conv.problem)
-        except ConvcError as error:
-            error.where = error.where if repr(name) in error.where else _where(node, name)
-            raise
-        layer = layer_of(conv.problem, compiled, conv.weight, conv.bias, conv.multiplier)
-        return conv, replace(layer, name=name)
-
 
 def _check_end(run: LayerRun, where: str) -> None:
     if run.verdict >= Verdict.incomplete:
         raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=where)
-
-
-def _where(node: NodeProto, name: str) -> str:
-    return f"node {name!r} ({node.op_type})"

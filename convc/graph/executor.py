@@ -16,10 +16,11 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.onnx_reader import is_convolution, node_names
-from convc.graph.convolutions import Convolutions, ConvRun
+from convc.graph.convolutions import Convolutions, ConvRun, Ready
 from convc.graph.feeds import check_feeds, has_fixed_shape
 from convc.graph.host import HostNode, HostNodes, Value, needed
 from convc.graph.inline import hidden_convolutions, inlined
+from convc.graph.nodes import place
 from convc.graph.packed import PackedTensor, unpacked
 from convc.graph.runtime_host import RuntimeNode
 from convc.graph.steps import Step, fused_steps, last_uses, plain_steps
@@ -120,6 +121,7 @@ class Graph:
         self._check_order()
         self._built: dict[str, HostNode | RuntimeNode] = {}
         self._reasons: dict[str, str] = {}
+        self._ready: dict[str, tuple[tuple, Ready]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -172,7 +174,7 @@ class Graph:
         }
         key = (fed, *shapes.items())
         if self._plan is None or self._plan[0] != key:
-            how = (self._convolutions.operand, None if self._convolutions.operand else self._convolutions.precision)
+            how = self._convolutions.how
             steps = (
                 fused_steps(self._nodes, self.model, self.start, shapes, fed, *how)
                 if self._fuse
@@ -196,7 +198,7 @@ class Graph:
                 return False
         x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
-        run, handed = self._convolutions.run_layer(step.layer, x, residual, f"node {name!r} ({node.op_type})")
+        run, handed = self._convolutions.run_layer(step.layer, x, residual, place(node, name))
         made = PackedTensor(step.layer.form, run.y)
         self.tally.compiled.append(name)
         self.tally.seconds += run.seconds
@@ -206,7 +208,7 @@ class Graph:
         if watch is not None:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
             run, residual = replace(run, y=made.array()), unpacked(residual)
-            watch(name, ConvRun(conv=conv, arrays=arrays, x=arrays[0], run=run, residual=residual))
+            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=residual))
         values[conv.output.name] = made if self._hand_over else made.array()
         return True
 
@@ -237,7 +239,7 @@ class Graph:
         arrays = [inputs[wanted] if wanted else None for wanted in node.input]
         constant = not given.intersection(node.input[1:]) and self.start.constant(node.input[1:])
         try:
-            ran = self._convolutions.run(node, name, arrays, constant)
+            ran = self._convolutions.run(self._prepared(name, node, arrays, constant), node, name, arrays)
         except ConvcError as error:
             if self._refused == "raise" or error.exit_code != 2:
                 raise
@@ -249,6 +251,15 @@ class Graph:
             watch(name, ran)
         return [ran.run.y]
 
+    def _prepared(self, name: str, node: onnx.NodeProto, arrays: list[Value], constant: bool) -> Ready:
+        """The kernel of a node; the last one is kept where the weights are the same in every run."""
+        if not constant or arrays[0] is None or not isinstance(arrays[0], np.ndarray):
+            return self._convolutions.prepare(node, name, arrays)
+        key = arrays[0].shape, arrays[0].dtype
+        if name not in self._ready or self._ready[name][0] != key:
+            self._ready[name] = key, self._convolutions.prepare(node, name, arrays)
+        return self._ready[name][1]
+
     def _on_host(self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         if name not in self._built:
             self._built[name] = self._host.build(node, name)
@@ -259,7 +270,7 @@ class Graph:
             return unpacked(values[wanted])
         constant = self.start.value(wanted)
         if constant is None:
-            where = f"node {name!r} ({node.op_type})" if node is not None else self.name
+            where = place(node, name) if node is not None else self.name
             raise ModelError(f"there is no tensor {wanted!r}", where=where)
         return constant
 
@@ -271,7 +282,7 @@ class Graph:
                 if wanted not in known:
                     raise ModelError(
                         f"nothing before this node makes its input {wanted!r}",
-                        where=f"node {name!r} ({node.op_type})",
+                        where=place(node, name),
                         hint="nodes must be sorted: each after those whose outputs it reads",
                     )
             known.update(node.output)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import TensorShapeProto, TypeProto, ValueInfoProto, helper
+from onnx import TensorShapeProto, ValueInfoProto
 
 from convc.errors import InputError
+from convc.graph.nodes import element_dtype
 
 
 def check_feeds(
@@ -37,18 +38,18 @@ def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int,
     """One value; ``extents`` collects what the names of extents stand for, and which input said so."""
     if not declared.type.HasField("tensor_type"):
         return value
-    array = np.asarray(value)
     tensor = declared.type.tensor_type
     where = f"input {declared.name!r}"
-    expected = _dtype(tensor)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise InputError(f"expected an array, got a {type(value).__name__} of uneven parts", where=where) from None
+    expected = element_dtype(tensor.elem_type)
     text = expected is not None and expected.kind in "OUS" and array.dtype.kind in "OUS"
     if expected is not None and array.dtype != expected and not text:
         raise InputError(f"expected an array of {expected.name}, got {array.dtype.name}", where=where)
     if not tensor.HasField("shape"):
         return array
-    shown = ", ".join(
-        dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?") for dim in tensor.shape.dim
-    )
     fits = len(tensor.shape.dim) == array.ndim
     for dim, extent in zip(tensor.shape.dim, array.shape, strict=False):
         if dim.HasField("dim_value") and dim.dim_value > 0:
@@ -66,11 +67,3 @@ def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int,
 
 def _extent(dim: TensorShapeProto.Dimension) -> str:
     return dim.dim_param or (str(dim.dim_value) if dim.HasField("dim_value") else "?")
-
-
-def _dtype(tensor: TypeProto.Tensor) -> np.dtype | None:
-    """numpy's type for an element type; None where it has none."""
-    try:
-        return np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-    except (KeyError, ValueError, TypeError):
-        return None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import ml_dtypes
 import numpy as np
-import onnx
 
 from convc.cache import KernelCache
 from convc.errors import ConvcError, InputError
@@ -16,7 +15,8 @@ from convc.files import NpyHeader, plain, read_npy, write_npy
 from convc.frontend.model_file import load_model
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
-from convc.graph.host import Value
+from convc.graph.host import Value, describe
+from convc.graph.nodes import element_dtype
 from convc.graph.verifying import NetworkReport, verify_graph
 from convc.kernels import Kernels
 from convc.limits import require_memory
@@ -45,7 +45,7 @@ def verify_file(
             load_model(path),
             seed=seed,
             folder=path.parent,
-            batch=batch or 1,
+            batch=1 if batch is None else batch,
             convolutions=convolutions,
             host=host,
             progress=progress,
@@ -69,12 +69,10 @@ def fitting(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarr
     declared = {value.name: value.type.tensor_type.elem_type for value in (*graph.inputs, *graph.optional)}
     fitted = {}
     for name, value in feeds.items():
-        array = np.asarray(value)
-        wanted = _dtype(declared.get(name, 0))
-        if wanted is not None and _floating(wanted) and _floating(array.dtype):
+        fitted[name], wanted = value, element_dtype(declared.get(name, 0))
+        if wanted is not None and _floating(wanted) and _floating(getattr(value, "dtype", wanted)):
             with np.errstate(over="ignore"):
-                array = array.astype(wanted, copy=False)
-        fitted[name] = array
+                fitted[name] = np.asarray(value, wanted)
     return fitted
 
 
@@ -93,15 +91,26 @@ def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarra
         return None
 
     feeds = {}
-    for name, path in sources.items():
-        if not name and len(graph.inputs) != 1:
-            listed = ", ".join(repr(value.name) for value in graph.inputs) or "none"
-            raise InputError(
-                f"the model has {len(graph.inputs)} inputs: say which with --input NAME=FILE", hint=f"inputs: {listed}"
-            )
+    for name, path in by_name(sources, [value.name for value in graph.inputs], "input", "--input").items():
         array = read_npy(path, check=check)
-        feeds[name or graph.inputs[0].name] = array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
+        feeds[name] = array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
     return feeds
+
+
+def by_name(files: Mapping[str, Path], names: Sequence[str], what: str, option: str) -> dict[str, Path]:
+    """Files by the names of a model's inputs or outputs, of which "" means the only one.
+
+    Raises:
+        InputError: there is not one, or it is given twice.
+    """
+    if "" in files and len(names) != 1:
+        raise InputError(
+            f"the model has {len(names)} {what}s: say which with {option} NAME=FILE",
+            hint=f"{what}s: {', '.join(map(repr, names)) or 'none'}",
+        )
+    if "" in files and names[0] in files:
+        raise InputError(f"{option} is given twice for {names[0]!r}")
+    return {name or names[0]: file for name, file in files.items()}
 
 
 def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> None:
@@ -114,11 +123,6 @@ def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> No
         write_npy(target, plain(readable(results[name])))
 
 
-def describe(value: Value) -> str:
-    """``float32 [1, 1000]``; the kind of a value that is no array."""
-    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
 @contextmanager
 def naming(path: Path):
     """Errors inside say the file they are about."""
@@ -128,13 +132,6 @@ def naming(path: Path):
         if not error.where.startswith(str(path)):
             error.where = f"{path}: {error.where}" if error.where else str(path)
         raise
-
-
-def _dtype(element_type: int) -> np.dtype | None:
-    try:
-        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(element_type))
-    except (KeyError, ValueError, TypeError):
-        return None
 
 
 def _floating(dtype: np.dtype) -> bool:

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
 from convc.graph import witness
+from convc.graph.nodes import place, refuse_external, subgraphs
 from convc.graph.older import as_defined
 from convc.graph.runtime_host import RuntimeNode, takes
 
@@ -51,6 +52,8 @@ class HostNodes:
         self._types = types
         self._functions: list[ReferenceEvaluator] = []
         if model.functions:
+            for function in model.functions:
+                refuse_external(function.node, f"function {function.name!r}")
             empty = ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
             try:
                 self._functions = list(ReferenceEvaluator(empty).functions_.values())
@@ -59,8 +62,7 @@ class HostNodes:
 
     def build(self, node: NodeProto, name: str) -> HostNode | RuntimeNode:
         """A node that is ready to run; `NodeError` where the host has no implementation of it."""
-        if any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(node)):
-            raise NodeError("external data inside a node are not read", where=_where(node, name))
+        refuse_external([node], place(node, name))
         own = node
         if node.domain == "ai.onnx":
             own = NodeProto()
@@ -78,7 +80,7 @@ class HostNodes:
         try:
             evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
         except Exception as error:  # as above
-            raise NodeError(f"the host has no such operator: {_line(error)}", where=_where(node, name)) from None
+            raise NodeError(f"the host has no such operator: {_line(error)}", where=place(node, name)) from None
         built = HostNode(node, name, evaluator)
         if self._by == "onnxruntime" and takes(node) and "" in self._opsets:
             return RuntimeNode(own, self._opsets[""], built)
@@ -109,10 +111,10 @@ class HostNode:
         except MemoryError:
             raise
         except Exception as error:  # any operator, on whatever data the model gives it
-            given = ", ".join(f"{name!r} {_shown(values.get(name))}" for name in self._node.input if name)
+            given = ", ".join(f"{name!r} {describe(values.get(name))}" for name in self._node.input if name)
             raise NodeError(
                 f"the node fails on the host: {_line(error)}",
-                where=_where(self._node, self._name),
+                where=place(self._node, self._name),
                 hint=f"its inputs are {given}" if given else "",
             ) from None
 
@@ -122,22 +124,9 @@ def needed(node: NodeProto) -> list[str]:
     return list(dict.fromkeys([*filter(None, node.input), *_captured(node)]))
 
 
-def _tensors(node: NodeProto) -> Iterator[TensorProto]:
-    """Tensors among the attributes of a node, those in its subgraphs included."""
-    for attribute in node.attribute:
-        if attribute.HasField("t"):
-            yield attribute.t
-        yield from attribute.tensors
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from graph.initializer
-            for inner in graph.node:
-                yield from _tensors(inner)
-
-
 def _captured(node: NodeProto) -> Iterator[str]:
-    for attribute in node.attribute:
-        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-            yield from _free(graph)
+    for graph in subgraphs(node):
+        yield from _free(graph)
 
 
 def _free(graph: GraphProto) -> Iterator[str]:
@@ -156,9 +145,6 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
 
 
-def _shown(value: Value) -> str:
+def describe(value: Value) -> str:
+    """``float32 [1, 1000]``; the kind of a value that is no array."""
     return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-
-
-def _where(node: NodeProto, name: str) -> str:
-    return f"node {name!r} ({node.op_type})"

@@ -16,6 +16,7 @@ from convc.errors import ConvcError, ModelError
 from convc.frontend.causal import written_out
 from convc.frontend.model_file import check_header
 from convc.frontend.onnx_reader import is_convolution
+from convc.graph.nodes import subgraphs
 
 MAX_NODES = 1_000_000
 """A few functions that call one another can stand for more nodes than memory holds."""
@@ -26,7 +27,10 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     has neither."""
     if not model.functions:
         return written_out(model)
-    _check_size(model)
+    try:
+        _check_size(model)
+    except RecursionError:
+        raise ModelError("the functions of the model call one another too deeply") from None
     try:
         whole = written_out(inliner.inline_local_functions(model))
         check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
@@ -48,7 +52,7 @@ def _check_size(model: onnx.ModelProto) -> None:
         return sum(_expanded(node) for node in nodes)
 
     def _expanded(node: onnx.NodeProto) -> int:
-        count = 1 + sum(size(body) for body in _bodies(node))
+        count = 1 + sum(size(graph.node) for graph in subgraphs(node))
         key = (node.domain, node.op_type)
         if key not in functions:
             return count
@@ -66,14 +70,14 @@ def _check_size(model: onnx.ModelProto) -> None:
 
 
 def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto]) -> int:
-    """Convolutions inside a node: in its subgraphs, and in the function that it calls (each counted once)."""
+    """Convolutions inside a node: in its subgraphs, and in the function that it calls (once for each call)."""
     return sum(map(is_convolution, _inside(node, functions, frozenset())))
 
 
 def _inside(
     node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
 ) -> Iterator[onnx.NodeProto]:
-    bodies = _bodies(node)
+    bodies = [graph.node for graph in subgraphs(node)]
     key = (node.domain, node.op_type)
     if key in functions and key not in seen:
         bodies.append(functions[key].node)
@@ -82,10 +86,3 @@ def _inside(
         for inner in body:
             yield inner
             yield from _inside(inner, functions, seen)
-
-
-def _bodies(node: onnx.NodeProto) -> list[Iterable[onnx.NodeProto]]:
-    """The nodes of each graph among the attributes."""
-    graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-    graphs += [graph for attribute in node.attribute for graph in attribute.graphs]
-    return [graph.node for graph in graphs]

@@ -16,8 +16,11 @@ from onnx import NodeProto, helper
 
 from convc.graph import witness
 
-_NO_RUNTIME = {"Constant", "If", "Loop", "Scan", "RandomNormal", "RandomUniform", "Bernoulli", "Dropout"}
-"""Operators that stay with the reference: nothing to gain, subgraphs, or results that depend on a generator."""
+_NO_RUNTIME = {
+    "Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
+    "Dropout",
+}  # fmt: skip
+"""Operators that stay with the reference: nothing to gain, or results that depend on a generator."""
 
 
 class RuntimeNode:

@@ -30,8 +30,10 @@ from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.executor import Graph, Progress
 from convc.graph.host import HostNodes
 from convc.graph.inline import inlined
+from convc.graph.nodes import element_dtype
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
+from convc.limits import require_memory
 from convc.operators.block_scaled import FORMATS
 from convc.operators.split_precision import MISSING
 from convc.problem import ConvProblem
@@ -201,7 +203,10 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
             raise ModelError(f"the input {value.name!r} is not a tensor of known rank, so no data can be made for it")
         shape = tuple(dim.dim_value if dim.dim_value > 0 else batch for dim in tensor.shape.dim)
         rng = np.random.default_rng([seed, index])
-        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        dtype = element_dtype(tensor.elem_type)
+        if dtype is None or dtype.kind in "OUS":
+            raise ModelError(f"the input {value.name!r} is not a tensor of numbers, so no data can be made for it")
+        require_memory(math.prod(shape) * max(4, dtype.itemsize), f"the input {value.name!r}")
         if dtype.kind in "iub":
             feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)
         else:
@@ -210,9 +215,12 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
 
 
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
-    """Root mean square of the difference as a share of that of ``expected``; None where there is nothing to compare."""
-    if expected is None or got.shape != expected.shape:
+    """Root mean square of the difference as a share of that of ``expected``; None where there is nothing to compare,
+    infinite where shapes differ."""
+    if expected is None:
         return None
+    if got.shape != expected.shape:
+        return math.inf
     wide = expected.astype(np.float64)
     size = math.sqrt(float(np.mean(wide**2))) if wide.size else 0.0
     error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2))) if wide.size else 0.0
@@ -246,7 +254,7 @@ def _unit(layers: list[LayerResult]) -> float:
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputResult:
     if not isinstance(value, np.ndarray):
         return OutputResult(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
-    numeric = value.dtype.kind in "fV" or value.dtype == dtypes.BF16.storage
+    numeric = value.dtype.kind in "fV"
     return OutputResult(
         name=name,
         dtype=value.dtype.name,

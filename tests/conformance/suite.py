@@ -36,16 +36,20 @@ def reason(table: dict[str, str], name: str) -> str | None:
     return next((words for pattern, words in table.items() if re.search(pattern, name)), None)
 
 
-def collect(module: str) -> dict[str, type[unittest.TestCase]]:
-    """ONNX's test cases by name, those of `NOT_RUN` and of other devices left out, for the globals of a module."""
+def collect(module: str) -> tuple[dict[str, type[unittest.TestCase]], list[str]]:
+    """ONNX's test cases by name, for the globals of a module, without those of other devices and of `NOT_RUN`; and the
+    names of the latter."""
+    left_out = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package computes the cases of every operator, infinities included
         cases = BackendTest(ConvcBackend, module).test_cases
     for case in cases.values():
         for name in [name for name in vars(case) if name.startswith("test_")]:
-            if not name.endswith("_cpu") or reason(NOT_RUN, name):
+            unfit = name.endswith("_cpu") and reason(NOT_RUN, name) is not None
+            left_out += [name] if unfit else []
+            if unfit or not name.endswith("_cpu"):
                 delattr(case, name)
-    return cases
+    return cases, left_out
 
 
 def summary(cases: dict[str, type[unittest.TestCase]]) -> str:
@@ -68,4 +72,4 @@ def names_of(cases: dict[str, type[unittest.TestCase]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(summary(collect(__name__)), end="")
+    print(summary(collect(__name__)[0]), end="")

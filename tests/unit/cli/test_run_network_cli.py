@@ -139,3 +139,12 @@ def test_options_of_models_do_not_go_with_a_build(convc, build, x, tmp_path):
         assert "a build folder has settled them" in said
     assert "takes one '-o'" in convc.refused("run", build, "--input", x)
     assert "takes one '--input'" in convc.refused("run", build, "--input", f"x={x}", "-o", tmp_path / "y.npy")
+
+
+def test_one_output_goes_to_one_file(convc, two, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 16, 16), np.float32))
+    given = ["run", two, "--input", tmp_path / "x.npy"]
+    name = onnx.load(two).graph.output[0].name
+    said = convc.refused(*given, "-o", tmp_path / "a.npy", "-o", f"{name}={tmp_path / 'b.npy'}")
+    assert f"-o is given twice for {name!r}" in said
+    assert not list(tmp_path.glob("[ab].npy"))

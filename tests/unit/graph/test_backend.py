@@ -44,7 +44,13 @@ def test_options():
     for precision, kept in (("tf32", False), ("tf32x3", True)):
         (y,) = convc.backend.run_model(model, [x, W], precision=precision)
         assert (y[0, 0, 0, 0] == x[0, 0, 0, 0]) == kept
-    assert convc.backend.prepare(model, operand="bf16").run([X, W])[0].dtype == np.float32
+    x = np.full_like(X, 1 + 2.0**-9)
+    (rounded,), (kept,) = (convc.backend.run_model(model, [x, W], **how) for how in ({"operand": "bf16"}, {}))
+    assert rounded.dtype == np.float32
+    assert np.array_equal(rounded, convc.backend.run_model(model, [np.ones_like(X), W])[0])
+    assert not np.array_equal(rounded, kept)
+    with pytest.raises(InputError, match="operand must be one of f16, .*, got 'u8'"):
+        convc.backend.prepare(model, operand="u8")
     with pytest.raises(InputError, match="precision must be one of tf32, bf16x3, bf16x6, tf32x3, got 'double'"):
         convc.backend.prepare(model, precision="double")
     with pytest.raises(InputError, match="refused must be one of"):

@@ -222,7 +222,7 @@ def test_graphs_that_do_not_run(body, error, message):
 
 
 @pytest.mark.parametrize("feature", ["known to onnxruntime", "sequences"])
-def test_the_host_may_be_onnxruntime(feature):
+def test_the_host_may_be_onnxruntime(feature, monkeypatch):
     if feature == "sequences":
         made = model(
             """<ir_version: 8, opset_import: ["": 17]>
@@ -232,6 +232,7 @@ def test_the_host_may_be_onnxruntime(feature):
         feeds = {"x": whole(1, 4)}
     else:
         made, feeds = branches(), {"x": whole(2, 3, 8, 8)}
+        monkeypatch.setattr("convc.graph.host.HostNode.run", lambda node, values: pytest.fail("not asked for"))
     graph = Graph(made, host="onnxruntime")
     for _ in range(2):
         for mine, expected in zip(graph.run(feeds).values(), ReferenceEvaluator(made).run(None, feeds), strict=True):
@@ -247,3 +248,13 @@ def test_without_onnxruntime_the_host_cannot_be_onnxruntime(monkeypatch):
     monkeypatch.setattr("convc.graph.witness.available", lambda: None)
     with pytest.raises(InputError, match="onnxruntime is not installed"):
         Graph(branches(), host="onnxruntime")
+
+
+def test_graphs_that_share_kernels_share_no_weights():
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[1, 2, 3, 3] x) => (float[1, 1, 3, 3] y) { y = Conv (x, w) }"""
+    shared, x = Convolutions(), np.ones((1, 2, 3, 3), np.float32)
+    for value in (1.0, 0.0):
+        graph = Graph(model(text, w=np.full((1, 2, 1, 1), value, np.float32)), convolutions=shared)
+        assert (graph.run({"x": x})["y"] == 2 * value).all()
+    assert len(shared.kernels) == 1

@@ -271,3 +271,19 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
     for output in one:
         assert same_bits(one[output], other[output])
         assert 0 < drift(one[output], expected[output]) <= allowed_drift(len(graph.tally.compiled), 2.0**-11)
+
+
+@pytest.mark.parametrize("operand", ["mxfp8", "nvfp4"])
+def test_scaled_numbers_are_multiplied_alike_fused_or_not(operand):
+    """The scale of the activations as a whole reaches a fused kernel too."""
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[1, 3, 8, 8] x) => (float[1, 6, 8, 8] y) {
+        c = Conv <pads = [1, 1, 1, 1]> (x, w0, b0)
+        r = Relu (c)
+        y = Conv (r, w2)
+    }"""
+    made, x = model(text, **{name: parameters()[name] for name in ("w0", "b0", "w2")}), 40 * whole(1, 3, 8, 8)
+    graphs = [Graph(made, convolutions=Convolutions(operand=operand), fuse=fuse) for fuse in (True, False)]
+    fused, alone = (graph.run({"x": x})["y"] for graph in graphs)
+    assert graphs[0].tally.fused == {"c": ("r",)}
+    assert same_bits(fused, alone)

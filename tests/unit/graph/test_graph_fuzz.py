@@ -102,6 +102,38 @@ def test_external_data_inside_a_node_are_not_read(tmp_path, monkeypatch):
         Graph(model, folder=tmp_path / "elsewhere").run({})
 
 
+def test_external_data_inside_a_function_are_not_read(tmp_path, monkeypatch):
+    """Also where onnx leaves the function as it is, written for another operator set, and the host would run it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.bin").write_bytes(bytes(8))
+    tensor = TensorProto(data_type=TensorProto.UINT8, dims=[8], data_location=TensorProto.EXTERNAL, name="t")
+    tensor.external_data.add(key="location", value="secret.bin")
+    for opset in (11, 17):
+        inner = helper.make_node("Constant", [], ["y"], value=tensor)
+        function = helper.make_function("own", "f", [], ["y"], [inner], [helper.make_operatorsetid("", opset)])
+        graph = helper.make_graph(
+            [helper.make_node("f", [], ["y"], domain="own")],
+            "g", [], [helper.make_tensor_value_info("y", TensorProto.UINT8, [8])],
+        )  # fmt: skip
+        sets = [helper.make_operatorsetid("", 17), helper.make_operatorsetid("own", 1)]
+        model = helper.make_model(graph, opset_imports=sets, ir_version=8, functions=[function])
+        with pytest.raises(NodeError, match="external data inside a node are not read"):
+            Graph(model, folder=tmp_path / "elsewhere").run({})
+
+
+def test_functions_that_call_one_another_too_deeply():
+    sets = [helper.make_operatorsetid("", 17), helper.make_operatorsetid("own", 1)]
+    functions = []
+    for index in range(2000):
+        kind, domain = (f"f{index + 1}", "own") if index < 1999 else ("Relu", "")
+        body = [helper.make_node(kind, ["x"], ["y"], domain=domain)]
+        functions.append(helper.make_function("own", f"f{index}", ["x"], ["y"], body, sets))
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("f0", ["x"], ["y"], domain="own")], "g", value[:1], value[1:])
+    with pytest.raises(ModelError, match="call one another too deeply"):
+        Graph(helper.make_model(graph, opset_imports=sets, ir_version=8, functions=functions))
+
+
 def test_a_convolution_of_a_sequence_is_refused():
     text = """<ir_version: 8, opset_import: ["": 17]>
     g (float[2, 2] x) => (float[N] y) { s = SequenceConstruct (x)  y = Conv (s, x) }"""

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto
 from rich.console import Console
 
 from convc import api, dtypes
-from convc.errors import InputError
+from convc.errors import InputError, LimitError, ModelError
 from convc.graph import convolutions, verifying
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
@@ -186,3 +187,24 @@ def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
     report = api.verify(tmp_path / "m.onnx", reweight=1, precision="bf16x3")
     assert {layer.problem.operand for layer in report.layers} == {"bf16x3"}
+
+
+def test_results_of_another_shape_depart():
+    assert drift(np.ones((2, 3)), np.ones((3, 2))) == np.inf
+    assert drift(np.ones((2, 3)), None) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "error"),
+    [(0, [2], ModelError), (TensorProto.STRING, [2], ModelError), (TensorProto.FLOAT, [1 << 62], LimitError)],
+)
+def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
+    with pytest.raises(error):
+        verifying.random_inputs((onnx.helper.make_tensor_value_info("x", kind, shape),), 0, 1)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_a_batch_is_at_least_one(tmp_path, batch):
+    onnx.save(model(), tmp_path / "m.onnx")
+    with pytest.raises(InputError, match=f"batch must be at least 1, got {batch}"):
+        api.verify(tmp_path / "m.onnx", reweight=1, batch=batch)

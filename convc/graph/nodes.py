@@ -1,0 +1,47 @@
+"""Small questions about nodes and types that several parts of a graph ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, helper
+
+from convc.errors import NodeError
+
+
+def place(node: NodeProto, name: str) -> str:
+    """The node as the place of an error."""
+    return f"node {name!r} ({node.op_type})"
+
+
+def subgraphs(node: NodeProto) -> list[GraphProto]:
+    """The graphs among the attributes of a node (`If`, `Loop`, `Scan`)."""
+    graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    return graphs + [graph for attribute in node.attribute for graph in attribute.graphs]
+
+
+def refuse_external(nodes: Iterable[NodeProto], where: str) -> None:
+    """Raise `NodeError` where a tensor inside nodes lies in a file: the host would look for that in any folder."""
+    if any(tensor.data_location == TensorProto.EXTERNAL for node in nodes for tensor in _tensors(node)):
+        raise NodeError("external data inside a node are not read", where=where)
+
+
+def element_dtype(element_type: int) -> np.dtype | None:
+    """numpy's type for an ONNX element type; None where it has none."""
+    try:
+        return np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _tensors(node: NodeProto) -> Iterator[TensorProto]:
+    """Tensors among the attributes of a node, those in its subgraphs included."""
+    for attribute in node.attribute:
+        if attribute.HasField("t"):
+            yield attribute.t
+        yield from attribute.tensors
+    for graph in subgraphs(node):
+        yield from graph.initializer
+        for inner in graph.node:
+            yield from _tensors(inner)
