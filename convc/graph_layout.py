@@ -9,69 +9,22 @@ Two things are left to do, both in place or element by element, none a transposi
   multiplies it with the zeros of its filter, which infinity and NaN would survive. It is set to zero.
 * float32 results that are multiplied as tf32 are rounded to nearest first, as packing does: the tensor core cuts.
 
-Nothing here knows of graphs but the records of `convc.network`: that a tensor also goes to a node on the host, or out
+Nothing here knows of graphs: that a tensor also goes to a node on the host, or out
 of the network, is for the runner to know, who then unpacks it as well.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from convc import dtypes
 from convc.errors import InputError
-from convc.network import ConvNode, Network
-from convc.packing import DeviceForm, device_form
+from convc.packing import DeviceForm
 from convc.packs import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
-    """A tensor that one convolution writes and another one reads.
-
-    Attributes:
-        tensor: its name in the model.
-        producer, consumer: names of the convolutions.
-        use: what the consumer does with it.
-        obstacle: why the consumer cannot read the producer's buffer; None: it can (`hand_over`).
-        rounds: whether values are rounded to the consumer's type on the way.
-    """
-
-    tensor: str
-    producer: str
-    consumer: str
-    use: Use
-    obstacle: str | None
-    rounds: bool
-
-    def __str__(self) -> str:
-        way = f"{self.tensor}: {self.producer} -> {self.consumer} as {self.use}"
-        if self.obstacle is not None:
-            return f"{way}, repacked: {self.obstacle}"
-        return f"{way}, handed over{' and rounded to tf32' if self.rounds else ''}"
-
-
-def edges(network: Network) -> tuple[Edge, ...]:
-    """Every use of a convolution's result by another convolution, in the order of the consumers."""
-    makers = {conv.output.name: conv for conv in network.convs}
-    forms = {conv.name: device_form(conv.problem) for conv in network.convs}
-    found = []
-    for consumer in network.convs:
-        for use, tensor in _uses(consumer):
-            producer = makers.get(tensor)
-            if producer is None:
-                continue
-            ends = forms[producer.name], forms[consumer.name]
-            edge = Edge(
-                tensor=tensor, producer=producer.name, consumer=consumer.name, use=use, obstacle=obstacle(*ends, use),
-                rounds=_element_type(ends[1], use) != ends[0].output.dtype,
-            )  # fmt: skip
-            found.append(edge)
-    return tuple(found)
 
 
 def obstacle(producer: DeviceForm, consumer: DeviceForm, use: Use = "activation") -> str | None:
@@ -147,11 +100,6 @@ def _places_read(form: DeviceForm, use: Use) -> np.ndarray | None:
     places = np.flatnonzero(placed)
     order = placed[places] - 1
     return places[np.argsort(order)] if len(places) == len(channels) and len(set(order)) == len(channels) else None
-
-
-def _uses(conv: ConvNode) -> tuple[tuple[Use, str], ...]:
-    read: tuple[tuple[Use, str], ...] = (("activation", conv.input.name),)
-    return read if conv.residual is None else (*read, ("residual", conv.residual.name))
 
 
 def _element_type(form: DeviceForm, use: Use) -> str:

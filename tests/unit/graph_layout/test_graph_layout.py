@@ -15,8 +15,7 @@ from convc import dtypes
 from convc.compiler import compile_problem
 from convc.epilogue import AddResidual, Relu, Sigmoid
 from convc.errors import InputError
-from convc.frontend.onnx_reader import read_model
-from convc.graph_layout import edges, hand_over, obstacle
+from convc.graph_layout import hand_over, obstacle
 from convc.kernels import layer_of
 from convc.packing import device_form, pack_activation, pack_residual, unpack_output
 from convc.problem import ConvProblem
@@ -142,19 +141,6 @@ def test_another_array_is_refused():
     first, second = device_form(FIRST), device_form(SECOND)
     with pytest.raises(InputError, match=r"expected a buffer of float16 \[2, 6, 7, 24\], got float32 \[1, 2\]"):
         hand_over(first, second, np.zeros((1, 2), np.float32))
-
-
-def test_edges_of_resnet50():
-    """Behind the stem's pooling every convolution reads what another one wrote; all of it as it is."""
-    network = read_model(LIGHT / "light_resnet50.onnx", fuse=True, operand="tf32")
-    found = edges(network)
-    assert {edge.obstacle for edge in found} == {None}
-    assert sum(edge.use == "activation" for edge in found) == 53 - 1 - 2  # the stem, and two that read the pool
-    assert sum(edge.use == "residual" for edge in found) == 16
-    assert all(edge.rounds == (edge.use == "activation") for edge in found)
-    assert str(found[0]).endswith("as activation, handed over and rounded to tf32")
-    plain = read_model(LIGHT / "light_resnet50.onnx")
-    assert edges(plain) == ()
 
 
 @pytest.mark.parametrize("operand", ["tf32x3", "bf16x3"])
