@@ -137,3 +137,14 @@ def test_a_residual_must_be_there_and_fit():
     plain = layer_of(BASE, compile_problem(BASE), w, b)
     with pytest.raises(InputError, match="adds no residual"):
         run_layer(plain, x, residual=np.zeros(problem.y_shape, np.float32))
+
+
+@pytest.mark.parametrize("epilogue", [(), (AddResidual(),)])
+def test_channels_past_the_last_where_every_row_is_full(epilogue, assembled):
+    """A stationary tile: its lanes are channels, guarded alone."""
+    problem = ConvProblem(
+        batch=2, in_channels=128, out_channels=160, in_extent=(3, 64), kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0),
+        out="f32", epilogue=epilogue,
+    )  # fmt: skip
+    compiled = witnesses_agree(problem, 3, assembled, Options(schedule="stationary", rows="outer"))
+    assert (compiled.plan.row_limit, compiled.plan.channel_limit is None) == (None, False)

@@ -49,7 +49,7 @@ def test_options():
     assert rounded.dtype == np.float32
     assert np.array_equal(rounded, convc.backend.run_model(model, [np.ones_like(X), W])[0])
     assert not np.array_equal(rounded, kept)
-    with pytest.raises(InputError, match="operand must be one of f16, .*, got 'u8'"):
+    with pytest.raises(InputError, match=r"operand must be one of f16, .*, got 'u8'"):
         convc.backend.prepare(model, operand="u8")
     with pytest.raises(InputError, match="precision must be one of tf32, bf16x3, bf16x6, tf32x3, got 'double'"):
         convc.backend.prepare(model, precision="double")
