@@ -6,9 +6,9 @@ output channel does not see an input channel ("block-diagonal"). The number of g
 least work: more groups fill the instructions, but their zeros grow with the square. What is left are fewer, larger
 groups, each with its own slab of channels, padded to whole instructions; a single pack is a convolution with one group.
 
-Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of the model. That still is twice as many
-as an SM multiplies without its tensor core (`convc.arch.Rates.fmas`), and as many of tf32: a kernel without MMA would
-not be better. The plan prints both numbers.
+Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of the model. On full tiles that still is
+twice as many as an SM multiplies without its tensor core (`convc.arch.Rates.fmas`), and as many of tf32; images of a
+few pixels fill no tile, and less is left. The plan prints both numbers.
 
 An infinity or NaN of a channel spreads to the other groups of its pack, as it would through any block-diagonal filter.
 """
