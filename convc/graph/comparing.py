@@ -27,7 +27,7 @@ import numpy as np
 
 from convc import dtypes
 from convc.graph.convolutions import ConvRun
-from convc.verify.bound import UNIT, error_bound
+from convc.verify.bound import error_bound, sum_gamma
 from convc.verify.compare import Comparison, compare
 from convc.verify.expected import expected_result
 
@@ -49,8 +49,7 @@ def against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
     model_type = dtypes.of_array(ran.arrays[0])
     if problem.operand_dtype.min_exponent > model_type.min_exponent or problem.operand in dtypes.SCALED_OPERANDS:
         return None
-    n = 1.25 * problem.gemm_k + 2
-    gamma = n * UNIT / (1 - n * UNIT)
+    _, gamma = sum_gamma(problem)
     bound = error_bound(problem, *_operands(ran))
     unit = problem.operand_dtype.unit_roundoff
     magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded

@@ -89,16 +89,7 @@ def error_bound(
     """
     if problem.operand_dtype.integer:
         return None
-    split = problem.operand in PASSES
-    terms = problem.gemm_k * len(PASSES.get(problem.operand, (None,)))
-    n = 1.25 * terms + 2
-    if n * UNIT >= 1:
-        raise LimitError(
-            f"a float32 sum of {terms} terms has no error bound",
-            where=f"convolution {problem.name!r}",
-            hint="compare on integer data, whose sums are exact",
-        )
-    gamma = n * UNIT / (1 - n * UNIT)
+    split, (n, gamma) = problem.operand in PASSES, sum_gamma(problem)
     floors = (SMALLEST, SMALLEST) if split else (problem.operand_dtype.min_normal, problem.filter_dtype.min_normal)
     if problem.operand in dtypes.SCALED_OPERANDS:
         raised = as_multiplied(problem, x, w, floors=True)
@@ -112,6 +103,19 @@ def error_bound(
     if not problem.epilogue:
         return bound
     return through_epilogue(problem, reference.conv_sums(problem, x, w, b), bound, residual)
+
+
+def sum_gamma(problem: ConvProblem) -> tuple[float, float]:
+    """n and gamma(n) of the module's text for the sums of a problem; `LimitError` where n*u >= 1."""
+    terms = problem.gemm_k * len(PASSES.get(problem.operand, (None,)))
+    n = 1.25 * terms + 2
+    if n * UNIT >= 1:
+        raise LimitError(
+            f"a float32 sum of {terms} terms has no error bound",
+            where=f"convolution {problem.name!r}",
+            hint="compare on integer data, whose sums are exact",
+        )
+    return n, n * UNIT / (1 - n * UNIT)
 
 
 def _at_least(array: np.ndarray, floor: float) -> np.ndarray:
