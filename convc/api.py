@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from convc.errors import InputError, NodeError
 from convc.networks import Cache as Cache
+from convc.networks import Progress as Progress
 from convc.networks import run_model as run_model
 from convc.networks import verify_network as verify_network
 
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from convc.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
     from convc.sweep import Pool
-
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how much of the whole is done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

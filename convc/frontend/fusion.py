@@ -29,7 +29,7 @@ from convc import dtypes
 from convc.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.errors import ConvcError, ProblemError
 from convc.frontend.constants import Constants
-from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.model_file import ONNX_DOMAINS, subgraphs
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
 from convc.network import ConvNode, TensorRef
@@ -332,8 +332,7 @@ def _numbers(node: NodeProto, defaults: Mapping[str, float]) -> dict[str, float]
 def _read_by(node: NodeProto) -> Iterator[str]:
     """Tensors that a node reads, those of its subgraphs included (once for each time)."""
     yield from filter(None, node.input)
-    for attribute in node.attribute:
-        for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            for inner in graph.node:
-                yield from _read_by(inner)
-            yield from (value.name for value in graph.output)
+    for graph in subgraphs(node):
+        for inner in graph.node:
+            yield from _read_by(inner)
+        yield from (value.name for value in graph.output)

@@ -85,6 +85,12 @@ def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MI
         )
 
 
+def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs among the attributes of a node (`If`, `Loop`, `Scan`)."""
+    graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+    return graphs + [graph for attribute in node.attribute for graph in attribute.graphs]
+
+
 def _names(graph: onnx.GraphProto) -> Iterator[str | bytes]:
     """All names of a graph; protobuf hands out a name that is not UTF-8 as bytes."""
     yield graph.name

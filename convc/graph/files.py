@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 
 from convc.cache import KernelCache
@@ -22,7 +21,7 @@ from convc.kernels import Kernels
 from convc.limits import require_memory
 from convc.machine import RunOptions
 from convc.plan.records import Options
-from convc.runtime.session import readable
+from convc.runtime.session import named, readable
 
 Progress = Callable[[str, float], None]
 
@@ -93,7 +92,7 @@ def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarra
     feeds = {}
     for name, path in by_name(sources, [value.name for value in graph.inputs], "input", "--input").items():
         array = read_npy(path, check=check)
-        feeds[name] = array.view(ml_dtypes.bfloat16) if array.dtype == np.dtype("V2") else array
+        feeds[name] = array.view(named(array.dtype))
     return feeds
 
 

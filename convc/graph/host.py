@@ -16,8 +16,9 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
+from convc.frontend.model_file import subgraphs
 from convc.graph import witness
-from convc.graph.nodes import place, refuse_external, subgraphs
+from convc.graph.nodes import place, refuse_external
 from convc.graph.older import as_defined
 from convc.graph.runtime_host import RuntimeNode, takes
 

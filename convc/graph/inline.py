@@ -14,9 +14,8 @@ from onnx import inliner
 
 from convc.errors import ConvcError, ModelError
 from convc.frontend.causal import written_out
-from convc.frontend.model_file import check_header
+from convc.frontend.model_file import check_header, subgraphs
 from convc.frontend.onnx_reader import is_convolution
-from convc.graph.nodes import subgraphs
 
 MAX_NODES = 1_000_000
 """A few functions that call one another can stand for more nodes than memory holds."""

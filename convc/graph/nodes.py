@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from convc.errors import NodeError
+from convc.frontend.model_file import subgraphs
 
 
 def place(node: NodeProto, name: str) -> str:
     """The node as the place of an error."""
     return f"node {name!r} ({node.op_type})"
-
-
-def subgraphs(node: NodeProto) -> list[GraphProto]:
-    """The graphs among the attributes of a node (`If`, `Loop`, `Scan`)."""
-    graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-    return graphs + [graph for attribute in node.attribute for graph in attribute.graphs]
 
 
 def refuse_external(nodes: Iterable[NodeProto], where: str) -> None:

@@ -172,13 +172,13 @@ def _read(path: Path, accept: Callable[[tuple[int, ...], np.dtype], None]) -> np
 
     def check(header: NpyHeader) -> str | None:
         try:
-            accept(header.shape, _named(header.dtype))
+            accept(header.shape, named(header.dtype))
         except InputError as problem:
             return problem.message
         return None
 
     array = read_npy(path, check=check)
-    return array.view(_named(array.dtype))
+    return array.view(named(array.dtype))
 
 
 def readable(y: np.ndarray) -> np.ndarray:
@@ -191,7 +191,7 @@ def _output(form: DeviceForm, result: RunResult) -> np.ndarray:
     return result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape)
 
 
-def _named(dtype: np.dtype) -> np.dtype:
+def named(dtype: np.dtype) -> np.dtype:
     """Two bytes without a type are what numpy makes of bfloat16 in a file."""
     return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype("V2") else dtype
 
