@@ -12,7 +12,7 @@ from pathlib import Path
 
 import deeds
 import pytest
-from support.interrupting import interrupt
+from support.interrupting import interrupt, start
 
 from convc import sweep
 from convc.errors import InputError, LimitError, WorkerError
@@ -186,9 +186,7 @@ def test_workers_end_with_their_parent(tmp_path, way):
     """Ctrl-C ends at once and quietly; and a parent that is killed leaves no workers behind."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT + "if __name__ == '__main__':\n    sweep()\n")
-    parent = subprocess.Popen(
-        [sys.executable, script, tmp_path / "pid"], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+    parent = start([script, tmp_path / "pid"], stderr=subprocess.PIPE)
     flags = [tmp_path / "pid0", tmp_path / "pid1"]
     deadline = time.monotonic() + 60
     while not all(flag.exists() and flag.read_text() for flag in flags) and time.monotonic() < deadline:

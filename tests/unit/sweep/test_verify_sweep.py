@@ -14,7 +14,7 @@ from pathlib import Path
 import distributed
 import psutil
 import pytest
-from support.interrupting import interrupt
+from support.interrupting import interrupt, start
 
 import convc
 from convc import api, jobs
@@ -325,10 +325,8 @@ def test_the_command_in_one_process_and_in_two(model):
 
 
 def test_ctrl_c_ends_a_sweep(model):
-    process = subprocess.Popen(
-        [sys.executable, "-m", "convc", "verify", *[model] * 500, "--jobs", "2"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    asked = ["-m", "convc", "verify", *[model] * 500, "--jobs", "2"]
+    process = start(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     for line in process.stdout:
         if "10 of 10 layers right" in line:
             break
