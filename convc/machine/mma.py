@@ -22,7 +22,7 @@ class LaneMask:
 
     def disabled(self, lanes: np.ndarray, ctas: int) -> int:
         """How many of ``lanes`` are not written, summed over the ``ctas`` CTAs of the instruction."""
-        written = np.count_nonzero(self.enabled[:, lanes])
+        written = int(np.count_nonzero(self.enabled[:, lanes]))  # numpy 2.3 answers with a numpy integer
         return len(lanes) * ctas - written * (ctas // len(self.enabled))
 
     def __eq__(self, other: object) -> bool:

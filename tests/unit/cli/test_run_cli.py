@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -35,6 +36,22 @@ def test_a_run_writes_the_convolution(convc, tiny, build, x, tmp_path):
     assert "MMA instructions" in said
     assert f"wrote {tmp_path / 'y.npy'}: float16 [1, 24, 12, 12]" in said
     np.testing.assert_array_equal(package.run(build, np.load(x)), y)
+
+
+MASKED = ("--schedule", "slide", "--border", "mask")
+SHIFTED = [("--schedule", "shift", "--shift", variant, "--border", "mask") for variant in ("chain", "ashift", "windows")]
+STATIONARY = ("--schedule", "stationary", "--border", "mask")
+
+
+@pytest.mark.parametrize("schedule", [MASKED, *SHIFTED, STATIONARY], ids=" ".join)
+def test_kernels_with_masks_run_and_are_counted(convc, tiny, x, tmp_path, schedule):
+    convc.good("compile", tiny, "-o", tmp_path / "b", *schedule)
+    convc.good("run", tmp_path / "b", "--input", x, "-o", tmp_path / "y.npy", "--json", tmp_path / "run.json")
+    exact = expected(tiny, x)
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), exact, rtol=2**-10, atol=2**-10)
+    counters = json.loads((tmp_path / "run.json").read_text())["counters"]
+    assert counters["zeroed_columns" if "stationary" in schedule else "masked_lanes"] > 0
+    convc.good("verify", tiny, *schedule, "--json", tmp_path / "verify.json")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
