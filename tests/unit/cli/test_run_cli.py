@@ -39,7 +39,9 @@ def test_a_run_writes_the_convolution(convc, tiny, build, x, tmp_path):
 
 
 MASKED = ("--schedule", "slide", "--border", "mask")
-SHIFTED = [("--schedule", "shift", "--shift", variant, "--border", "mask") for variant in ("chain", "ashift", "windows")]
+SHIFTED = [
+    ("--schedule", "shift", "--shift", variant, "--border", "mask") for variant in ("chain", "ashift", "windows")
+]
 STATIONARY = ("--schedule", "stationary", "--border", "mask")
 
 
