@@ -10,12 +10,13 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from convc._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from convc.api import VerifyReport, compile, load, run
     from convc.build import Build
     from convc.network import Network
 
-__version__ = "0.1.0"
 __all__ = ["Build", "Network", "VerifyReport", "compile", "load", "run", "verify"]
 
 _HOME = {

@@ -8,7 +8,7 @@ import importlib.metadata
 from importlib import resources
 from pathlib import Path
 
-import convc
+from convc._version import __version__
 from convc.errors import BuildError
 
 SHAPING = ("jinja2", "msgspec", "sympy")
@@ -35,7 +35,7 @@ def compiler_digest() -> str:
     Reading the 300 files takes about ten milliseconds, once a process. Files are taken by their contents, not their
     times, so that a checkout of another commit is noticed, and one back again too.
     """
-    digest = hashlib.sha256(convc.__version__.encode())
+    digest = hashlib.sha256(__version__.encode())
     for name in SHAPING:
         digest.update(f"\0{name} {importlib.metadata.version(name)}".encode())
     for folder, pattern in ((Path(__file__).resolve().parent, "*.py"), (template_folder(), "*.j2")):
