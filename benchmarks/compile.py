@@ -44,8 +44,8 @@ def _fresh_process(problems: bytes, cache: str) -> dict[str, float]:
 def main() -> None:
     """Compile the problems that stdin lists, and print how many kernels they took."""
     from convc.cache import kept_kernels
+    from convc.ir.problem import ConvProblem
     from convc.kernels import Kernels
-    from convc.problem import ConvProblem
 
     with kept_kernels() as cache:
         if cache is None:

@@ -6,8 +6,8 @@ import dataclasses
 import functools
 from pathlib import Path
 
+from convc.ir.problem import ConvProblem
 from convc.models import make_models
-from convc.problem import ConvProblem
 
 
 def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:

@@ -26,9 +26,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.layers import resnet50
 from benchmarks.timing import REPEATS, best
 from convc import machine
+from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels, layer_of
 from convc.models import make_models
-from convc.problem import ConvProblem
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data
 

@@ -28,13 +28,13 @@ from benchmarks.timing import best
 from convc import machine
 from convc.compiler import Compiled, compile_problem
 from convc.errors import PlanError
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.packing import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Options
-from convc.problem import ConvProblem
 from convc.report.words import convolution
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data

@@ -15,13 +15,13 @@ from convc._version import __version__ as __version__
 if TYPE_CHECKING:
     from convc.api import VerifyReport, compile, load, run
     from convc.build import Build
-    from convc.network import Network
+    from convc.ir.network import Network
 
 __all__ = ["Build", "Network", "VerifyReport", "compile", "load", "run", "verify"]
 
 _HOME = {
     "Build": "convc.build",
-    "Network": "convc.network",
+    "Network": "convc.ir.network",
     "VerifyReport": "convc.api",
     "compile": "convc.api",
     "load": "convc.api",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from convc.checking import LayerReport
     from convc.compiler import Compiled
     from convc.graph.verifying import NetworkReport
-    from convc.network import ConvNode, Network, SkippedNode
+    from convc.ir.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
     from convc.sweep import Pool
 
@@ -70,7 +70,7 @@ def load(
     Args:
         path: the file.
         batch: images, where the model leaves the batch open.
-        dtype: operand type, one of `convc.dtypes.FLOAT_OPERANDS`, in place of the model's.
+        dtype: operand type, one of `convc.ir.dtypes.FLOAT_OPERANDS`, in place of the model's.
         precision: how float32 is multiplied: tf32 (the default), bf16x3, bf16x6 or tf32x3
             (`convc.operators.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).

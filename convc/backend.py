@@ -115,7 +115,7 @@ class ConvcBackend(Backend):
             model: of any operator set up to the newest that the installed onnx has.
             device: "CPU".
             precision: of float32 convolutions, one of `convc.frontend.onnx_reader.PRECISIONS`.
-            operand: multiply in one of `convc.dtypes.FLOAT_OPERANDS` instead of the model's own type; ``precision``
+            operand: multiply in one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; ``precision``
                 then has no say.
             numerics: how the tensor core adds, "float32" or "exact" (`convc.machine.Switches`).
             refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it

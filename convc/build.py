@@ -30,14 +30,14 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from convc import dtypes
-from convc.artifact import KernelArtifact, LaunchSpec, dump_launch, load_launch
-from convc.coverage import Coverage, read_coverage
 from convc.errors import BuildError, InputError, ProblemError
 from convc.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
-from convc.network import SkippedNode, TensorRef
+from convc.ir import dtypes
+from convc.ir.debug_info import Coverage, read_coverage
+from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
+from convc.ir.network import SkippedNode, TensorRef
+from convc.ir.problem import ConvProblem
 from convc.packing import BufferForm, DeviceForm, device_form
-from convc.problem import ConvProblem
 
 FORMAT = "convc-build/1"
 ENTRIES = {"network.json", "weights", "kernels"}

@@ -18,15 +18,15 @@ import numpy as np
 
 from convc import reference
 from convc.compiler import Compiled
-from convc.epilogue import exact_on_integers
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.files import plain
-from convc.findings import Finding, Verdict
+from convc.ir.epilogue import exact_on_integers
+from convc.ir.findings import Finding, Verdict
+from convc.ir.network import ConvNode
+from convc.ir.problem import ConvProblem
 from convc.kernels import Kernel, kernel_file, layer_of
 from convc.machine import Counters, RunOptions
-from convc.network import ConvNode
 from convc.packing import device_form
-from convc.problem import ConvProblem
 from convc.runtime.session import LayerRun, run_layer, writer
 from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare

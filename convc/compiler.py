@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.artifact import KernelArtifact
+from convc.ir.launch import KernelArtifact
+from convc.ir.problem import ConvProblem
 from convc.packing import DeviceForm, device_form
 from convc.plan.records import Options, Plan
-from convc.problem import ConvProblem
 from convc.tile.steps import TileProgram
 
 

@@ -22,7 +22,7 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from convc.problem import AXIS_NAMES, ConvProblem
+from convc.ir.problem import AXIS_NAMES, ConvProblem
 
 MAX_ELEMENT_STRIDE = 8
 MAX_OFFSET = 255

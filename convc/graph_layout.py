@@ -19,8 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from convc import dtypes
 from convc.errors import InputError
+from convc.ir import dtypes
 from convc.packing import DeviceForm
 from convc.packs import device_channels, pack_channels
 

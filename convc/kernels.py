@@ -18,17 +18,17 @@ import msgspec
 import numpy as np
 
 from convc import build
-from convc.artifact import KernelArtifact
 from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.cache import KernelCache
 from convc.compiler import Compiled, compile_problem
-from convc.coverage import dump_coverage
 from convc.errors import LaunchError
-from convc.intexpr import IntExpr
-from convc.network import ConvNode, Network
+from convc.ir.debug_info import dump_coverage
+from convc.ir.expr import IntExpr
+from convc.ir.launch import KernelArtifact
+from convc.ir.network import ConvNode, Network
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form, pack_weights
 from convc.plan.records import Options, to_json
-from convc.problem import ConvProblem
 from convc.sources import compiler_digest
 from convc.tile.coverage import coverage_of
 from convc.tile.steps import Step, TileProgram

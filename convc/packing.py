@@ -35,10 +35,11 @@ import math
 import msgspec
 import numpy as np
 
-from convc import dtypes
-from convc.dtypes import DType
 from convc.errors import InputError
 from convc.folding import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
+from convc.ir import dtypes
+from convc.ir.dtypes import DType
+from convc.ir.problem import ConvProblem
 from convc.limits import require_memory
 from convc.operators.block_scaled import (
     FORMATS,
@@ -52,7 +53,6 @@ from convc.operators.block_scaled import (
 from convc.operators.expansion import expand_activation, expand_filter, expanded
 from convc.packing_notes import packing_notes
 from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
-from convc.problem import ConvProblem
 from convc.transposed import (
     Untransposed,
     ordinary_bias,

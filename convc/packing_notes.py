@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from convc.folding import AxisFold, fold_note
+from convc.ir.problem import ConvProblem
 from convc.limits import human_bytes
 from convc.operators.expansion import expansion_notes
 from convc.packs import Packs, packs_note
-from convc.problem import ConvProblem
 
 
 def packing_notes(

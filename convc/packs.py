@@ -20,7 +20,7 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 ATOM_BYTES = 32
 """Channels that one instruction takes from a row, in bytes (PTX manual, tcgen05.mma: K of every kind)."""

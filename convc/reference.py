@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from convc import dtypes
-from convc.dtypes import DType
-from convc.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.problem import ConvProblem
+from convc.ir import dtypes
+from convc.ir.dtypes import DType
+from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.problem import ConvProblem
 
 _GATHER_BYTES = 8 << 20
 """Gather at most about this much at a time: bounds memory, and stays in the cache that BLAS reads from."""

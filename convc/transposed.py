@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 class PhaseAxis(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from convc.check.pipeline import Pipeline
 from convc.check.shadow import Access, Shadow, Sparse, Spot, Tables
 from convc.check.sites import finding, region_of, site_of
 from convc.check.strength import apart
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
 from convc.machine.tensor_state import COLUMNS, LANES
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")

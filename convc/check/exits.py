@@ -15,7 +15,7 @@ import numpy as np
 from convc.check.clocks import Clock, Views, join
 from convc.check.shadow import Access
 from convc.check.sites import finding, site_of
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
 
 
 class Exits:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.artifact import LaunchSpec
 from convc.check.races import Races
 from convc.check.warps import Warps
 from convc.check.writes import Writes
 from convc.errors import DeadlockError, MachineFault
-from convc.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, run
 from convc.machine.events import Observer
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from convc.check.shadow import LANES, Access, Spot
-from convc.findings import Finding, Region, Site, Verdict, merged
+from convc.ir.findings import Finding, Region, Site, Verdict, merged
 from convc.machine.tensor_state import COLUMNS
 
 RUNS = 32

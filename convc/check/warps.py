@@ -9,7 +9,7 @@ compilers that move arithmetic above the wait rely on the assembler to track the
 
 from __future__ import annotations
 
-from convc.findings import Finding, Region, Verdict
+from convc.ir.findings import Finding, Region, Verdict
 from convc.machine.events import Observer
 from convc.machine.ops.telling import watched_rows
 from convc.machine.tensor_state import COLUMNS

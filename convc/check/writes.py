@@ -14,7 +14,7 @@ import numpy as np
 from convc.check.shadow import Sparse
 from convc.check.sites import finding
 from convc.check.strength import strength_of
-from convc.findings import Finding, Region, Site, Verdict
+from convc.ir.findings import Finding, Region, Site, Verdict
 from convc.machine.events import Observer, Reach
 
 

@@ -34,7 +34,7 @@ def check_command(
     """
     from convc.build import load_build
     from convc.check.kernel import check_kernel
-    from convc.findings import Verdict
+    from convc.ir.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, part_of, progress_bar

@@ -43,10 +43,10 @@ def exec_command(
     The JSON has the findings and everything that the machine counted.
     """
     from convc import machine
-    from convc.artifact import load_launch
     from convc.check.kernel import check_kernel
     from convc.files import plain, read_text, write_npy
-    from convc.findings import Verdict, worst
+    from convc.ir.findings import Verdict, worst
+    from convc.ir.launch import load_launch
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts

@@ -74,7 +74,7 @@ def _run_layer(
     """One layer, from file to file."""
     from convc.build import load_build
     from convc.files import check_target, write_npy
-    from convc.findings import Verdict
+    from convc.ir.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar

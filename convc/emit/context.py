@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from convc import dtypes
 from convc.emit.epilogue_context import epilogue_names
 from convc.emit.exprs import Number, lower
 from convc.emit.guards import row_names, row_pieces
@@ -31,7 +30,8 @@ from convc.emit.operands import (
 from convc.emit.quantise_context import bias_type, convert_names, requantise_names
 from convc.emit.reuse_context import reuse_names
 from convc.emit.scaled_context import scaled_names
-from convc.intexpr import bounds
+from convc.ir import dtypes
+from convc.ir.expr import bounds
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.steps import (
     AddBias,

@@ -6,9 +6,9 @@ import math
 import struct
 from typing import Any
 
-from convc import dtypes
 from convc.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.emit.operands import braces
+from convc.ir import dtypes
 from convc.tile.epilogue_steps import (
     AddLaneResidual,
     AddRowResidual,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from convc.intexpr import (
+from convc.ir.expr import (
     Add,
     And,
     Const,

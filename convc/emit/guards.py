@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc import dtypes
+from convc.ir import dtypes
 from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
 from convc.tile.reuse_steps import PixelStore
 from convc.tile.steps import GlobalStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from convc import dtypes
+from convc.ir import dtypes
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 from convc.tile.reuse_steps import MmaStationary
 from convc.tile.steps import Multiply, SmemTile, TmemTile

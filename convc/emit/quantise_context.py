@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc import dtypes
 from convc.emit.operands import quads
+from convc.ir import dtypes
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc import dtypes
 from convc.emit.guards import lane_names, lane_pieces
 from convc.emit.operands import (
     acc_address,
@@ -19,6 +18,7 @@ from convc.emit.operands import (
     tensor_address,
 )
 from convc.emit.quantise_context import bias_type, conversion
+from convc.ir import dtypes
 from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
 from convc.tile.reuse_steps import (
     AddLaneBias,

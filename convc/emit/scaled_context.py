@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc import dtypes
 from convc.emit.operands import (
     acc_address,
     braces,
@@ -16,6 +15,7 @@ from convc.emit.operands import (
     stage_address,
     tensor_address,
 )
+from convc.ir import dtypes
 from convc.operators.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
 from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from convc import dtypes
 from convc.errors import InputError, ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES, checked_shape, tensor_array, type_name
+from convc.ir import dtypes
 
 _MAX_NESTING = 4
 """How many `ConstantOfShape` may take their shape from one another; a cycle ends here too."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from onnx import AttributeProto, NodeProto
 
 from convc.errors import NodeError
-from convc.problem import AXIS_NAMES, ConvProblem
+from convc.ir.problem import AXIS_NAMES, ConvProblem
 
 _ATTRIBUTES = {
     "auto_pad": AttributeProto.STRING,

@@ -25,15 +25,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from convc import dtypes
-from convc.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.errors import ConvcError, ProblemError
 from convc.frontend.constants import Constants
 from convc.frontend.model_file import ONNX_DOMAINS, subgraphs
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
-from convc.network import ConvNode, TensorRef
-from convc.problem import ConvProblem
+from convc.ir import dtypes
+from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.network import ConvNode, TensorRef
+from convc.ir.problem import ConvProblem
 
 FLOATS = {dtype.storage for dtype in (dtypes.F16, dtypes.BF16, dtypes.F32)}
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from convc import dtypes
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.causal import written_out
 from convc.frontend.constants import Constants
@@ -27,8 +26,9 @@ from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
 from convc.frontend.tensors import type_name
 from convc.frontend.transpose_node import transpose_problem
+from convc.ir import dtypes
+from convc.ir.network import ConvNode, Network, SkippedNode, TensorRef
 from convc.limits import require_memory
-from convc.network import ConvNode, Network, SkippedNode, TensorRef
 
 _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 """Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
@@ -62,7 +62,7 @@ def read_model(
     Args:
         path: the .onnx file; external data may lie in the same folder or below it.
         batch: batch size; replaces the first extent of the 4-D graph inputs.
-        operand: one of `convc.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
+        operand: one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
             split or quantised when they are packed), the output keeps its type. Whole numbers keep theirs.
         precision: how float32 is multiplied where no `operand` is given: tf32, or in parts for more accuracy (bf16x3,
             bf16x6 or tf32x3, see `convc.operators.split_precision`).

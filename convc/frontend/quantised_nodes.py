@@ -13,10 +13,10 @@ from collections.abc import Callable
 import numpy as np
 from onnx import NodeProto
 
-from convc import dtypes
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.ir import dtypes
+from convc.ir.network import ConvNode, TensorRef
 from convc.limits import require_memory
-from convc.network import ConvNode, TensorRef
 from convc.operators.quantised import multiplier_of, remove_zero_points
 
 QUANTISED = ("ConvInteger", "QLinearConv")

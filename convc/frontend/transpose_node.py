@@ -8,7 +8,7 @@ operator promises that extent, also where ONNX Runtime gives less.
 from __future__ import annotations
 
 from convc.frontend.conv_node import Attributes, Refuse, read_axes
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 def transpose_problem(

@@ -25,8 +25,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc import dtypes
 from convc.graph.convolutions import ConvRun
+from convc.ir import dtypes
 from convc.verify.bound import error_bound, sum_gamma
 from convc.verify.compare import Comparison, compare
 from convc.verify.expected import expected_result

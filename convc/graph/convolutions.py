@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import NodeProto
 
-from convc import dtypes
 from convc.build import Layer
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
-from convc.findings import Verdict
 from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.graph.nodes import place
 from convc.graph.packed import PackedTensor, unpacked
 from convc.graph_layout import Use
+from convc.ir import dtypes
+from convc.ir.findings import Verdict
+from convc.ir.network import ConvNode
 from convc.kernels import Kernels, layer_of
 from convc.limits import require_memory
 from convc.machine import RunOptions
-from convc.network import ConvNode
 from convc.packing import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.runtime.session import LayerRun, run_layer, run_packed
 

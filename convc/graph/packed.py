@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import dtypes
 from convc.graph_layout import Use, hand_over, obstacle
+from convc.ir import dtypes
 from convc.packing import DeviceForm, unpack_output
 
 

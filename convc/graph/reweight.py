@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import onnx
 
-from convc import dtypes
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph.values import StartValues
+from convc.ir import dtypes
 from convc.limits import require_memory
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]

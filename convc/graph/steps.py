@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from convc import dtypes
 from convc.build import Layer
 from convc.errors import ModelError
 from convc.frontend.onnx_reader import read_fused
 from convc.graph.host import Value, needed
 from convc.graph.packed import PackedTensor
 from convc.graph.values import StartValues
-from convc.network import ConvNode, TensorRef
+from convc.ir import dtypes
+from convc.ir.network import ConvNode, TensorRef
 
 Named = tuple[str, NodeProto]
 """A node and its name, which is unique in the graph."""

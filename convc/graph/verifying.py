@@ -21,7 +21,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from convc import dtypes
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph import witness
@@ -33,10 +32,11 @@ from convc.graph.inline import inlined
 from convc.graph.nodes import element_dtype
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.limits import require_memory
 from convc.operators.block_scaled import FORMATS
 from convc.operators.split_precision import MISSING
-from convc.problem import ConvProblem
 from convc.verify.compare import Comparison
 
 

@@ -1,6 +1,6 @@
 """Where every byte of a convolution comes from and goes to, as algebra.
 
 `conv.conv_maps` derives the index maps of one tiled convolution and proves what the kernel relies on; `lower`
-turns a finished map into integer expressions (`convc.intexpr`), and that is the last the compiler sees of
+turns a finished map into integer expressions (`convc.ir.expr`), and that is the last the compiler sees of
 sympy.
 """

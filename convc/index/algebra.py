@@ -21,16 +21,16 @@ from functools import lru_cache
 import sympy
 from sympy import Integer
 
-from convc import intexpr
 from convc.index.lower import translate
 from convc.index.symbols import FloorDiv, Mod, linear_sum, linear_terms
-from convc.intexpr import Interval
+from convc.ir import expr as intexpr
+from convc.ir.expr import Interval
 
 Ranges = Mapping[str, Interval]
 
 
 def bounds(expr: sympy.Expr, ranges: Ranges) -> Interval:
-    """Interval of the values (see `convc.intexpr.bounds`)."""
+    """Interval of the values (see `convc.ir.expr.bounds`)."""
     return intexpr.bounds(translate(expr), ranges)
 
 

@@ -11,7 +11,7 @@ from convc.index.nests import Nest
 from convc.index.reuse import ReuseMaps
 from convc.index.reuse_rewrites import accumulate, hoist, mask_lanes, shift_instead_of_load, stage, swap_operands
 from convc.index.rewrites import Step, flatten, interchange, split_taps, tile, tile_windows
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 Rewrite = Callable[[Nest], Step]
 

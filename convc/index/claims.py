@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sympy
 
-from convc.dtypes import BY_NAME
 from convc.index.algebra import digits, equal
 from convc.index.lower import translate
 from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
 from convc.index.symbols import FloorDiv
 from convc.index.walk import Im2colBox
-from convc.intexpr import Interval
+from convc.ir.dtypes import BY_NAME
+from convc.ir.expr import Interval
 
 if TYPE_CHECKING:
     from convc.index.conv import ConvMaps

@@ -32,7 +32,7 @@ from convc.index.claims import prove_all
 from convc.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
 from convc.index.symbols import Axis, FloorDiv, Mod
 from convc.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

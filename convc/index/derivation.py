@@ -24,7 +24,7 @@ from convc.index.nests import Nest, plain
 from convc.index.products import POINTS
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.rewrites import Step
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True)

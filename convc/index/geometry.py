@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from convc.errors import PlanError
 from convc.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
 from convc.index.row_walk import Border, RowProblem, RowWalk, row_walk
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import intexpr
 from convc.index.lower import lower, translate
 from convc.index.maps import IndexMap
 from convc.index.reuse import ReuseMaps
-from convc.intexpr import And, Const, IntExpr, Less, Select
+from convc.ir import expr as intexpr
+from convc.ir.expr import And, Const, IntExpr, Less, Select
 
 WORD = 32
 

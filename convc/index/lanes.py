@@ -19,7 +19,7 @@ from convc.index.reuse import ReuseMaps
 from convc.index.row_stream import WINDOW
 from convc.index.row_walk import Buffer
 from convc.index.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 REUSING = ("stationary", "shift", "slide")
 """Schedules in which filter columns share what was loaded."""

@@ -1,7 +1,7 @@
 """Where sympy ends: an index expression becomes an integer expression.
 
 The translation is one to one, node for node, and it is also how expressions are evaluated and bounded
-everywhere in this room: there is one evaluator and one interval arithmetic, those of `convc.intexpr`. What
+everywhere in this room: there is one evaluator and one interval arithmetic, those of `convc.ir.expr`. What
 comes out is independent of sympy's internal order (terms of a sum are sorted, largest coefficient first), so
 that generated text is reproducible.
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from convc import intexpr
 from convc.index.symbols import FloorDiv, Mod, linear_terms
-from convc.intexpr import Const, Interval, IntExpr, Var
+from convc.ir import expr as intexpr
+from convc.ir.expr import Const, Interval, IntExpr, Var
 
 if TYPE_CHECKING:
     from convc.index.maps import IndexMap

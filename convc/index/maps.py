@@ -22,11 +22,11 @@ import sympy
 from sympy import Integer
 from sympy.core.relational import Relational
 
-from convc import intexpr
 from convc.index.algebra import equal, simplify
 from convc.index.lower import translate
 from convc.index.symbols import Axis
-from convc.intexpr import Interval, IntExpr
+from convc.ir import expr as intexpr
+from convc.ir.expr import Interval, IntExpr
 
 ENUMERATION_LIMIT = 1 << 20
 """Points that a claim may be tried on, when bounds do not decide it."""

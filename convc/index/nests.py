@@ -23,8 +23,8 @@ from sympy import Expr
 from convc.index.conv import activation_map
 from convc.index.maps import IndexMap
 from convc.index.symbols import Axis
-from convc.intexpr import IntExpr
-from convc.problem import ConvProblem
+from convc.ir.expr import IntExpr
+from convc.ir.problem import ConvProblem
 
 SOURCE = ("n", "p", "q", "k", "c", "r", "s")
 """What an iteration is about: output pixel and channel, and the term of its sum."""

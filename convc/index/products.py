@@ -14,12 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from convc import intexpr
 from convc.index.lower import translate
 from convc.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.index.nests import Accumulate, Load, Move, Nest
 from convc.index.shared_rows import needed_pixel
-from convc.problem import ConvProblem
+from convc.ir import expr as intexpr
+from convc.ir.problem import ConvProblem
 
 POINTS = 1 << 20
 """Iterations that a nest is run for."""

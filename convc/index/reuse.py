@@ -23,7 +23,7 @@ from convc.index.geometry import Geometry
 from convc.index.maps import IndexMap, Outcome, less, simplify_guards
 from convc.index.row_stream import WINDOW
 from convc.index.symbols import Axis, FloorDiv, Mod
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 WINDOW = 32
 """Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""

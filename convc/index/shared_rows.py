@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from convc.index.reuse import ReuseMaps
 from convc.index.row_stream import WINDOW
 from convc.index.row_walk import Buffer
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from convc.epilogue import describe
 from convc.index.conv import ConvMaps
 from convc.index.lower import translate
 from convc.index.maps import IndexMap, Outcome, guard_text
 from convc.index.symbols import Axis
+from convc.ir.epilogue import describe
 
 
 def map_lines(index_map: IndexMap, dropped: Iterable[tuple[str, str]] = ()) -> list[str]:

@@ -27,7 +27,7 @@ from functools import lru_cache
 import sympy
 from sympy import Integer
 
-from convc.intexpr import Interval
+from convc.ir.expr import Interval
 
 
 def linear_terms(expr: sympy.Expr) -> tuple[int, list[tuple[int, sympy.Expr]]]:

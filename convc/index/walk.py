@@ -27,7 +27,7 @@ from sympy import Integer
 from convc.index.algebra import equal
 from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, at_most
 from convc.index.symbols import Axis, FloorDiv, Mod
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 SEARCH_LIMIT = 1 << 17
 """Walk positions that are compared one by one when the algebra does not show a claim."""

@@ -19,9 +19,10 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from convc import ptx
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
 from convc.errors import InputError, LaunchError
-from convc.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.cohort import Launch
 from convc.machine.counters import Counters
 from convc.machine.engine import run_cohort
@@ -31,7 +32,6 @@ from convc.machine.pending import POLICIES
 from convc.machine.program import Program, decode
 from convc.machine.switches import Switches
 from convc.machine.tma import TensorLoader
-from convc.tensormap import check as check_tensor_map
 
 NUMPY = {
     "u8": np.uint8, "s8": np.int8, "u16": np.uint16, "s16": np.int16, "u32": np.uint32, "s32": np.int32,

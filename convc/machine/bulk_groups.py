@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 
 if TYPE_CHECKING:
     from convc.machine.cohort import Cohort

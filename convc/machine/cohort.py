@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import place
 from convc.machine.copy_groups import CopyGroups

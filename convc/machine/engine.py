@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import ConvcError, DeadlockError, MachineError
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine.cohort import Cohort, Launch
 from convc.machine.events import Observer
 from convc.machine.ops.lanes import witness

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.tensormap import SWIZZLE_SPAN
+from convc.ir.tensormap import SWIZZLE_SPAN
 
 XOR = {
     "none": (0, 0), "32B": (1, 0), "64B": (3, 0), "128B": (7, 0),

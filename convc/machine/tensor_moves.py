@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine import formats, operands
 from convc.machine.matrix_layout import chunk_offsets
 from convc.machine.mma import Mma

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import TensorMap
 from convc.machine.memory import Buffer, GlobalMemory
-from convc.tensormap import TensorMap
 
 SIZE = 128
 MAGIC = 0x3150614D54434E43

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.swizzle import XOR
 from convc.machine.tma_cache import Coordinate, Walk, WalkCache, signed
 from convc.machine.tma_layout import Layout, layout
 from convc.machine.tma_source import CHUNK, FILL, padded_chunks, source_chunks
 from convc.machine.tma_walk import ROWS4, Form, form
-from convc.tensormap import PADDED, TensorMap, check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from convc.ir.tensormap import TensorMap
 from convc.machine.tma_walk import positions
-from convc.tensormap import TensorMap
 
 if TYPE_CHECKING:
     from convc.machine.tma import LoadResult

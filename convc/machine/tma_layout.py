@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.ir.tensormap import TensorMap
 from convc.machine.swizzle import FLIP8, chunk_xor
-from convc.tensormap import TensorMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

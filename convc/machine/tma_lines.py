@@ -11,10 +11,10 @@ import functools
 
 import numpy as np
 
+from convc.ir.tensormap import PADDED
 from convc.machine.events import Lines, Reach
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_cache import Coordinate, signed
-from convc.tensormap import PADDED
 
 
 def tensor_reach(

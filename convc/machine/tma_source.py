@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.ir.tensormap import PADDED, TensorMap
 from convc.machine.tma_layout import Layout
-from convc.tensormap import PADDED, TensorMap
 
 CHUNK = np.dtype(np.complex128)
 

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import PADDED, TensorMap
 from convc.machine.switches import DEFAULTS, Switches
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_cache import Coordinate, signed
 from convc.machine.tma_reduce import reduce_into, reduction
 from convc.machine.tma_source import CHUNK
-from convc.tensormap import PADDED, TensorMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.tensormap import CORNER_BITS, TensorMap
+from convc.ir.tensormap import CORNER_BITS, TensorMap
 
 HALO_LIMIT = {"im2col_w": 512, "im2col_w128": 32}
 WIDE_OFFSET_LIMIT = 32

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from convc import dtypes
-from convc.problem import ConvProblem
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 
 CHANNELS = 32
 """Channels of a group come in multiples of this: one block, or two, and 16 bytes of the smallest elements."""

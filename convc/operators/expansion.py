@@ -12,10 +12,10 @@ import dataclasses
 
 import numpy as np
 
+from convc.ir.problem import ConvProblem
 from convc.operators.block_scaled import CHANNELS, FORMATS, filled_channels
 from convc.operators.quantised import split_filter
 from convc.operators.split_precision import PARTS, PASSES, activation_parts, filter_parts
-from convc.problem import ConvProblem
 
 
 def expanded(problem: ConvProblem) -> ConvProblem:

@@ -18,8 +18,8 @@ import dataclasses
 
 import numpy as np
 
-from convc import dtypes
-from convc.problem import ConvProblem
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 
 S8 = dtypes.S8
 

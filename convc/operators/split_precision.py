@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import dtypes
+from convc.ir import dtypes
 
 PARTS = {"bf16x3": dtypes.BF16, "bf16x6": dtypes.BF16, "tf32x3": dtypes.TF32}
 """By precision: the type of the parts."""

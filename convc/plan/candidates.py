@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from convc import dtypes
+from convc.ir import dtypes
 from convc.packing import DeviceForm
 from convc.plan.records import Pipeline, Tiling
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from convc import dtypes
 from convc.arch import Arch
+from convc.ir import dtypes
+from convc.ir.problem import AXIS_NAMES
 from convc.packing import DeviceForm
 from convc.plan.loads import corners, dims_and_strides
 from convc.plan.records import Rejection, Storage, Tiling
-from convc.problem import AXIS_NAMES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

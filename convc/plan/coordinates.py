@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from sympy import Integer
 
-from convc import dtypes
 from convc.errors import PlanError
 from convc.index.conv import ConvMaps, conv_maps
 from convc.index.lower import lower
 from convc.index.maps import IndexMap, Outcome, Proof
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.packing import DeviceForm
 from convc.plan.records import SLAB, Coordinate, Pipeline, Tiling
 from convc.plan.scale_factors import factor_coordinates, prove_factors
-from convc.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

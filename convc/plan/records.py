@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc import intexpr
 from convc.arch import Arch
 from convc.index.geometry import Geometry
-from convc.intexpr import IntExpr
+from convc.ir import expr as intexpr
+from convc.ir.expr import IntExpr
+from convc.ir.problem import ConvProblem
+from convc.ir.tensormap import TensorMap
 from convc.packing import DeviceForm
 from convc.plan.evidence import Rule
 from convc.plan.work import Work
-from convc.problem import ConvProblem
-from convc.tensormap import TensorMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +392,7 @@ class Plan:
 
 
 def to_json(plan: Plan) -> bytes:
-    """A plan for people and for `inspect`, as indented JSON; expressions as `convc.intexpr.to_json` writes them."""
+    """A plan for people and for `inspect`, as indented JSON; expressions as `convc.ir.expr.to_json` writes them."""
     data = msgspec.to_builtins(plan)
     for entry, coordinate in zip(data["coordinates"], plan.coordinates, strict=True):
         entry["value"] = intexpr.to_json(coordinate.value)

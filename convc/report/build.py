@@ -8,9 +8,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from convc.artifact import LaunchSpec
 from convc.build import Build
-from convc.network import SkippedNode
+from convc.ir.launch import LaunchSpec
+from convc.ir.network import SkippedNode
 from convc.report.output import json_text
 from convc.report.words import convolution
 

@@ -14,7 +14,7 @@ from convc.index.geometry import geometry
 from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.show import map_lines
 from convc.index.show_nests import derivation_lines
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 from convc.report.console import print_part
 from convc.report.tiles import Tiles, print_derivation, print_tile, reuse_tiles
 

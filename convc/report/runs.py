@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
 from convc.limits import human_bytes
 from convc.machine import Counters, RunResult
 from convc.report.output import json_text, write_report

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 import convc
-from convc.findings import Finding, Place, Region, Site, Verdict
+from convc.ir.findings import Finding, Place, Region, Site, Verdict
 
 LEVELS = {Verdict.clean: "none", Verdict.review: "note", Verdict.incomplete: "warning", Verdict.error: "error"}
 

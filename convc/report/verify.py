@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from convc.checking import Check, LayerReport
-from convc.epilogue import exact_on_integers
 from convc.errors import ConvcError
+from convc.ir.epilogue import exact_on_integers
+from convc.ir.problem import ConvProblem
 from convc.limits import human_bytes
 from convc.machine import Counters
-from convc.problem import ConvProblem
 from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.output import json_text

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from convc.epilogue import describe
-from convc.problem import ConvProblem
+from convc.ir.epilogue import describe
+from convc.ir.problem import ConvProblem
 
 
 def times(shape: tuple[int, ...]) -> str:

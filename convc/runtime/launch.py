@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.artifact import BYTES, BufferSpec, LaunchSpec
 from convc.errors import LaunchError
 from convc.files import NpyHeader, check_target, read_npy
+from convc.ir.launch import BYTES, BufferSpec, LaunchSpec
 from convc.limits import require_memory
 
 NAMES = {

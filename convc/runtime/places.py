@@ -1,8 +1,8 @@
 """Findings in a kernel of ours: which outputs, input channels and filter taps they are about.
 
 A checker says which CTA, which lanes, which memory, and how often the instruction had run before. The kernel's coverage
-(`convc.coverage`) says what that is part of: the tile of the CTA; of it the lanes and columns of the accumulator that
-an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the output say
+(`convc.ir.debug_info`) says what that is part of: the tile of the CTA; of it the lanes and columns of the accumulator
+that an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the output say
 directly which pixels and channels they are. The coordinates are those of the convolution that the kernel runs, where an
 axis was folded (see `convc.packing`).
 """
@@ -13,10 +13,10 @@ import dataclasses
 
 import numpy as np
 
-from convc import dtypes
 from convc.build import Layer
-from convc.coverage import Coverage
-from convc.findings import Bounds, Finding, Place, Region, Site
+from convc.ir import dtypes
+from convc.ir.debug_info import Coverage
+from convc.ir.findings import Bounds, Finding, Place, Region, Site
 
 
 def located(layer: Layer, finding: Finding, coverage: Coverage | None) -> Finding:

@@ -15,11 +15,12 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from convc import dtypes, machine
+from convc import machine
 from convc.build import Layer
 from convc.errors import InputError
 from convc.files import NpyHeader, read_npy
-from convc.findings import Finding, Verdict, worst
+from convc.ir import dtypes
+from convc.ir.findings import Finding, Verdict, worst
 from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
 from convc.packing import (
@@ -43,7 +44,7 @@ class LayerRun:
     """What running a layer gave.
 
     Attributes:
-        y: (N, K, P, Q) in the storage type of the layer's output (see `convc.dtypes`).
+        y: (N, K, P, Q) in the storage type of the layer's output (see `convc.ir.dtypes`).
         findings: what the machine noticed, worst first.
         counters: what the kernel did.
         seconds: wall time of the machine, without packing.

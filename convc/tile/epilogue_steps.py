@@ -1,4 +1,4 @@
-"""Steps that change the values of the accumulator between the bias and the final rounding (see `convc.epilogue`).
+"""Steps that change the values of the accumulator between the bias and the final rounding (see `convc.ir.epilogue`).
 
 The steps that look at one value at a time are the same whether a lane has an output pixel or a channel; a residual is
 read the way the result is stored.

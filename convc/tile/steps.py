@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from convc.artifact import LaunchSpec
-from convc.intexpr import IntExpr
+from convc.ir.expr import IntExpr
+from convc.ir.launch import LaunchSpec
 from convc.plan.records import BarrierRing as BarrierRing
 from convc.plan.records import SmemTile as SmemTile
 from convc.plan.records import Storage as Storage

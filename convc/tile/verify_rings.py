@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from convc.artifact import BYTES, TensorMapParam
-from convc.tensormap import TensorMap
+from convc.ir.launch import BYTES, TensorMapParam
+from convc.ir.tensormap import TensorMap
 from convc.tile.reuse_steps import TmaWideLoad
 from convc.tile.scaled_steps import Arrive
 from convc.tile.steps import (

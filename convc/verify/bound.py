@@ -61,11 +61,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import dtypes, reference
+from convc import reference
 from convc.errors import LimitError
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.operators.block_scaled import as_multiplied
 from convc.operators.split_precision import GROWTH, MISSING, PASSES, SMALLEST
-from convc.problem import ConvProblem
 from convc.verify.epilogue_bound import through_epilogue
 
 UNIT = 2.0**-23

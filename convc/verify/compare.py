@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc import dtypes
-from convc.dtypes import DType
 from convc.errors import InputError
+from convc.ir import dtypes
+from convc.ir.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
     """Judge a result.
 
     Args:
-        y: what the kernel stored, (N, K, P, Q) in the storage of one of `convc.dtypes.OUTPUTS`.
+        y: what the kernel stored, (N, K, P, Q) in the storage of one of `convc.ir.dtypes.OUTPUTS`.
         y_ref: the oracle's float64, same shape, not rounded.
         bound: allowed error before the final rounding, same shape (see `convc.verify.bound.error_bound`);
             None: y must be y_ref rounded to nearest even, bit for bit up to the sign of zero.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from convc import reference
+from convc.ir.problem import ConvProblem
 from convc.operators.block_scaled import as_multiplied
-from convc.problem import ConvProblem
 
 
 def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:

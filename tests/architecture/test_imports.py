@@ -14,6 +14,7 @@ PACKAGE = ROOT / "convc"
 
 ARROWS = {
     "ptx": "errors",
+    "ir": "errors",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 
@@ -22,19 +23,21 @@ Rooms that are not listed are older than this table and stand where they stood."
 
 DOORS = {
     "click": ("cli/",),
-    "diskcache": ("cache.py",),
-    "distributed": ("executors.py",),
-    "jinja2": ("emit/render.py",),
+    "diskcache": ("cache.py", "compiler/cache.py"),
+    "distributed": ("executors.py", "workers/executors.py"),
+    "jinja2": ("emit/render.py", "compiler/emit/render.py"),
     "numpy": (
-        "api.py", "backend.py", "build.py", "check/", "checking.py", "coverage.py", "dtypes.py", "files.py",
-        "folding.py", "frontend/", "graph/", "graph_layout.py", "index/", "kernels.py", "machine/", "network.py",
-        "networks.py", "operators/", "packing.py", "packs.py", "reference.py", "runtime/", "transposed.py", "verify/",
+        "api.py", "backend.py", "build.py", "check/", "checking.py", "files.py", "folding.py", "graph/",
+        "graph_layout.py", "index/", "kernels.py", "networks.py", "operators/", "packing.py", "packs.py",
+        "reference.py", "transposed.py", "verify/",
+        "api/", "build/", "compiler/index/", "compiler/kernels.py", "explain/", "frontend/", "ir/", "layout/",
+        "machine/", "runtime/", "sanitizer/", "support/", "verification/",
     ),
-    "onnx": ("backend.py", "frontend/", "graph/"),
-    "platformdirs": ("cache.py",),
+    "onnx": ("backend.py", "frontend/", "graph/", "runtime/network/"),
+    "platformdirs": ("cache.py", "compiler/cache.py"),
     "rich": ("report/",),
-    "sympy": ("index/", "plan/"),
-    "threadpoolctl": ("jobs.py", "machine/"),
+    "sympy": ("index/", "plan/", "compiler/index/", "compiler/plan/", "explain/"),
+    "threadpoolctl": ("jobs.py", "workers/", "machine/"),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
 
@@ -49,6 +52,11 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def is_module(name: str) -> bool:
+    path = ROOT / name.replace(".", "/")
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
 def imports_of(path: Path) -> list[str]:
     """Full names of all modules that a file imports, inside functions too."""
     found = []
@@ -57,7 +65,7 @@ def imports_of(path: Path) -> list[str]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
-            found += [f"convc.{alias.name}" for alias in node.names] if node.module == "convc" else [node.module]
+            found += [whole if is_module(whole := f"{node.module}.{a.name}") else node.module for a in node.names]
     return found
 
 
@@ -108,7 +116,7 @@ DECIDERS = tuple(
         ("convc", HEAVY),
         ("convc.errors", HEAVY),
         ("convc.ptx", ("msgspec", *HEAVY)),
-        ("convc.artifact", HEAVY),
+        ("convc.ir.launch", HEAVY),
         ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
         ("convc.runtime.session", ("onnx", "sympy", "jinja2", "convc.plan", "convc.index", "convc.emit")),
         ("convc.verify", ("onnx", "sympy", "jinja2", "convc.machine")),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.artifact import LaunchSpec, load_launch
 from convc.check.kernel import check_kernel
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.launch import LaunchSpec, load_launch
 
 HERE = Path(__file__).parent
 

@@ -13,9 +13,9 @@ from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 from convc.compiler import Compiled, compile_problem
 from convc.index.lane_masks import tile_mask
 from convc.index.reuse import reuse_maps
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.machine import Counters, RunOptions
-from convc.problem import ConvProblem
 from convc.runtime.session import random_input, random_residual, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]

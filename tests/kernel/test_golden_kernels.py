@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from convc.artifact import dump_launch
 from convc.compiler import compile_problem
-from convc.epilogue import AddResidual, Relu
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.launch import dump_launch
+from convc.ir.problem import ConvProblem
 from convc.plan.records import Options
-from convc.problem import ConvProblem
 
 PROBLEMS = {
     "pointwise_f16": ConvProblem(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
-from convc import dtypes
-from convc.problem import ConvProblem
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 
 EXAMPLES = 40
 """Per type of activations: 520 problems in all."""

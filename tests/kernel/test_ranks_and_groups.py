@@ -11,11 +11,11 @@ from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.compiler import compile_problem
-from convc.epilogue import AddResidual, Relu
 from convc.errors import PlanError
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.problem import ConvProblem
 from convc.packs import packs_of, work
 from convc.plan.records import Options
-from convc.problem import ConvProblem
 
 EXAMPLES = 40
 """Per rank."""

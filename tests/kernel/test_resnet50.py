@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from convc.checking import check_layer
+from convc.ir.network import ConvNode, TensorRef
+from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels
 from convc.models import make_models
-from convc.network import ConvNode, TensorRef
-from convc.problem import ConvProblem
 from convc.verify.data import normal_data
 
 OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from support.witnesses import witnesses_agree
 
-from convc import dtypes
 from convc.check.kernel import check_kernel
 from convc.compiler import compile_problem
-from convc.epilogue import AddResidual, Relu
-from convc.findings import Verdict
+from convc.ir import dtypes
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.findings import Verdict
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.machine import RunOptions, Switches
-from convc.problem import ConvProblem
 from convc.runtime.session import input_buffers, run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare

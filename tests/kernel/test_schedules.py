@@ -9,9 +9,9 @@ from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.errors import PlanError
+from convc.ir.problem import ConvProblem
 from convc.plan.records import Options
 from convc.plan.reuse import ROWS, VARIANTS
-from convc.problem import ConvProblem
 
 EXAMPLES, MANY = 25, 300
 """Per schedule: by default, and in the slow suite."""

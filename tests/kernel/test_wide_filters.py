@@ -11,11 +11,11 @@ from benchmarks.layers import light_models
 from convc import reference
 from convc.compiler import compile_problem
 from convc.errors import PlanError
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.plan.records import Options
 from convc.plan.reuse import VARIANTS
-from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare

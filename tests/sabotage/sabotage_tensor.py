@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from unit.machine.tensor_kernels import BASE, k_major, mma_text, tensor_kernel
 
-from convc.artifact import LaunchSpec
+from convc.ir.launch import LaunchSpec
 from convc.ptx.descriptors import (
     InstructionDescriptor,
     SharedDescriptor,

@@ -40,7 +40,7 @@ from convc.check.kernel import Checked, check_kernel
 from convc.emit import kernel as emit_kernel
 from convc.emit.render import environment, template_folder
 from convc.errors import ConvcError
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
 from convc.machine import RunResult, run
 from convc.models import make_models
 

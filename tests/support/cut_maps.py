@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from convc.index.geometry import geometry
 from convc.index.reuse import ReuseMaps, reuse_maps
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 def cut_maps(problem: ConvProblem, **cut) -> ReuseMaps:

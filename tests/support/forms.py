@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import run
 
 NAMES = "abcefg"

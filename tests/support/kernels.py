@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+from convc.ir.tensormap import TensorMap
 from convc.machine import RunResult, run
-from convc.tensormap import TensorMap
 
 NAMES = {
     "uint32": "u32",

@@ -9,7 +9,7 @@ from convc.index.maps import Counterexample, Proof
 from convc.index.nests import Nest
 from convc.index.products import products
 from convc.index.rewrites import Step
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(
     batch=2, in_channels=4, out_channels=6, in_extent=(4, 9), kernel=(3, 3), pad_lo=(0, 1), pad_hi=(0, 1)

@@ -17,9 +17,9 @@ import numpy as np
 from support.epilogue_oracle import finished
 from support.scaled_oracle import scaled_numbers
 
-from convc import dtypes
-from convc.intexpr import evaluate
-from convc.tensormap import TensorMap
+from convc.ir import dtypes
+from convc.ir.expr import evaluate
+from convc.ir.tensormap import TensorMap
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (
     AddLaneBias,

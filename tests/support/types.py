@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from convc import dtypes
+from convc.ir import dtypes
 
 
 @st.composite

@@ -9,11 +9,11 @@ from support.tile_oracle import run_program
 
 from convc import packing, reference
 from convc.compiler import Compiled, compile_problem
-from convc.epilogue import exact_on_integers
-from convc.findings import Verdict
+from convc.ir.epilogue import exact_on_integers
+from convc.ir.findings import Verdict
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.plan.records import Options
-from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine.events import Touch
 from convc.machine.ops import spaces
 from convc.machine.ops.alu import type_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.errors import MachineFault
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine.ops.lanes import witness
 from convc.machine.ops.registry import op
 from convc.machine.strand import Strand

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine.cohort import Cohort, NamedBarrier
 from convc.machine.ops.alu import reader
 from convc.machine.ops.control import cta_barrier

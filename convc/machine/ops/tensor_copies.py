@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.errors import LaunchError, MachineFault
+from convc.ir.tensormap import check
 from convc.machine.clusters import OFFSET
 from convc.machine.cohort import Cohort
 from convc.machine.counters import copies_of
@@ -26,7 +27,6 @@ from convc.machine.tma import TensorLoader
 from convc.machine.tma_lines import tensor_reach
 from convc.machine.tma_operands import Route, Turn, complete, own_address, own_route, route, turns
 from convc.machine.tma_store import store
-from convc.tensormap import check
 
 MODES = {
     None: "tile",

@@ -22,9 +22,9 @@ from convc import sources
 from convc.cache import KernelCache, default_folder, open_cache
 from convc.compiler import compile_problem
 from convc.errors import InputError, PlanError
+from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels, cache_key, kernel_of, shared_problem
 from convc.plan.records import Options
-from convc.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
@@ -278,7 +278,7 @@ from convc.cache import KernelCache
 from convc.compiler import compile_problem
 from convc.kernels import Kernels
 from convc.plan.records import Options
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 calls = []
 def counted(problem, options):

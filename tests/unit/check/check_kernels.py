@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.check.kernel import Checked, check_kernel
-from convc.findings import Finding, Verdict
-from convc.tensormap import TensorMap
+from convc.ir.findings import Finding, Verdict
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+from convc.ir.tensormap import TensorMap
 
 LEADER = "setp.ne.u32 %skip, %t, 0; @%skip bra {label};"
 """Only thread 0 goes on, up to the label."""

@@ -6,7 +6,7 @@ import pytest
 from support.kernels import module
 from test_races import check, rules
 
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 
 TILE = ".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 bar;\n"
 TURNS = """

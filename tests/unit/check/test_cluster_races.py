@@ -6,7 +6,7 @@ import pytest
 from check_kernels import LEADER, MEET, check, errors, line_of, only_error, rules
 from support.kernels import module
 
-from convc.tensormap import TensorMap
+from convc.ir.tensormap import TensorMap
 
 SHARED = ".shared .align 1024 .b8 data[2048];\n"
 BELL = 1024

@@ -6,8 +6,8 @@ import pytest
 from check_kernels import LEADER, check, errors, line_of, only_error, rules
 from support.kernels import module
 
-from convc.findings import Verdict
-from convc.tensormap import TensorMap
+from convc.ir.findings import Verdict
+from convc.ir.tensormap import TensorMap
 
 SHARED = ".shared .align 1024 .b8 data[2048];\n"
 HEAD = """

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.kernels import module
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.check.kernel import Checked, check_kernel
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 

@@ -144,7 +144,7 @@ def test_convolutions_that_were_left_out_say_why(tmp_path):
     """Where one layer is asked for, the others need not be of a kind that is compiled."""
     from convc import api
     from convc.frontend.annotate import annotate
-    from convc.network import SkippedNode
+    from convc.ir.network import SkippedNode
     from convc.report.annotation import notes_of
 
     one_conv(tmp_path / "m.onnx", 8, ("good", "bad"))

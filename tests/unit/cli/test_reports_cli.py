@@ -15,7 +15,7 @@ import pytest
 from support.kernel_edits import ONE_ULP, edited
 
 from convc import kernels
-from convc.artifact import KernelArtifact
+from convc.ir.launch import KernelArtifact
 from convc.models import model_folder
 
 

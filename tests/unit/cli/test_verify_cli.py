@@ -12,8 +12,8 @@ from support.kernel_edits import EXPECT_MORE, FORGET_8_TO_15, MISPLACE, NEVER_FR
 
 import convc as package
 from convc import kernels
-from convc.artifact import KernelArtifact
 from convc.errors import InputError
+from convc.ir.launch import KernelArtifact
 from convc.models import make_models
 
 

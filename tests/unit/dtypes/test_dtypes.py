@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc import dtypes
-from convc.dtypes import BF16, BY_NAME, F16, F32, TF32, DType
+from convc.ir import dtypes
+from convc.ir.dtypes import BF16, BY_NAME, F16, F32, TF32, DType
 
 ALL = tuple(dtype for dtype in BY_NAME.values() if not dtype.integer)
 INTEGERS = (dtypes.U8, dtypes.S8, dtypes.S32)

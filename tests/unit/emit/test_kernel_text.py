@@ -8,12 +8,12 @@ import re
 import msgspec
 import pytest
 
-from convc.artifact import ScalarParam
 from convc.compiler import compile_problem
 from convc.emit.context import numbers_of
 from convc.emit.kernel import emit
 from convc.emit.render import template_folder
-from convc.problem import ConvProblem
+from convc.ir.launch import ScalarParam
+from convc.ir.problem import ConvProblem
 from convc.tile.steps import walk
 
 BASE = ConvProblem(

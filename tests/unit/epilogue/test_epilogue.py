@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convc import reference
-from convc.epilogue import (
+from convc.errors import ProblemError
+from convc.ir.epilogue import (
     AddResidual,
     Clip,
     EpilogueStep,
@@ -23,8 +24,7 @@ from convc.epilogue import (
     exact_on_integers,
     saturates_at,
 )
-from convc.errors import ProblemError
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 POINT = ConvProblem(name="c7", in_channels=1, out_channels=1, in_extent=(1, 1), kernel=(1, 1), out="f32")
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 from convc.errors import ConvcError, ModelError
 from convc.frontend.onnx_reader import read_model
-from convc.network import Network
+from convc.ir.network import Network
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto
 from rich.console import Console
 
-from convc import api, dtypes
+from convc import api
 from convc.errors import InputError, LimitError, ModelError
 from convc.graph import convolutions, verifying
 from convc.graph.convolutions import Convolutions
@@ -21,6 +21,7 @@ from convc.graph.executor import Graph
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
 from convc.graph.verifying import allowed_drift, drift, verify_graph
+from convc.ir import dtypes
 from convc.report.network import network_json, print_network
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc import dtypes
 from convc.compiler import compile_problem
-from convc.epilogue import AddResidual, Relu, Sigmoid
 from convc.errors import InputError
 from convc.graph_layout import hand_over, obstacle
+from convc.ir import dtypes
+from convc.ir.epilogue import AddResidual, Relu, Sigmoid
+from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.packing import device_form, pack_activation, pack_residual, unpack_output
-from convc.problem import ConvProblem
 from convc.runtime.session import input_buffers, run_layer, run_packed
 from convc.verify.data import normal_data
 

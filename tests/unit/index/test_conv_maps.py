@@ -24,8 +24,8 @@ from convc.index.conv import conv_maps
 from convc.index.lower import lower_map
 from convc.index.maps import Counterexample, IndexMap, Proof, Unknown, less
 from convc.index.symbols import Mod
-from convc.intexpr import evaluate
-from convc.problem import ConvProblem
+from convc.ir.expr import evaluate
+from convc.ir.problem import ConvProblem
 
 strides = st.integers(1, 4)
 pads = st.integers(0, 3)

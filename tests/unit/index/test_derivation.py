@@ -20,7 +20,7 @@ from convc.index.derivation import derive, derive_reload, smaller
 from convc.index.maps import Counterexample
 from convc.index.nest_claims import fetched_map
 from convc.index.show_nests import derivation_lines
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 LARGE = ConvProblem(
     batch=16, in_channels=64, out_channels=200, in_extent=(56, 57), kernel=(3, 3), stride=(1, 2), pad_lo=(1, 1),

@@ -17,7 +17,7 @@ import convc.index
 from convc.index.algebra import bounds, digits, equal, normal_form, simplify
 from convc.index.lower import lower, translate
 from convc.index.symbols import Axis, FloorDiv, Mod
-from convc.intexpr import evaluate
+from convc.ir.expr import evaluate
 
 AXES = {"x": Axis("x", 40), "y": Axis("y", 7), "z": Axis("z", 31, first=-15)}
 SYMBOLS = {name: axis.symbol for name, axis in AXES.items()}

@@ -6,7 +6,7 @@ from convc.index.conv import conv_maps
 from convc.index.maps import IndexMap, at_most
 from convc.index.show import loop_nest, map_lines, maps_lines, proof_lines
 from convc.index.symbols import Axis
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 def _maps():

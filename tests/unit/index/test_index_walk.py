@@ -16,7 +16,7 @@ from convc.index.conv import conv_maps
 from convc.index.maps import Counterexample, Proof, Unknown
 from convc.index.symbols import Axis
 from convc.index.walk import Im2colBox, follow_walk, im2col_box, prove_walk, walk_digits, walk_position
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 sides = st.integers(1, 12)
 strides = st.integers(1, 4)

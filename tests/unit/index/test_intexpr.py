@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import intexpr
-from convc.intexpr import (
+from convc.ir import expr as intexpr
+from convc.ir.expr import (
     Add,
     And,
     Const,

@@ -13,7 +13,7 @@ from convc.index.conv import conv_maps
 from convc.index.lanes import REUSING, lane_table, reload_table, why_masked
 from convc.index.maps import Counterexample
 from convc.index.reuse import ReuseMaps
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 TWENTY = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)

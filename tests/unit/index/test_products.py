@@ -14,7 +14,7 @@ from convc.index.maps import Counterexample, IndexMap, Proof, less
 from convc.index.nests import Accumulate, Load, Nest, Read, plain
 from convc.index.products import products, same_products
 from convc.index.symbols import Axis
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 UNEVEN = ConvProblem(
     batch=2, in_channels=3, out_channels=2, in_extent=(6, 7), kernel=(2, 3), stride=(2, 1), dilation=(1, 2),

@@ -15,7 +15,7 @@ from convc.index.lane_masks import tile_mask, words
 from convc.index.maps import Proof
 from convc.index.reuse_claims import prove
 from convc.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 LANES = 48
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions, RunResult, run
 
 BASE = 1024

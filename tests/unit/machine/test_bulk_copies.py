@@ -9,9 +9,9 @@ import pytest
 from recordings.program_text import DRAIN, FIRST, entry, fetch
 from tma_programs import execute_program
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.errors import MachineFault
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.clusters import RANK_SHIFT, place

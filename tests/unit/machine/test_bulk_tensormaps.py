@@ -11,9 +11,9 @@ from recordings.program_text import FIRST, INIT, WAIT, dump, entry
 from tma_programs import execute_program
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import TensorMap
 from convc.machine.memory import GlobalMemory
 from convc.machine.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
-from convc.tensormap import TensorMap
 
 IM2COL = TensorMap(
     mode="im2col", buffer="src", dtype="bf16", dims=(64, 9, 7, 2), strides=(128, 1152, 8064), channels=64, pixels=32,

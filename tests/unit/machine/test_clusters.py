@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.kernels import module
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.errors import DeadlockError, MachineFault
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions, run
 
 SHARED = ".shared .align 16 .b8 data[256];\n"

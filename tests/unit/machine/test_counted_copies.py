@@ -8,9 +8,9 @@ import pytest
 from recordings.program_text import DRAIN, FIRST, INIT, WAIT, entry, fetch
 from tma_programs import execute_program
 
+from convc.ir.tensormap import TensorMap
 from convc.machine import Counters, RunOptions
 from convc.machine.counters import Copies
-from convc.tensormap import TensorMap
 
 pytestmark = pytest.mark.parametrize("policy", ["eager", "late", "seeded"])
 CTA = ".reg .b32 %cta, %row; mov.u32 %cta, %ctaid.x;\n"

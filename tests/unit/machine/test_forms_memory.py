@@ -12,8 +12,8 @@ from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
 from convc import machine
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.errors import MachineFault, UnmodelledError
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,9 +9,9 @@ from support import kernels
 from support.kernels import module
 from support.recorded import assemble_all, recorded
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.errors import DeadlockError, MachineFault, PtxSyntaxError
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions
 
 

@@ -10,7 +10,7 @@ from support.exact import decode
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,13 +11,13 @@ from support.kernels import execute, module
 from convc.check.kernel import check_kernel
 from convc.compiler import compile_problem
 from convc.errors import InputError
+from convc.ir.problem import ConvProblem
+from convc.ir.tensormap import TensorMap
 from convc.kernels import layer_of
 from convc.machine import RunOptions
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending
-from convc.problem import ConvProblem
 from convc.runtime.session import run_layer
-from convc.tensormap import TensorMap
 from convc.verify.data import integer_data
 
 POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]
@@ -83,7 +83,7 @@ def test_a_copy_that_is_read_too_early_is_not(load):
 
 
 def test_the_checkers_compare_policies():
-    from convc.artifact import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
+    from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 
     body = COPY.format(load=LOADS["tensor"], before="", after=WAIT)
     text = module(body, maps=("y",), shared=".shared .align 1024 .b8 tile[1032];\n")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.kernels import execute, module
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, UnmodelledError
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
 from convc.machine import RunOptions
 
 GLOBAL_ID = """

@@ -8,8 +8,8 @@ from support import kernels
 from support.kernels import module
 from support.recorded import assemble_all, recorded
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam
 from convc.errors import MachineFault
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions
 
 POLICIES = [("eager", 0), ("late", 0), *(("seeded", seed) for seed in range(4))]

@@ -7,9 +7,9 @@ import pytest
 from support.kernels import execute, module
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import TensorMap
 from convc.machine import RunResult
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
-from convc.tensormap import TensorMap
 
 N, ATOMS = 32, 4
 BODY = """

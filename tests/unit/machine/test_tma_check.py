@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from convc.errors import LaunchError
-from convc.tensormap import TensorMap, check
+from convc.ir.tensormap import TensorMap, check
 
 TILE = TensorMap(
     mode="tile", buffer="w", dtype="f16", dims=(64, 9, 32), strides=(128, 1152), box=(64, 1, 32),

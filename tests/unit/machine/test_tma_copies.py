@@ -10,9 +10,9 @@ from recordings.program_text import DRAIN, FIRST, INIT, WAIT, dump, entry, fetch
 from tma_programs import execute_program
 
 from convc.errors import MachineFault
+from convc.ir.tensormap import TensorMap
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_store import store
-from convc.tensormap import TensorMap
 from convc.tools.ptxas import assemble, find_ptxas
 
 LINES = TensorMap(

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tma import SHARED, make_coords, make_map, make_offsets
 
+from convc.ir.tensormap import TensorMap
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_lines import tensor_reach
 from convc.machine.tma_store import store
-from convc.tensormap import TensorMap
 
 PLAIN = ("tile", "im2col")
 

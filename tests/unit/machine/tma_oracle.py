@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from convc.tensormap import TensorMap
+from convc.ir.tensormap import TensorMap
 
 SPAN = {"32B": 32, "64B": 64}
 NAN = bytes([0xF7, 0x7F]) * 4

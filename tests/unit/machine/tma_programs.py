@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from recordings.program_text import contents
 
-from convc.artifact import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.tensormap import TensorMap
 from convc.machine import RunResult, run
-from convc.tensormap import TensorMap
 
 FOLDER = Path(__file__).resolve().parents[2] / "recordings"
 COMPLETED = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.tensormap import TensorMap
+from convc.ir.tensormap import TensorMap
 
 FOLDER = Path(__file__).resolve().parents[2] / "recordings"
 TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", None, "tf32")

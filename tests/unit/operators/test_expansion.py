@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from convc import reference
+from convc.ir.problem import ConvProblem
 from convc.operators.expansion import copies_of, expand_activation, expand_filter, expanded, expansion_notes
-from convc.problem import ConvProblem
 from convc.verify.data import integer_data
 
 

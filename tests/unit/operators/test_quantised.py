@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import dtypes, reference
+from convc import reference
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.operators.quantised import filter_type, multiplier_of, remove_zero_points, split_filter
-from convc.problem import ConvProblem
 
 RANGE = {"u8": (0, 255), "s8": (-128, 127)}
 

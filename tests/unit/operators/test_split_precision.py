@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc import dtypes
+from convc.ir import dtypes
 from convc.operators.split_precision import (
     EXACT_BITS,
     GROWTH,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from convc import limits, reference
 from convc.errors import InputError, LimitError, ProblemError
+from convc.ir.problem import ConvProblem
 from convc.packing import (
     DeviceForm,
     device_bytes,
@@ -22,7 +23,6 @@ from convc.packing import (
     pack_filter,
     unpack_output,
 )
-from convc.problem import ConvProblem
 
 
 def run_on_device(form: DeviceForm, x, w, b) -> np.ndarray:

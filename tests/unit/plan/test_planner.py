@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from convc.arch import SM_100A
 from convc.errors import PlanError
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form
 from convc.plan import constraints
 from convc.plan.candidates import tilings
@@ -20,7 +21,6 @@ from convc.plan.planner import plan
 from convc.plan.rank import SLACK, choose
 from convc.plan.records import Options, Tiling, to_json
 from convc.plan.storage import storage_of
-from convc.problem import ConvProblem
 from convc.tile.build import build
 from convc.tile.verify import contradictions
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from convc.arch import SM_100A
 from convc.errors import InputError, PlanError
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form
 from convc.plan.evidence import RESTS_ON
 from convc.plan.planner import plan
 from convc.plan.records import Options, Plan
 from convc.plan.reuse import ROWS, VARIANTS
-from convc.problem import ConvProblem
 from convc.tile.build import build
 from convc.tile.verify import contradictions
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convc.errors import ProblemError
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 NAMES = "f16, bf16, tf32, e4m3, e5m2, bf16x3, bf16x6, tf32x3, mxfp8, mxfp4, nvfp4, u8, s8"
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from convc import reference
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 def case(seed: int, rank: int, groups: int, largest: int = 7) -> dict:

@@ -13,7 +13,7 @@ from benchmarks import check, models, network, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
 from convc import reference
 from convc.compiler import compile_problem
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @pytest.mark.parametrize(

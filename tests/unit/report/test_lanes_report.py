@@ -13,7 +13,7 @@ from support.cut_maps import cut_maps
 from convc.index.conv import conv_maps
 from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.index.reuse_claims import prove
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.report.lanes_svg import lanes_svg
 

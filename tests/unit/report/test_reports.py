@@ -20,12 +20,12 @@ from convc.api import VerifyReport
 from convc.build import Build, LayerRecord, NetworkRecord
 from convc.checking import Check, LayerReport
 from convc.cli.main import main
-from convc.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict
+from convc.ir.network import SkippedNode, TensorRef
+from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.machine.counters import Copies
 from convc.models import model_folder
-from convc.network import SkippedNode, TensorRef
-from convc.problem import ConvProblem
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
 from convc.report.counts import print_counts

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Choice, Options
-from convc.problem import ConvProblem
 from convc.report.schedules import choice_lines, verdict_on_shift
 from convc.report.sharing import sharing_lines
 

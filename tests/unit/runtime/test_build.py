@@ -12,10 +12,10 @@ import pytest
 
 import convc
 from convc import api, build
-from convc.artifact import load_launch
 from convc.build import load_build, stems_of, writing
-from convc.epilogue import Relu
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
+from convc.ir.epilogue import Relu
+from convc.ir.launch import load_launch
 from convc.models import model_folder
 from convc.packing import pack_bias, pack_filter
 

@@ -13,9 +13,9 @@ from convc import limits, reference
 from convc.compiler import compile_problem
 from convc.errors import InputError, LimitError
 from convc.files import write_npy
-from convc.findings import Verdict
+from convc.ir.findings import Verdict
+from convc.ir.problem import ConvProblem
 from convc.kernels import kernel_name, layer_of
-from convc.problem import ConvProblem
 from convc.runtime.session import read_input, readable, run_layer, writer
 from convc.verify.data import integer_data
 

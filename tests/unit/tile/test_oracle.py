@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.tile_oracle import run_program
 
 from convc import packing
-from convc.intexpr import Const
+from convc.ir.expr import Const
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form
 from convc.plan.planner import plan
-from convc.problem import ConvProblem
 from convc.reference import conv_problem
 from convc.tile.build import build
 from convc.tile.steps import Loop, Step, TileProgram

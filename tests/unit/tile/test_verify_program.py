@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from convc.errors import PlanError
+from convc.ir.problem import ConvProblem
 from convc.packing import device_form
 from convc.plan.planner import plan
-from convc.problem import ConvProblem
 from convc.tile.build import build
 from convc.tile.show import describe, show
 from convc.tile.steps import Advance, Loop, Step, TileProgram, walk

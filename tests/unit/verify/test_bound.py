@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import dtypes, reference
+from convc import reference
 from convc.errors import LimitError
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.operators.block_scaled import as_multiplied
-from convc.problem import ConvProblem
 from convc.verify.bound import UNIT, error_bound
 
 

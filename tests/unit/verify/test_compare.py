@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc import dtypes
 from convc.errors import InputError
+from convc.ir import dtypes
 from convc.verify.compare import compare
 
 STORAGE = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc import reference
-from convc.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.problem import ConvProblem
+from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.problem import ConvProblem
 from convc.verify.data import integer_data, normal_data, residual_data
 from convc.verify.epilogue_bound import UNIT, through_epilogue
 

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from convc.findings import Bounds
-from convc.intexpr import evaluate, from_json
+from convc.ir.expr import evaluate, from_json
+from convc.ir.findings import Bounds
 
 Expr = Any
-"""An integer expression as JSON, see `convc.intexpr.to_json`."""
+"""An integer expression as JSON, see `convc.ir.expr.to_json`."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):

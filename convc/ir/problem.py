@@ -18,10 +18,10 @@ import math
 import operator
 from dataclasses import dataclass, replace
 
-from convc import dtypes
-from convc.dtypes import DType
-from convc.epilogue import EpilogueStep, check_epilogue, describe, has_residual
 from convc.errors import ProblemError
+from convc.ir import dtypes
+from convc.ir.dtypes import DType
+from convc.ir.epilogue import EpilogueStep, check_epilogue, describe, has_residual
 
 AXIS_NAMES = {1: ("W",), 2: ("H", "W"), 3: ("D", "H", "W")}
 """Names of the spatial axes by rank, outermost first."""
@@ -47,7 +47,7 @@ class ConvProblem:
         transposed: whether it is the transposed convolution of these numbers (ONNX ``ConvTranspose``): filters are
             (C, K/G, R, S), every input pixel is added, times the filter, into the output, the pads are cropped.
         output_padding: pixels that a transposed convolution has at the end, in addition; empty: 0.
-        operand: type of the activations (see `convc.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32;
+        operand: type of the activations (see `convc.ir.dtypes`): f16, bf16, tf32, e4m3 or e5m2, whose sums are float32;
             bf16x3, bf16x6 or tf32x3, float32 multiplied in parts; mxfp8, mxfp4 or nvfp4, float32 multiplied in blocks
             with scale factors; or u8 or s8, whose sums are s32 and wrap modulo 2^32.
         filter_operand: type of the filters where it is another one (e4m3 with e5m2, u8 with s8); None: the same.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from convc.problem import ConvProblem
+from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +15,7 @@ class TensorRef:
 
     Attributes:
         name: as in the model.
-        dtype: convc's word (`convc.dtypes`), or ONNX's for a type that convc has no word for.
+        dtype: convc's word (`convc.ir.dtypes`), or ONNX's for a type that convc has no word for.
         shape: extents, None for one that the model leaves open; None when not even their number is known.
     """
 

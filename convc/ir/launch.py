@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from convc.errors import LaunchError
-from convc.tensormap import TensorMap
+from convc.ir.tensormap import TensorMap
 
 FORMAT = "convc-launch/1"
 

@@ -1,0 +1,1 @@
+"""The records that rooms exchange: problems, types, launches, findings, integer expressions."""
