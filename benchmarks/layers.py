@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 
 from convc.ir.problem import ConvProblem
-from convc.models import make_models
+from convc.support.resources import make_models
 
 
 def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:

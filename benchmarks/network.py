@@ -28,8 +28,8 @@ from benchmarks.timing import REPEATS, best
 from convc import machine
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels, layer_of
-from convc.models import make_models
 from convc.runtime.session import input_buffers
+from convc.support.resources import make_models
 from convc.verify.data import normal_data
 
 

@@ -30,13 +30,13 @@ from convc.compiler import Compiled, compile_problem
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
-from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.packing import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.report.words import convolution
 from convc.runtime.session import input_buffers
+from convc.support.memory import human_bytes
 from convc.verify.data import normal_data
 
 SCHEDULES = {

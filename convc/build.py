@@ -31,13 +31,13 @@ import msgspec
 import numpy as np
 
 from convc.errors import BuildError, InputError, ProblemError
-from convc.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 from convc.ir import dtypes
 from convc.ir.debug_info import Coverage, read_coverage
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.packing import BufferForm, DeviceForm, device_form
+from convc.support.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 
 FORMAT = "convc-build/1"
 ENTRIES = {"network.json", "weights", "kernels"}

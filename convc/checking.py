@@ -19,7 +19,6 @@ import numpy as np
 from convc import reference
 from convc.compiler import Compiled
 from convc.errors import DeadlockError, InputError, MachineFault
-from convc.files import plain
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
@@ -28,6 +27,7 @@ from convc.kernels import Kernel, kernel_file, layer_of
 from convc.machine import Counters, RunOptions
 from convc.packing import device_form
 from convc.runtime.session import LayerRun, run_layer, writer
+from convc.support.files import plain
 from convc.verify.bound import error_bound
 from convc.verify.compare import Comparison, compare
 from convc.verify.data import integer_data, multipliers, normal_data, residual_data

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from convc import api
 from convc.errors import ConvcError
-from convc.models import make_models
 from convc.report.console import console, progress_bar
 from convc.report.verify import print_report
+from convc.support.resources import make_models
 
 KEPT = "layer2.1.conv2"
 FOLDER = Path("build/demo")

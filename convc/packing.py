@@ -40,7 +40,6 @@ from convc.folding import AxisFold, choose_fold, fold_pixels, fold_problem, fold
 from convc.ir import dtypes
 from convc.ir.dtypes import DType
 from convc.ir.problem import ConvProblem
-from convc.limits import require_memory
 from convc.operators.block_scaled import (
     FORMATS,
     BlockFormat,
@@ -53,6 +52,7 @@ from convc.operators.block_scaled import (
 from convc.operators.expansion import expand_activation, expand_filter, expanded
 from convc.packing_notes import packing_notes
 from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
+from convc.support.memory import require_memory
 from convc.transposed import (
     Untransposed,
     ordinary_bias,

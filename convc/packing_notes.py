@@ -6,9 +6,9 @@ import math
 
 from convc.folding import AxisFold, fold_note
 from convc.ir.problem import ConvProblem
-from convc.limits import human_bytes
 from convc.operators.expansion import expansion_notes
 from convc.packs import Packs, packs_note
+from convc.support.memory import human_bytes
 
 
 def packing_notes(

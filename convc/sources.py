@@ -5,27 +5,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.metadata
-from importlib import resources
-from pathlib import Path
 
 from convc._version import __version__
-from convc.errors import BuildError
+from convc.support.resources import PACKAGE, template_folder
 
 SHAPING = ("jinja2", "msgspec", "sympy")
 """Libraries whose version can change what is compiled, or how it is written down."""
-
-
-def template_folder() -> Path:
-    """The folder of the templates: inside the installed package, or at the top of a checkout."""
-    installed = resources.files("convc") / "_templates"
-    for folder in (Path(str(installed)), Path(__file__).resolve().parents[1] / "templates"):
-        if (folder / "kernel.ptx.j2").is_file():
-            return folder
-    raise BuildError(
-        "the kernel templates are missing from this installation",
-        where=str(installed),
-        hint="install convc again; a checkout has them in templates/",
-    )
 
 
 @functools.cache
@@ -38,7 +23,7 @@ def compiler_digest() -> str:
     digest = hashlib.sha256(__version__.encode())
     for name in SHAPING:
         digest.update(f"\0{name} {importlib.metadata.version(name)}".encode())
-    for folder, pattern in ((Path(__file__).resolve().parent, "*.py"), (template_folder(), "*.j2")):
+    for folder, pattern in ((PACKAGE, "*.py"), (template_folder(), "*.j2")):
         for path in sorted(folder.rglob(pattern)):
             content = path.read_bytes()
             digest.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)

@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from convc.tools.ptxas import Assembled, assemble
+from convc.support.ptxas import Assembled, assemble
 
 os.environ["CONVC_CACHE"] = "off"  # no test uses the user's compile cache, nor does a process that a test starts
 

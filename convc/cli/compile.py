@@ -52,8 +52,8 @@ def compile_command(
     from convc.report.build import build_json, print_assembled, print_build
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
+    from convc.support import ptxas
     from convc.sweep import Pool
-    from convc.tools import ptxas
 
     assembled: dict[str, ptxas.Assembled] = {}
 

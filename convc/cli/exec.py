@@ -44,7 +44,6 @@ def exec_command(
     """
     from convc import machine
     from convc.check.kernel import check_kernel
-    from convc.files import plain, read_text, write_npy
     from convc.ir.findings import Verdict, worst
     from convc.ir.launch import load_launch
     from convc.machine.switches import parse_switches
@@ -53,6 +52,7 @@ def exec_command(
     from convc.report.output import check_reports, write_report
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch import read_buffers, save_targets
+    from convc.support.files import plain, read_text, write_npy
 
     text = read_text(kernel)
     spec = load_launch(launch)

@@ -73,7 +73,6 @@ def _run_layer(
 ) -> None:  # fmt: skip
     """One layer, from file to file."""
     from convc.build import load_build
-    from convc.files import check_target, write_npy
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
@@ -81,6 +80,7 @@ def _run_layer(
     from convc.report.output import check_reports, write_report
     from convc.report.runs import layer_run_json, print_findings, print_run
     from convc.runtime.session import read_input, read_residual, readable, run_layer
+    from convc.support.files import check_target, write_npy
 
     check_target(target)
     out = console(stderr=check_reports(json_file))

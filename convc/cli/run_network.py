@@ -26,7 +26,6 @@ def run_network(
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
     from convc.cache import kept_kernels
-    from convc.files import check_target
     from convc.graph.files import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
     from convc.graph.host import describe
     from convc.machine import RunOptions
@@ -34,6 +33,7 @@ def run_network(
     from convc.report.console import console, progress_bar
     from convc.report.network import print_tally, run_json
     from convc.report.output import check_reports, write_report
+    from convc.support.files import check_target
 
     out = console(stderr=check_reports(json_file))
     machine = RunOptions(switches=parse_switches(switches, numerics=numerics))

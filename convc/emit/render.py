@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 from jinja2 import meta
 
-from convc.sources import template_folder
+from convc.support.resources import template_folder
 
 
 @functools.cache

@@ -12,9 +12,9 @@ from pathlib import Path
 import onnx
 
 from convc.errors import InputError
-from convc.files import write_bytes
 from convc.frontend.model_file import load_model
 from convc.frontend.onnx_reader import node_names
+from convc.support.files import write_bytes
 
 PREFIX = "convc."
 """How the keys start; a node's keys of an earlier run are replaced."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import onnx
 
 from convc.errors import ModelError
-from convc.limits import human_bytes, require_memory
+from convc.support.memory import human_bytes, require_memory
 
 ONNX_DOMAINS = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""

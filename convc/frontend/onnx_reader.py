@@ -28,7 +28,7 @@ from convc.frontend.tensors import type_name
 from convc.frontend.transpose_node import transpose_problem
 from convc.ir import dtypes
 from convc.ir.network import ConvNode, Network, SkippedNode, TensorRef
-from convc.limits import require_memory
+from convc.support.memory import require_memory
 
 _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 """Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""

@@ -16,8 +16,8 @@ from onnx import NodeProto
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
 from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
-from convc.limits import require_memory
 from convc.operators.quantised import multiplier_of, remove_zero_points
+from convc.support.memory import require_memory
 
 QUANTISED = ("ConvInteger", "QLinearConv")
 

@@ -17,7 +17,7 @@ import numpy as np
 from onnx import TensorProto
 
 from convc.errors import ModelError
-from convc.limits import require_memory
+from convc.support.memory import require_memory
 
 NUMPY_TYPES = {
     TensorProto.FLOAT: (np.dtype("<f4"), "float_data"),

@@ -22,10 +22,10 @@ from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.kernels import Kernels, layer_of
-from convc.limits import require_memory
 from convc.machine import RunOptions
 from convc.packing import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.runtime.session import LayerRun, run_layer, run_packed
+from convc.support.memory import require_memory
 
 Arrays = Sequence[np.ndarray | None]
 Ready = tuple[ConvNode, Layer]

@@ -10,7 +10,6 @@ import numpy as np
 
 from convc.cache import KernelCache
 from convc.errors import ConvcError, InputError
-from convc.files import NpyHeader, plain, read_npy, write_npy
 from convc.frontend.model_file import load_model
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
@@ -18,10 +17,11 @@ from convc.graph.host import Value, describe
 from convc.graph.nodes import element_dtype
 from convc.graph.verifying import NetworkReport, verify_graph
 from convc.kernels import Kernels
-from convc.limits import require_memory
 from convc.machine import RunOptions
 from convc.plan.records import Options
 from convc.runtime.session import named, readable
+from convc.support.files import NpyHeader, plain, read_npy, write_npy
+from convc.support.memory import require_memory
 
 Progress = Callable[[str, float], None]
 

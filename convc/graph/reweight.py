@@ -28,7 +28,7 @@ import onnx
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph.values import StartValues
 from convc.ir import dtypes
-from convc.limits import require_memory
+from convc.support.memory import require_memory
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 """Makes float32 numbers of a shape."""

@@ -17,7 +17,7 @@ from convc.errors import ModelError
 from convc.frontend.constants import Constants
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES
-from convc.limits import require_memory
+from convc.support.memory import require_memory
 
 _KEEP_BYTES = 1 << 20
 """Constants up to this size are kept once they were read."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from convc.errors import InputError
-from convc.files import check_target, write_bytes
+from convc.support.files import check_target, write_bytes
 
 STDOUT = Path("-")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from convc.ir.findings import Finding, Verdict
-from convc.limits import human_bytes
 from convc.machine import Counters, RunResult
 from convc.report.output import json_text, write_report
 from convc.report.sarif import plain, sarif
 from convc.runtime.session import LayerRun, readable
+from convc.support.memory import human_bytes
 
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:

@@ -14,13 +14,13 @@ from convc.checking import Check, LayerReport
 from convc.errors import ConvcError
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
-from convc.limits import human_bytes
 from convc.machine import Counters
 from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
 from convc.report.output import json_text
 from convc.report.runs import print_findings
 from convc.report.words import convolution, number, place
+from convc.support.memory import human_bytes
 from convc.verify.compare import Comparison
 
 COLUMNS = (

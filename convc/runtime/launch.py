@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from convc.errors import LaunchError
-from convc.files import NpyHeader, check_target, read_npy
 from convc.ir.launch import BYTES, BufferSpec, LaunchSpec
-from convc.limits import require_memory
+from convc.support.files import NpyHeader, check_target, read_npy
+from convc.support.memory import require_memory
 
 NAMES = {
     "u8": "uint8", "s8": "int8", "u16": "uint16", "s16": "int16", "u32": "uint32", "s32": "int32",

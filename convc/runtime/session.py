@@ -18,10 +18,8 @@ import numpy as np
 from convc import machine
 from convc.build import Layer
 from convc.errors import InputError
-from convc.files import NpyHeader, read_npy
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
-from convc.limits import require_memory
 from convc.machine import Counters, RunOptions, RunResult
 from convc.packing import (
     DeviceForm,
@@ -32,6 +30,8 @@ from convc.packing import (
     scaled_bias,
     unpack_output,
 )
+from convc.support.files import NpyHeader, read_npy
+from convc.support.memory import require_memory
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""

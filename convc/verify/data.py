@@ -23,9 +23,9 @@ import numpy as np
 from convc.ir import dtypes
 from convc.ir.epilogue import saturates_at
 from convc.ir.problem import ConvProblem
-from convc.limits import require_memory
 from convc.operators.block_scaled import FORMATS
 from convc.operators.split_precision import EXACT_BITS
+from convc.support.memory import require_memory
 from convc.verify.block_data import numbers_in_blocks
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "convc"
 ARROWS = {
     "ptx": "errors",
     "ir": "errors",
+    "support": "errors",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 

@@ -11,7 +11,7 @@ from convc.checking import check_layer
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels
-from convc.models import make_models
+from convc.support.resources import make_models
 from convc.verify.data import normal_data
 
 OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}

@@ -38,11 +38,11 @@ from sabotage_kernels import KERNELS, SLOW, TESTS, Subject, conv
 
 from convc.check.kernel import Checked, check_kernel
 from convc.emit import kernel as emit_kernel
-from convc.emit.render import environment, template_folder
+from convc.emit.render import environment
 from convc.errors import ConvcError
 from convc.ir.findings import Finding, Verdict
 from convc.machine import RunResult, run
-from convc.models import make_models
+from convc.support.resources import make_models, template_folder
 
 ALL = KERNELS | SLOW
 NAMES = [*KERNELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)]

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from convc.tools import ptxas
+from convc.support import ptxas
 
 DECLARATIONS = """\
 .version 9.0

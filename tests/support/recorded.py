@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from support import forms, kernels
 
-from convc.tools.ptxas import assemble
+from convc.support.ptxas import assemble
 
 MOST = 50
 """Kernels assembled per test file; those that differ in numbers only count once."""

@@ -337,7 +337,7 @@ def test_the_command_uses_the_cache_unless_told_not_to(monkeypatch, tmp_path, co
     from click.testing import CliRunner
 
     from convc.cli.main import main
-    from convc.models import model_folder
+    from convc.support.resources import model_folder
 
     model = str(model_folder() / "tiny_conv.onnx")
     monkeypatch.setenv("CONVC_CACHE", str(tmp_path / "cache"))
@@ -374,7 +374,7 @@ def test_whole_networks_use_the_cache_unless_told_not_to(monkeypatch, tmp_path, 
 
     from convc import backend
     from convc.cli.main import main
-    from convc.models import model_folder
+    from convc.support.resources import model_folder
 
     model, x = model_folder() / "tiny_two_convs.onnx", tmp_path / "x.npy"
     given = np.ones((1, 3, 16, 16), np.float32)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from convc.cli.main import main
-from convc.models import model_folder
+from convc.support.resources import model_folder
 
 
 class Convc:

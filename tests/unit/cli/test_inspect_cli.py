@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 from test_compile_cli import model_of
 
-from convc.models import make_models
+from convc.support.resources import make_models
 
 HEADINGS = (
     "problem",

@@ -16,7 +16,7 @@ from support.kernel_edits import ONE_ULP, edited
 
 from convc import kernels
 from convc.ir.launch import KernelArtifact
-from convc.models import model_folder
+from convc.support.resources import model_folder
 
 
 @pytest.fixture

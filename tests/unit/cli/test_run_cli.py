@@ -90,7 +90,7 @@ def test_with_several_layers_a_name_is_needed(convc, two, tmp_path):
 def test_bfloat16_goes_in_as_two_bytes_and_comes_out_readable(convc, tmp_path):
     import ml_dtypes
 
-    from convc.models import model_folder
+    from convc.support.resources import model_folder
 
     convc.good("compile", model_folder() / "tiny_bf16.onnx", "-o", tmp_path / "b")
     x = np.random.default_rng(1).standard_normal((2, 8, 10, 9)).astype(ml_dtypes.bfloat16)

@@ -14,7 +14,7 @@ import convc as package
 from convc import kernels
 from convc.errors import InputError
 from convc.ir.launch import KernelArtifact
-from convc.models import make_models
+from convc.support.resources import make_models
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from convc.compiler import compile_problem
 from convc.emit.context import numbers_of
 from convc.emit.kernel import emit
-from convc.emit.render import template_folder
 from convc.ir.launch import ScalarParam
 from convc.ir.problem import ConvProblem
+from convc.support.resources import template_folder
 from convc.tile.steps import walk
 
 BASE = ConvProblem(

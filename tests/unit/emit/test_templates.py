@@ -9,10 +9,11 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
-from convc import sources
 from convc.emit.context import template_name
-from convc.emit.render import environment, render, template_folder
+from convc.emit.render import environment, render
 from convc.errors import BuildError
+from convc.support import resources
+from convc.support.resources import template_folder
 from convc.tile.step_types import STEP_TYPES
 from convc.tile.steps import Step
 
@@ -141,11 +142,10 @@ def test_an_undefined_name_is_an_error():
 
 
 def test_an_installation_without_templates_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
-    monkeypatch.setattr(sources, "__file__", str(tmp_path / "a" / "b.py"))
-    with pytest.raises(BuildError, match="the kernel templates are missing from this installation"):
+    monkeypatch.setattr(resources, "PACKAGE", tmp_path / "convc")
+    with pytest.raises(BuildError, match="the templates are missing from this installation"):
         template_folder()
-    inside = tmp_path / "_templates"
-    inside.mkdir()
+    inside = tmp_path / "convc" / "_templates"
+    inside.mkdir(parents=True)
     (inside / "kernel.ptx.j2").touch()
     assert template_folder() == inside

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from convc import limits
 from convc.errors import ConvcError, LimitError, ModelError, NodeError, ProblemError
 from convc.frontend.onnx_reader import read_model
+from convc.support import memory as limits
 
 FLOAT = TensorProto.FLOAT
 

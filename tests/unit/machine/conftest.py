@@ -10,7 +10,7 @@ import tensor_kernels
 
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
-from convc.tools.ptxas import assemble
+from convc.support.ptxas import assemble
 
 
 @pytest.fixture(params=["float32", "exact"])

@@ -8,7 +8,7 @@ import test_forms_float
 import test_forms_integer
 from support.forms import Form, batch
 
-from convc.tools.ptxas import assemble
+from convc.support.ptxas import assemble
 
 FLOAT = [
     *[

@@ -13,7 +13,7 @@ from convc.errors import MachineFault
 from convc.ir.tensormap import TensorMap
 from convc.machine.tma import TensorLoader
 from convc.machine.tma_store import store
-from convc.tools.ptxas import assemble, find_ptxas
+from convc.support.ptxas import assemble, find_ptxas
 
 LINES = TensorMap(
     mode="tile", buffer="src", dtype="f16", dims=(64, 20), strides=(128,), box=(64, 1), element_strides=(1, 1),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import limits, reference
+from convc import reference
 from convc.errors import InputError, LimitError, ProblemError
 from convc.ir.problem import ConvProblem
 from convc.packing import (
@@ -23,6 +23,7 @@ from convc.packing import (
     pack_filter,
     unpack_output,
 )
+from convc.support import memory as limits
 
 
 def run_on_device(form: DeviceForm, x, w, b) -> np.ndarray:

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from convc import limits
 from convc.compiler import compile_problem
 from convc.errors import LimitError, PlanError
 from convc.index.maps import Counterexample, Proof
@@ -18,6 +17,7 @@ from convc.packing import device_form, has_tensor_scale, pack_activation, pack_f
 from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.plan.scale_factors import columns_of, prove_factors
+from convc.support import memory as limits
 
 NAMES = dtypes.SCALED_OPERANDS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from convc import limits
 from convc.errors import LimitError
+from convc.support import memory as limits
 
 
 def test_a_small_request_passes_and_an_absurd_one_does_not(monkeypatch):

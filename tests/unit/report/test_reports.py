@@ -25,13 +25,13 @@ from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.machine.counters import Copies
-from convc.models import model_folder
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
 from convc.report.counts import print_counts
 from convc.report.runs import print_findings
 from convc.report.verify import print_report, report_json
 from convc.report.words import convolution
+from convc.support.resources import model_folder
 from convc.verify.compare import Comparison
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))

@@ -16,8 +16,8 @@ from convc.build import load_build, stems_of, writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch
-from convc.models import model_folder
 from convc.packing import pack_bias, pack_filter
+from convc.support.resources import model_folder
 
 TWO = model_folder() / "tiny_two_convs.onnx"
 BF16 = model_folder() / "tiny_bf16.onnx"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from convc.errors import BuildError, InputError
-from convc.files import read_npy, read_npy_header, replacing, write_bytes, write_npy
+from convc.support.files import read_npy, read_npy_header, replacing, write_bytes, write_npy
 
 
 def npy_bytes(array, **options) -> bytes:

@@ -9,14 +9,15 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from convc import limits, reference
+from convc import reference
 from convc.compiler import compile_problem
 from convc.errors import InputError, LimitError
-from convc.files import write_npy
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.kernels import kernel_name, layer_of
 from convc.runtime.session import read_input, readable, run_layer, writer
+from convc.support import memory as limits
+from convc.support.files import write_npy
 from convc.verify.data import integer_data
 
 PROBLEM = ConvProblem(

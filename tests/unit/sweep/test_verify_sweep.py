@@ -26,8 +26,8 @@ from convc.ir.problem import ConvProblem
 from convc.jobs import cta_ranges, worth_sending
 from convc.kernels import Kernels
 from convc.machine import RunOptions
-from convc.models import make_models
 from convc.plan.records import Options
+from convc.support.resources import make_models
 from convc.sweep import Pool
 from convc.verify.data import normal_data
 

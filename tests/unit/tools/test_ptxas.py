@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from convc.errors import ToolError
-from convc.tools import ptxas
+from convc.support import ptxas
 
 GOOD = """.version 8.6
 .target sm_100a

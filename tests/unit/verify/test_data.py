@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import limits, reference
+from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.operators.block_scaled import as_multiplied
+from convc.support import memory as limits
 from convc.verify.data import integer_data, multipliers, normal_data
 
 types = st.tuples(st.sampled_from(dtypes.FLOAT_OPERANDS), st.sampled_from(dtypes.FLOAT_OUTPUTS))

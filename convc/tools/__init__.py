@@ -1,1 +1,0 @@
-"""Outside programs that convc can call, and that it never needs."""
