@@ -30,8 +30,8 @@ from convc.compiler import Compiled, compile_problem
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
+from convc.layout.device_form import device_form
 from convc.machine import Counters
-from convc.packing import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.report.words import convolution

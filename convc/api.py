@@ -72,7 +72,7 @@ def load(
         batch: images, where the model leaves the batch open.
         dtype: operand type, one of `convc.ir.dtypes.FLOAT_OPERANDS`, in place of the model's.
         precision: how float32 is multiplied: tf32 (the default), bf16x3, bf16x6 or tf32x3
-            (`convc.operators.split_precision`).
+            (`convc.layout.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
 
     Raises:

@@ -36,7 +36,7 @@ from convc.ir.debug_info import Coverage, read_coverage
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.packing import BufferForm, DeviceForm, device_form
+from convc.layout.device_form import BufferForm, DeviceForm, device_form
 from convc.support.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 
 FORMAT = "convc-build/1"

@@ -24,8 +24,8 @@ from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernel, kernel_file, layer_of
+from convc.layout.device_form import device_form
 from convc.machine import Counters, RunOptions
-from convc.packing import device_form
 from convc.runtime.session import LayerRun, run_layer, writer
 from convc.support.files import plain
 from convc.verify.bound import error_bound

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
-from convc.packing import DeviceForm, device_form
+from convc.layout.device_form import DeviceForm, device_form
 from convc.plan.records import Options, Plan
 from convc.tile.steps import TileProgram
 

@@ -27,7 +27,7 @@ from convc.ir.expr import IntExpr
 from convc.ir.launch import KernelArtifact
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form, pack_weights
+from convc.layout.device_form import device_form, pack_weights
 from convc.plan.records import Options, to_json
 from convc.sources import compiler_digest
 from convc.tile.coverage import coverage_of

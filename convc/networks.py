@@ -48,7 +48,7 @@ def verify_network(
         batch: what stands for extents that the inputs leave open; 1 by default.
         dtype: operand type in place of the model's.
         precision: of float32 convolutions where ``dtype`` is not given: tf32, or in parts
-            (`convc.operators.split_precision`).
+            (`convc.layout.split_precision`).
         numerics: how the tensor core adds (see `verify`).
         host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
         cache: where kernels are kept (see `Cache`).

@@ -16,7 +16,7 @@ from convc.emit.operands import (
     tensor_address,
 )
 from convc.ir import dtypes
-from convc.operators.block_scaled import FORMATS
+from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
 from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.tile.steps import SmemTile, Step, Storage, TmemTile

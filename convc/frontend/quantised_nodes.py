@@ -1,7 +1,7 @@
 """ONNX's ``ConvInteger`` and ``QLinearConv``: convolutions of 8-bit numbers that have zero points, and scales.
 
 Source: ONNX operators, ``ConvInteger`` and ``QLinearConv``, both of operator set 10. Zero points are taken out here
-(`convc.operators.quantised`), so that nothing behind the frontend knows them but the host, which pads with that of the
+(`convc.frontend.zero_points`), so that nothing behind the frontend knows them but the host, which pads with that of the
 activations, and the epilogue, which adds that of the result. Scales become one multiplier per output channel.
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 from onnx import NodeProto
 
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.zero_points import multiplier_of, remove_zero_points
 from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
-from convc.operators.quantised import multiplier_of, remove_zero_points
 from convc.support.memory import require_memory
 
 QUANTISED = ("ConvInteger", "QLinearConv")

@@ -17,13 +17,13 @@ from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.graph.nodes import place
 from convc.graph.packed import PackedTensor, unpacked
-from convc.graph_layout import Use
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.kernels import Kernels, layer_of
+from convc.layout.device_form import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
+from convc.layout.handover import Use
 from convc.machine import RunOptions
-from convc.packing import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.runtime.session import LayerRun, run_layer, run_packed
 from convc.support.memory import require_memory
 

@@ -71,7 +71,7 @@ class Graph:
         replaced: arrays in place of constants of the model, by name.
         fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
         hand_over: where nodes are fused, let kernels read what others wrote without repacking where they can
-            (`convc.graph_layout`); the results have the same bits.
+            (`convc.layout.handover`); the results have the same bits.
 
     Attributes:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.

@@ -13,7 +13,7 @@ import onnx
 from onnx import inliner
 
 from convc.errors import ConvcError, ModelError
-from convc.frontend.causal import written_out
+from convc.frontend.expand_causal import written_out
 from convc.frontend.model_file import check_header, subgraphs
 from convc.frontend.onnx_reader import is_convolution
 

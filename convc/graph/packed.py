@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.graph_layout import Use, hand_over, obstacle
 from convc.ir import dtypes
-from convc.packing import DeviceForm, unpack_output
+from convc.layout.device_form import DeviceForm, unpack_output
+from convc.layout.handover import Use, hand_over, obstacle
 
 
 class PackedTensor:

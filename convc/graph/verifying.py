@@ -34,8 +34,8 @@ from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import FORMATS
-from convc.operators.split_precision import MISSING
+from convc.layout.block_scaled import FORMATS
+from convc.layout.split_precision import MISSING
 from convc.support.memory import require_memory
 from convc.verify.compare import Comparison
 

@@ -99,9 +99,9 @@ F32 = DType(
 )  # fmt: skip
 
 BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
-"""float32 as operands that are split into parts (see `convc.operators.split_precision`)."""
+"""float32 as operands that are split into parts (see `convc.layout.split_precision`)."""
 MXFP8, MXFP4, NVFP4 = (replace(F32, name=name, bits=8) for name in ("mxfp8", "mxfp4", "nvfp4"))
-"""float32 that the device multiplies as bytes with scale factors (see `convc.operators.block_scaled`)."""
+"""float32 that the device multiplies as bytes with scale factors (see `convc.layout.block_scaled`)."""
 E4M3 = DType(
     name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
 )  # fmt: skip

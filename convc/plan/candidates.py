@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from convc.ir import dtypes
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.records import Pipeline, Tiling
 
 BLOCK_M = 128

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from convc.arch import Arch
 from convc.ir import dtypes
 from convc.ir.problem import AXIS_NAMES
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.loads import corners, dims_and_strides
 from convc.plan.records import Rejection, Storage, Tiling
 

@@ -18,7 +18,7 @@ from convc.index.lower import lower
 from convc.index.maps import IndexMap, Outcome, Proof
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.records import SLAB, Coordinate, Pipeline, Tiling
 from convc.plan.scale_factors import factor_coordinates, prove_factors
 

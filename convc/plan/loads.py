@@ -14,7 +14,7 @@ import itertools
 
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap
-from convc.packing import BufferForm, DeviceForm
+from convc.layout.device_form import BufferForm, DeviceForm
 from convc.plan.records import Loads, Reuse, Tiling
 from convc.plan.scale_factors import factor_maps
 

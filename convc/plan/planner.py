@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from convc.arch import SM_100A, Arch
 from convc.errors import InputError, PlanError
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan import reload, reuse
 from convc.plan.coordinates import indexing_of
 from convc.plan.evidence import assumed

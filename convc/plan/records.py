@@ -19,7 +19,7 @@ from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.evidence import Rule
 from convc.plan.work import Work
 

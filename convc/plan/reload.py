@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from convc.arch import Arch
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.candidates import tilings
 from convc.plan.constraints import Candidate, check_problem
 from convc.plan.proposals import Survey, propose

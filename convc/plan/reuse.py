@@ -24,7 +24,7 @@ from convc.errors import PlanError
 from convc.index.geometry import Geometry, geometry
 from convc.index.reuse_claims import OFFSET_LIMIT
 from convc.index.row_walk import BORDERS, padding_run
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
 from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem
 from convc.plan.proposals import Proposal, Survey, propose

@@ -9,7 +9,7 @@ from __future__ import annotations
 from convc.arch import Arch
 from convc.index.geometry import Geometry
 from convc.ir.problem import ConvProblem
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.candidates import atoms_of
 from convc.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns

@@ -25,7 +25,7 @@ from convc.arch import Arch
 from convc.index.maps import Counterexample, Outcome, Proof
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
-from convc.packing import DeviceForm
+from convc.layout.device_form import DeviceForm
 from convc.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
 from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.plan.work import FACTOR_ROW_BYTES as ROW_BYTES

@@ -1,6 +1,6 @@
 """One layer, from the model's array to the model's array.
 
-A kernel reads and writes packed buffers (`convc.packing`). Around its launch the host turns activations
+A kernel reads and writes packed buffers (`convc.layout.device_form`). Around its launch the host turns activations
 (N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed weights, and
 turns the output back into (N, K, P, Q). What happens in between is the machine's business: it gets the text, the launch
 file and the buffers, and no word on what they mean.
@@ -20,8 +20,7 @@ from convc.build import Layer
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
-from convc.machine import Counters, RunOptions, RunResult
-from convc.packing import (
+from convc.layout.device_form import (
     DeviceForm,
     device_bytes,
     output_index,
@@ -30,6 +29,7 @@ from convc.packing import (
     scaled_bias,
     unpack_output,
 )
+from convc.machine import Counters, RunOptions, RunResult
 from convc.support.files import NpyHeader, read_npy
 from convc.support.memory import require_memory
 
@@ -95,10 +95,11 @@ def run_packed(
     options: RunOptions | None = None,
     progress: Progress | None = None,
 ) -> LayerRun:
-    """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.graph_layout`).
+    """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.layout.handover`).
 
     Args:
-        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.packing` lays them out; others
+        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.layout.device_form` lays them
+        out; others
             are taken from the layer where they are not given.
 
     Returns:

@@ -8,7 +8,7 @@ mma    waits for these too
 from __future__ import annotations
 
 from convc.ir.expr import Var
-from convc.packing import has_tensor_scale
+from convc.layout.device_form import has_tensor_scale
 from convc.plan.records import Plan
 from convc.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
 from convc.tile.frame import compute

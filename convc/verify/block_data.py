@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import FORMATS, as_filters
+from convc.layout.block_scaled import FORMATS, as_filters
 
 CHOICES = (((0, 1, 2, 3, 4, 6), 2), ((0, 1, 2, 3, 4, 6), 1), ((0, 1, 2, 3, 4, 6), 0), ((1, 2, 3), 0))
 """Magnitudes and the largest exponent of a block's power of two, from the widest range to the narrowest."""

@@ -35,7 +35,7 @@ as well (Hopper kept 13: the same two papers).
 oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
 
 **Parts.** float32 operands that are multiplied in parts have a sum of L products of parts for each pass, whose
-magnitudes are a little larger; what the passes leave out is relative to each product. `convc.operators.split_precision`
+magnitudes are a little larger; what the passes leave out is relative to each product. `convc.layout.split_precision`
 derives both.
 
 **Scale factors** of blocks: an element of at most 4 bits times a factor of at most 4, so that a product of two such
@@ -65,8 +65,8 @@ from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import as_multiplied
-from convc.operators.split_precision import GROWTH, MISSING, PASSES, SMALLEST
+from convc.layout.block_scaled import as_multiplied
+from convc.layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.verify.epilogue_bound import through_epilogue
 
 UNIT = 2.0**-23

@@ -23,8 +23,8 @@ import numpy as np
 from convc.ir import dtypes
 from convc.ir.epilogue import saturates_at
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import FORMATS
-from convc.operators.split_precision import EXACT_BITS
+from convc.layout.block_scaled import FORMATS
+from convc.layout.split_precision import EXACT_BITS
 from convc.support.memory import require_memory
 from convc.verify.block_data import numbers_in_blocks
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from convc import reference
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import as_multiplied
+from convc.layout.block_scaled import as_multiplied
 
 
 def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:

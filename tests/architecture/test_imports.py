@@ -16,6 +16,8 @@ ARROWS = {
     "ptx": "errors",
     "ir": "errors",
     "support": "errors",
+    "frontend": "errors ir support",
+    "layout": "errors ir support",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 

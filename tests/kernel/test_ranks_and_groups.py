@@ -14,7 +14,7 @@ from convc.compiler import compile_problem
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.packs import packs_of, work
+from convc.layout.groups import packs_of, work
 from convc.plan.records import Options
 
 EXAMPLES = 40

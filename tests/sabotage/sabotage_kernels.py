@@ -21,7 +21,7 @@ from convc.compiler import compile_problem
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
-from convc.packing import pack_activation, pack_weights, scaled_bias
+from convc.layout.device_form import pack_activation, pack_weights, scaled_bias
 from convc.plan.records import Options
 from convc.support.resources import make_models
 from convc.verify.data import integer_data

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from convc import backend
-from convc.frontend.causal import written_out
+from convc.frontend.expand_causal import written_out
 from convc.frontend.onnx_reader import read_model
 
 

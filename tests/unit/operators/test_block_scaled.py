@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from convc import reference
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import (
+from convc.layout.block_scaled import (
     FORMATS,
     Blocks,
     as_multiplied,

@@ -7,7 +7,7 @@ import pytest
 
 from convc import reference
 from convc.ir.problem import ConvProblem
-from convc.operators.expansion import copies_of, expand_activation, expand_filter, expanded, expansion_notes
+from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded, expansion_notes
 from convc.verify.data import integer_data
 
 

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc import reference
+from convc.frontend.zero_points import filter_type, multiplier_of, remove_zero_points
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.quantised import filter_type, multiplier_of, remove_zero_points, split_filter
+from convc.layout.expand import split_filter
 
 RANGE = {"u8": (0, 255), "s8": (-128, 127)}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convc.ir import dtypes
-from convc.operators.split_precision import (
+from convc.layout.split_precision import (
     EXACT_BITS,
     GROWTH,
     MISSING,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from convc import reference
 from convc.errors import InputError, LimitError, ProblemError
 from convc.ir.problem import ConvProblem
-from convc.packing import (
+from convc.layout.device_form import (
     DeviceForm,
     device_bytes,
     device_form,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from convc.arch import SM_100A
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout.device_form import device_form
 from convc.plan import constraints
 from convc.plan.candidates import tilings
 from convc.plan.constraints import Candidate, check_problem, check_tiling

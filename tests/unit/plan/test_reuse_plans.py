@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from convc.arch import SM_100A
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout.device_form import device_form
 from convc.plan.evidence import RESTS_ON
 from convc.plan.planner import plan
 from convc.plan.records import Options, Plan

@@ -12,8 +12,15 @@ from convc.errors import LimitError, PlanError
 from convc.index.maps import Counterexample, Proof
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import FORMATS, dequantise, quantise
-from convc.packing import device_form, has_tensor_scale, pack_activation, pack_filter, pack_weights, scaled_bias
+from convc.layout.block_scaled import FORMATS, dequantise, quantise
+from convc.layout.device_form import (
+    device_form,
+    has_tensor_scale,
+    pack_activation,
+    pack_filter,
+    pack_weights,
+    scaled_bias,
+)
 from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.plan.scale_factors import columns_of, prove_factors

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout.device_form import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Choice, Options
 from convc.report.schedules import choice_lines, verdict_on_shift

@@ -16,7 +16,7 @@ from convc.build import load_build, stems_of, writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch
-from convc.packing import pack_bias, pack_filter
+from convc.layout.device_form import pack_bias, pack_filter
 from convc.support.resources import model_folder
 
 TWO = model_folder() / "tiny_two_convs.onnx"

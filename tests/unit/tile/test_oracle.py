@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.tile_oracle import run_program
 
-from convc import packing
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout import device_form as packing
+from convc.layout.device_form import device_form
 from convc.plan.planner import plan
 from convc.reference import conv_problem
 from convc.tile.build import build

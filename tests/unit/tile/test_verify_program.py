@@ -9,7 +9,7 @@ import pytest
 
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout.device_form import device_form
 from convc.plan.planner import plan
 from convc.tile.build import build
 from convc.tile.show import describe, show

@@ -6,7 +6,7 @@ import pytest
 from test_verify_program import at, rewrite, without
 
 from convc.ir.problem import ConvProblem
-from convc.packing import device_form
+from convc.layout.device_form import device_form
 from convc.plan.planner import plan
 from convc.plan.records import Options
 from convc.tile.build import build

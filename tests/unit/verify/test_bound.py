@@ -14,7 +14,7 @@ from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import as_multiplied
+from convc.layout.block_scaled import as_multiplied
 from convc.verify.bound import UNIT, error_bound
 
 

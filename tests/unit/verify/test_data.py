@@ -11,7 +11,7 @@ from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import as_multiplied
+from convc.layout.block_scaled import as_multiplied
 from convc.support import memory as limits
 from convc.verify.data import integer_data, multipliers, normal_data
 

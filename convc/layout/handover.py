@@ -1,8 +1,9 @@
 """Where a convolution can read what another one wrote, without going through (N, C, H, W) in between.
 
 A kernel writes pixels with their channels side by side, (N, P, Q, k_pitch), and reads them the same way,
-(N, H, W, c_pitch) (see `convc.packing`). Between two convolutions with nothing on the host in between, unpacking and
-packing again would give the same buffer, unless the consumer's axes are folded, the pitches differ, or the types do.
+(N, H, W, c_pitch) (see `convc.layout.device_form`). Between two convolutions with nothing on the host in between,
+unpacking and packing again would give the same buffer, unless the consumer's axes are folded, the pitches differ, or
+the types do.
 Two things are left to do, both in place or element by element, none a transposition:
 
 * What lies behind the last channel, or between joined groups: the producer wrote something there, and the consumer
@@ -21,8 +22,8 @@ import numpy as np
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.packing import DeviceForm
-from convc.packs import device_channels, pack_channels
+from convc.layout.device_form import DeviceForm
+from convc.layout.groups import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
 

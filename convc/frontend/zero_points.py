@@ -68,17 +68,6 @@ def filter_type(filters: np.ndarray, own: str) -> tuple[str, int]:
     return "s8", max(-(-high // int(S8.max_finite)), -(-low // int(S8.min_finite)))
 
 
-def split_filter(w: np.ndarray, count: int) -> list[np.ndarray]:
-    """Whole numbers as `count` arrays of s8 that add up to them; ValueError where they do not fit."""
-    rest, parts = np.rint(np.asarray(w, np.float64)).astype(np.int64), []
-    for _ in range(count):
-        parts.append(dtypes.encode(S8, rest))
-        rest = rest - parts[-1]
-    if rest.any():
-        raise ValueError(f"{count} parts of s8 cannot hold weights from {int(w.min())} to {int(w.max())}")
-    return parts
-
-
 def multiplier_of(x_scale: np.ndarray, w_scale: np.ndarray, y_scale: np.ndarray, channels: int) -> np.ndarray:
     """x_scale * w_scale / y_scale, each operation rounded to float32, as float32 (K,); w_scale is a scalar or (K,)."""
     product = np.asarray(x_scale, np.float32) * np.asarray(w_scale, np.float32)

@@ -12,10 +12,10 @@ import dataclasses
 
 import numpy as np
 
+from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import CHANNELS, FORMATS, filled_channels
-from convc.operators.quantised import split_filter
-from convc.operators.split_precision import PARTS, PASSES, activation_parts, filter_parts
+from convc.layout.block_scaled import CHANNELS, FORMATS, filled_channels
+from convc.layout.split_precision import PARTS, PASSES, activation_parts, filter_parts
 
 
 def expanded(problem: ConvProblem) -> ConvProblem:
@@ -57,6 +57,17 @@ def expand_filter(problem: ConvProblem, w: np.ndarray) -> np.ndarray:
     if problem.operand in PASSES:
         return np.concatenate(filter_parts(problem.operand, w), axis=1)
     return w if problem.filter_parts == 1 else np.concatenate(split_filter(w, problem.filter_parts), axis=1)
+
+
+def split_filter(w: np.ndarray, count: int) -> list[np.ndarray]:
+    """Whole numbers as `count` arrays of s8 that add up to them; ValueError where they do not fit."""
+    rest, parts = np.rint(np.asarray(w, np.float64)).astype(np.int64), []
+    for _ in range(count):
+        parts.append(dtypes.encode(dtypes.S8, rest))
+        rest = rest - parts[-1]
+    if rest.any():
+        raise ValueError(f"{count} parts of s8 cannot hold weights from {int(w.min())} to {int(w.max())}")
+    return parts
 
 
 def expansion_notes(problem: ConvProblem) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from convc.folding import AxisFold, fold_note
 from convc.ir.problem import ConvProblem
-from convc.operators.expansion import expansion_notes
-from convc.packs import Packs, packs_note
+from convc.layout.expand import expansion_notes
+from convc.layout.fold import AxisFold, fold_note
+from convc.layout.groups import Packs, packs_note
 from convc.support.memory import human_bytes
 
 

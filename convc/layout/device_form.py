@@ -18,12 +18,12 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 ``cuTensorMapEncodeIm2col``).
 
 **Block-scaled types** are bytes: behind the channels of each pixel, and of each filter tap, lie their scale factors
-(see `convc.operators.block_scaled`), again rounded up to 16 bytes.
+(see `convc.layout.block_scaled`), again rounded up to 16 bytes.
 
-**Groups** are joined to packs, see `convc.packs`.
+**Groups** are joined to packs, see `convc.layout.groups`.
 
 **Folding.** An axis beyond the limits of tensor maps is folded on the host, and rows and volumes become images, see
-`convc.folding`. The problem that the kernel runs, `DeviceForm.problem`, is then another one than was asked,
+`convc.layout.fold`. The problem that the kernel runs, `DeviceForm.problem`, is then another one than was asked,
 `DeviceForm.model`.
 """
 
@@ -36,11 +36,10 @@ import msgspec
 import numpy as np
 
 from convc.errors import InputError
-from convc.folding import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
 from convc.ir import dtypes
 from convc.ir.dtypes import DType
 from convc.ir.problem import ConvProblem
-from convc.operators.block_scaled import (
+from convc.layout.block_scaled import (
     FORMATS,
     BlockFormat,
     bytes_of,
@@ -49,11 +48,11 @@ from convc.operators.block_scaled import (
     quantise,
     tensor_scale,
 )
-from convc.operators.expansion import expand_activation, expand_filter, expanded
-from convc.packing_notes import packing_notes
-from convc.packs import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
-from convc.support.memory import require_memory
-from convc.transposed import (
+from convc.layout.expand import expand_activation, expand_filter, expanded
+from convc.layout.fold import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
+from convc.layout.groups import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
+from convc.layout.notes import packing_notes
+from convc.layout.transposed import (
     Untransposed,
     ordinary_bias,
     ordinary_element,
@@ -64,6 +63,7 @@ from convc.transposed import (
     untransposed,
     way_note,
 )
+from convc.support.memory import require_memory
 
 PITCH_BYTES = 16
 """Strides of a tensor map are multiples of this."""
@@ -92,7 +92,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
             is folded, or where the model has rows or volumes in place of images.
         base: the problem that repacking starts from: with zero padding, and with parts of numbers as channels
-            (see `convc.operators.expansion`); mostly `ordinary` itself.
+            (see `convc.layout.expand`); mostly `ordinary` itself.
         folds: per spatial axis of the model how it is folded, None where it is not.
         packs: how groups are joined; None where there is one group.
         way: the ordinary convolution in place of a transposed one; None where the model's is ordinary.
