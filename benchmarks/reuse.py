@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.layers import light_models
 from benchmarks.timing import best
 from convc import machine
-from convc.compiler import Compiled, compile_problem
+from convc.compiler.compile import Compiled, compile_problem
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from convc.build import Build
     from convc.checking import LayerReport
-    from convc.compiler import Compiled
+    from convc.compiler.compile import Compiled
     from convc.graph.verifying import NetworkReport
     from convc.ir.network import ConvNode, Network, SkippedNode
     from convc.plan.records import Options
@@ -169,7 +169,7 @@ def compile_node(
 ) -> tuple[ConvNode, Compiled]:
     """`compile_layer`, with the convolution as the model has it: weights, tensors, and what was fused into it."""
     from convc.build import pick_layer
-    from convc.compiler import compile_problem
+    from convc.compiler.compile import compile_problem
     from convc.kernels import shared_problem
     from convc.plan.records import Options
 

@@ -17,7 +17,7 @@ from typing import Literal
 import numpy as np
 
 from convc import reference
-from convc.compiler import Compiled
+from convc.compiler.compile import Compiled
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from threadpoolctl import ThreadpoolController
 
 from convc.checking import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode

@@ -20,7 +20,7 @@ import numpy as np
 from convc import build
 from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.cache import KernelCache
-from convc.compiler import Compiled, compile_problem
+from convc.compiler.compile import Compiled, compile_problem
 from convc.errors import LaunchError
 from convc.ir.debug_info import dump_coverage
 from convc.ir.expr import IntExpr

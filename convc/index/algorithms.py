@@ -7,9 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from convc.compiler.index.reuse import ReuseMaps
 from convc.index.nests import Nest
-from convc.index.reuse import ReuseMaps
-from convc.index.reuse_rewrites import accumulate, hoist, mask_lanes, shift_instead_of_load, stage, swap_operands
+from convc.index.reuse_rewrites import (
+    accumulate,
+    hoist,
+    mask_lanes,
+    shift_instead_of_load,
+    stage,
+    swap_operands,
+)
 from convc.index.rewrites import Step, flatten, interchange, split_taps, tile, tile_windows
 from convc.ir.problem import ConvProblem
 

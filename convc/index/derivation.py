@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.geometry import geometry
+from convc.compiler.index.lane_masks import masked_columns, masked_lines
+from convc.compiler.index.maps import Counterexample, Outcome
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.index.algorithms import Chapter, MmaTile, chapters, pixel_tiles
-from convc.index.conv import ConvMaps
-from convc.index.geometry import geometry
-from convc.index.lane_masks import masked_columns, masked_lines
-from convc.index.maps import Counterexample, Outcome
 from convc.index.nests import Nest, plain
 from convc.index.products import POINTS
-from convc.index.reuse import ReuseMaps, reuse_maps
 from convc.index.rewrites import Step
 from convc.ir.problem import ConvProblem
 

@@ -1,7 +1,7 @@
 """The lanes of a tile: their output pixels, and what each of them holds, lacks or must not write at a filter column.
 
-A table is made by following the copies and the moves of one tile (`convc.index.shared_rows`), not from the closed forms
-that the kernel's masks come from, so the two can be compared cell by cell.
+A table is made by following the copies and the moves of one tile (`convc.index.shared_rows`), not from the
+closed forms that the kernel's masks come from, so the two can be compared cell by cell.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ from itertools import product
 
 import numpy as np
 
-from convc.index.conv import ConvMaps
-from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lanes, masked_lines, tile_mask, words
-from convc.index.maps import Counterexample, IndexMap
-from convc.index.reuse import ReuseMaps
-from convc.index.row_stream import WINDOW
-from convc.index.row_walk import Buffer
+from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.lane_masks import (
+    column_mask,
+    line_mask,
+    masked_columns,
+    masked_lanes,
+    masked_lines,
+    tile_mask,
+    words,
+)
+from convc.compiler.index.maps import Counterexample, IndexMap
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.row_walk import Buffer
 from convc.index.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
 

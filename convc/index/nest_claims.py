@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 from sympy import Expr, Integer
 
-from convc.index.algebra import equal
+from convc.compiler.index.algebra import equal
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.index.lanes import why_masked
-from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, at_most, less, simplify_guards
 from convc.index.nests import Move, Nest
-from convc.index.reuse import ReuseMaps
-from convc.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
-from convc.index.row_stream import WINDOW
-from convc.index.symbols import Axis, FloorDiv, Mod
 
 
 def prove_stream(nest: Nest, maps: ReuseMaps) -> Outcome:

@@ -9,8 +9,8 @@ in or after them:
     Load          before: the rows of the tile A are filled with activations
     Move          after every iteration but the last: the rows of A move, those that are missing come from the halo
 
-and a `Read` says which row of A the multiply-add takes, and which lanes it leaves out. `convc.index.rewrites` changes
-nests, `convc.index.products` runs them.
+and a `Read` says which row of A the multiply-add takes, and which lanes it leaves out. `convc.index.rewrites`
+changes nests, `convc.index.products` runs them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from sympy import Expr
 
-from convc.index.conv import activation_map
-from convc.index.maps import IndexMap
-from convc.index.symbols import Axis
+from convc.compiler.index.conv import activation_map
+from convc.compiler.index.maps import IndexMap
+from convc.compiler.index.symbols import Axis
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 
@@ -74,7 +74,7 @@ class Read:
 
     Attributes:
         row: in the symbols of the loops.
-        masks: 1 where a lane is left out; in tile_m, lane, r, s as in `convc.index.lane_masks`.
+        masks: 1 where a lane is left out; in tile_m, lane, r, s as in `convc.compiler.index.lane_masks`.
         tile_m: what these call tile_m, in the symbols of the loops.
     """
 

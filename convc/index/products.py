@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from convc.index.lower import translate
-from convc.index.maps import Counterexample, IndexMap, Outcome, Proof
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.index.nests import Accumulate, Load, Move, Nest
 from convc.index.shared_rows import needed_pixel
 from convc.ir import expr as intexpr

@@ -8,21 +8,21 @@
     swap_operands            pixels become columns: the transposed product
 
 `hoist` is the step that saves traffic, and the one that can go wrong: it is legal by the claims of
-`convc.index.reuse_claims`, which say that the lane holds the right pixel, or needs padding and is masked.
+`convc.compiler.index.reuse_claims`, which say that the lane holds the right pixel, or needs padding and is masked.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
-from convc.index.maps import Counterexample, IndexMap, Proof
+from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
+from convc.compiler.index.maps import Counterexample, IndexMap, Proof
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.symbols import Axis
 from convc.index.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
 from convc.index.nests import Accumulate, Load, Move, Nest, Read
-from convc.index.reuse import ReuseMaps
 from convc.index.rewrites import Step, checked
-from convc.index.row_stream import WINDOW
-from convc.index.symbols import Axis
 
 SUMMED = ("c", "r", "s")
 

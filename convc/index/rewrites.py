@@ -4,8 +4,8 @@ Every rewrite takes a nest and gives a `Step`: the new nest and a `Proof`, or a 
 product went wrong. It is checked twice. The algebra looks at the index expressions, whatever the extents; and where
 the nest is small enough (`products.POINTS`), both nests are run and everything they add up is compared.
 
-The rewrites here change loops: `interchange`, `flatten`, `tile` and `split_taps`; those of `convc.index.reuse_rewrites`
-change what is kept between iterations.
+The rewrites here change loops: `interchange`, `flatten`, `tile` and `split_taps`; those of
+`convc.index.reuse_rewrites` change what is kept between iterations.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sympy import Expr, Integer
 
-from convc.index.algebra import equal, simplify
-from convc.index.lower import translate
-from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
+from convc.compiler.index.algebra import equal, simplify
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
+from convc.compiler.index.row_stream import WINDOW, LaneTile
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.index.nests import Load, Nest, Statement
 from convc.index.products import POINTS, same_products
-from convc.index.row_stream import WINDOW, LaneTile
-from convc.index.symbols import Axis, FloorDiv, Mod
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,8 @@ def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, 
 def split_taps(nest: Nest, cycle: int) -> Step:
     """Filter columns by the buffer they share: s = tap*cycle + buffer, for cycle = u / gcd(u, d).
 
-    Columns share a buffer exactly if their offsets s*d are the same modulo the stride u (see `convc.index.row_walk`).
+    Columns share a buffer exactly if their offsets s*d are the same modulo the stride u (see
+    `convc.compiler.index.row_walk`).
     """
     s = nest.loop("s")
     buffer, tap = Axis("buffer", min(cycle, s.extent)), Axis("tap", -(-s.extent // cycle))

@@ -1,8 +1,8 @@
 """Which pixel stands in which row of shared memory, and which row a lane multiplies.
 
-Nothing here uses the closed forms of `convc.index.reuse` but the start of a copy: a copy is followed pixel by pixel by
-the rule of the PTX manual (tensor im2col::w mode) and rows move one by one, so that a table made from it shows what a
-kernel does, and tests can hold it against the algebra.
+Nothing here uses the closed forms of `convc.compiler.index.reuse` but the start of a copy: a copy is followed pixel by
+pixel by the rule of the PTX manual (tensor im2col::w mode) and rows move one by one, so that a table made from it shows
+what a kernel does, and tests can hold it against the algebra.
 
     im2col::w         the pixels of the tile in rows 0, 1, ..., those of the halo behind them: the walk goes on
     im2col::w::128    the tile in rows 0..127; pixel h of the halo of group g, 32 lanes, in row 128 + 4*h + g: it is the
@@ -22,9 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convc.index.reuse import ReuseMaps
-from convc.index.row_stream import WINDOW
-from convc.index.row_walk import Buffer
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.row_walk import Buffer
 from convc.ir.problem import ConvProblem
 
 

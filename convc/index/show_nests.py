@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from sympy.core.relational import Relational
 
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import IndexMap, guard_text
+from convc.compiler.index.symbols import Axis
 from convc.index.derivation import Derivation
-from convc.index.lower import translate
-from convc.index.maps import IndexMap, guard_text
 from convc.index.nests import Accumulate, Load, Move, Nest
-from convc.index.symbols import Axis
 
 
 def derivation_lines(derivation: Derivation, since: int = 0) -> list[str]:

@@ -1,6 +1,6 @@
 """Integer expressions: what an index map becomes once the algebra is done.
 
-The algebra of `convc.index` ends in a handful of integer operations, and this is all of them: a constant, a
+The algebra of `convc.compiler.index` ends in a handful of integer operations, and this is all of them: a constant, a
 variable, sum, product, floor division, floor remainder, comparison, conjunction and selection. A difference
 is a sum with a product by -1. Expressions are plain immutable trees: they are hashed (so equal subtrees are
 computed once when they are turned into instructions), written to disk in plans as small JSON lists, and

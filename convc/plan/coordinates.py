@@ -1,8 +1,8 @@
 """The index arithmetic of a kernel, taken from the proved index maps.
 
-`convc.index` derives where every tile, lane and tap reads and writes and proves that one im2col copy visits exactly the
-pixels of a tile. What is left to compute at run time is here: a few integer expressions, each with the map it is a
-result of. This is the last place of the compiler that sees sympy.
+`convc.compiler.index` derives where every tile, lane and tap reads and writes and proves that one im2col copy visits
+exactly the pixels of a tile. What is left to compute at run time is here: a few integer expressions, each with the map
+it is a result of. This is the last place of the compiler that sees sympy.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from sympy import Integer
 
+from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.lower import lower
+from convc.compiler.index.maps import IndexMap, Outcome, Proof
 from convc.errors import PlanError
-from convc.index.conv import ConvMaps, conv_maps
-from convc.index.lower import lower
-from convc.index.maps import IndexMap, Outcome, Proof
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from convc.index.geometry import Geometry
+from convc.compiler.index.geometry import Geometry
 from convc.plan.candidates import pipeline_of
 from convc.plan.constraints import TILING_RULES, Candidate, TilingRule, check_tiling
 from convc.plan.rank import choose, estimate

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from convc.arch import Arch
-from convc.index.geometry import Geometry
+from convc.compiler.index.geometry import Geometry
 from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
@@ -272,7 +272,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse(Geometry):
-    """How a plan shares activations between filter columns (see `convc.index.reuse`).
+    """How a plan shares activations between filter columns (see `convc.compiler.index.reuse`).
 
     Attributes:
         variant: how lanes move on to the next filter column (see `convc.plan.reuse`).

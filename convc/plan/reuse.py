@@ -20,10 +20,10 @@ import itertools
 from collections.abc import Iterator
 
 from convc.arch import Arch
+from convc.compiler.index.geometry import Geometry, geometry
+from convc.compiler.index.reuse_claims import OFFSET_LIMIT
+from convc.compiler.index.row_walk import BORDERS, padding_run
 from convc.errors import PlanError
-from convc.index.geometry import Geometry, geometry
-from convc.index.reuse_claims import OFFSET_LIMIT
-from convc.index.row_walk import BORDERS, padding_run
 from convc.layout.device_form import DeviceForm
 from convc.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
 from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem

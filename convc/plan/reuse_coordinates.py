@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
-from convc.index.lower import lower, translate
-from convc.index.reuse import ReuseMaps, reuse_maps
-from convc.index.reuse_claims import prove
+from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
+from convc.compiler.index.lower import lower, translate
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.reuse_claims import prove
 from convc.ir import dtypes
 from convc.ir.expr import And, Const, IntExpr, Select, Var
 from convc.plan.coordinates import Indexing, demand_proof, result_of

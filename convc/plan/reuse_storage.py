@@ -7,7 +7,7 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 from __future__ import annotations
 
 from convc.arch import Arch
-from convc.index.geometry import Geometry
+from convc.compiler.index.geometry import Geometry
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm
 from convc.plan.candidates import atoms_of

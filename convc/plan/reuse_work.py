@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.index.geometry import Geometry
+from convc.compiler.index.geometry import Geometry
 from convc.plan.records import Pipeline, Tiling
 from convc.plan.reuse_storage import tile_rows, waits
 from convc.plan.work import STORE_BYTES, Turns, Work

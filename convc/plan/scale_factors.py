@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from convc.arch import Arch
-from convc.index.maps import Counterexample, Outcome, Proof
+from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_form import DeviceForm

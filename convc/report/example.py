@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from convc.compiler.index.geometry import geometry
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.show import map_lines
 from convc.index.algorithms import MmaTile
 from convc.index.derivation import derive
-from convc.index.geometry import geometry
-from convc.index.reuse import ReuseMaps, reuse_maps
-from convc.index.show import map_lines
 from convc.index.show_nests import derivation_lines
 from convc.ir.problem import ConvProblem
 from convc.report.console import print_part

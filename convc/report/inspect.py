@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from convc import ptx
-from convc.compiler import Compiled
-from convc.index.show import map_lines, maps_lines
+from convc.compiler.compile import Compiled
+from convc.compiler.index.show import map_lines, maps_lines
 from convc.plan.records import Plan, Rejection, Storage
 from convc.report.console import print_heading, print_part
 from convc.report.schedules import choice_lines

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
+from convc.compiler.index.row_stream import WINDOW
 from convc.index.lanes import Cell, LaneTable
-from convc.index.row_stream import WINDOW
 from convc.index.shared_rows import Pixel, SharedRow
 from convc.report.lanes import heading, unit
 from convc.report.words import convolution

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from convc.compiler.index.geometry import geometry
+from convc.compiler.index.row_walk import BORDERS
 from convc.errors import PlanError
-from convc.index.geometry import geometry
-from convc.index.row_walk import BORDERS
 from convc.plan.records import Plan, Reuse
 from convc.plan.reuse import ROWS
 

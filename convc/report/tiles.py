@@ -8,15 +8,15 @@ from pathlib import Path
 
 from rich.console import Console
 
+from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.maps import Outcome
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.reuse_claims import prove
+from convc.compiler.index.show import loop_nest
 from convc.errors import InputError
 from convc.index.algorithms import MmaTile
-from convc.index.conv import ConvMaps, conv_maps
 from convc.index.derivation import Derivation, derive, derive_reload
 from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.index.maps import Outcome
-from convc.index.reuse import ReuseMaps, reuse_maps
-from convc.index.reuse_claims import prove
-from convc.index.show import loop_nest
 from convc.index.show_nests import derivation_lines, nest_lines
 from convc.plan.records import Plan
 from convc.report.console import print_heading, print_part

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.index.row_walk import Buffer
+from convc.compiler.index.row_walk import Buffer
 from convc.ir.expr import Const, IntExpr, Var
 from convc.plan.records import Plan
 from convc.plan.reuse_storage import apart, tile_rows

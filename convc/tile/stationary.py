@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.index.row_walk import Buffer, Tap, padding_run
+from convc.compiler.index.row_walk import Buffer, Tap, padding_run
 from convc.ir.expr import Const, Var
 from convc.plan.records import Plan
 from convc.tile.epilogue import epilogue_steps

@@ -121,10 +121,13 @@ DECIDERS = tuple(
         ("convc.ptx", ("msgspec", *HEAVY)),
         ("convc.ir.launch", HEAVY),
         ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
-        ("convc.runtime.session", ("onnx", "sympy", "jinja2", "convc.plan", "convc.index", "convc.emit")),
+        (
+            "convc.runtime.session",
+            ("onnx", "sympy", "jinja2", "convc.plan", "convc.compiler.index", "convc.emit"),
+        ),
         ("convc.verify", ("onnx", "sympy", "jinja2", "convc.machine")),
-        ("convc.emit", ("sympy", "numpy", "convc.plan", "convc.index", "convc.machine")),
-        ("convc.compiler", ("convc.machine", "convc.runtime", "onnx")),
+        ("convc.emit", ("sympy", "numpy", "convc.plan", "convc.compiler.index", "convc.machine")),
+        ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
         ("convc.cli.main", ("onnx", "sympy", "jinja2", "numpy")),
     ],
 )

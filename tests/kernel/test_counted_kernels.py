@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 
-from convc.compiler import Compiled, compile_problem
-from convc.index.lane_masks import tile_mask
-from convc.index.reuse import reuse_maps
+from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.index.lane_masks import tile_mask
+from convc.compiler.index.reuse import reuse_maps
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.machine import Counters, RunOptions

@@ -12,7 +12,7 @@ from support.kernel_edits import edited
 from support.witnesses import witnesses_agree
 
 from convc import reference
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem

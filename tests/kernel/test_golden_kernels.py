@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem

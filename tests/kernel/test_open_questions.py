@@ -10,7 +10,7 @@ from test_golden_kernels import CHOICES, PROBLEMS
 
 from benchmarks.layers import resnet50
 from convc.build import Layer
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.kernels import Kernels, layer_of
 from convc.machine import RunOptions
 from convc.machine.switches import Switches

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem

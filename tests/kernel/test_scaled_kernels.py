@@ -7,7 +7,7 @@ import pytest
 from support.witnesses import witnesses_agree
 
 from convc.check.kernel import check_kernel
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.layers import light_models
 from convc import reference
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import sabotage_tensor
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from convc.index.geometry import geometry
-from convc.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.geometry import geometry
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.ir.problem import ConvProblem
 
 

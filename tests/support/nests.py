@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.compiler.index.maps import Counterexample, Proof
 from convc.index.algorithms import MmaTile
-from convc.index.maps import Counterexample, Proof
 from convc.index.nests import Nest
 from convc.index.products import products
 from convc.index.rewrites import Step

@@ -8,7 +8,7 @@ import numpy as np
 from support.tile_oracle import run_program
 
 from convc import reference
-from convc.compiler import Compiled, compile_problem
+from convc.compiler.compile import Compiled, compile_problem
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem

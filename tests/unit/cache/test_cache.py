@@ -20,7 +20,7 @@ from convc import cache as cache_module
 from convc import kernels as kernels_module
 from convc import sources
 from convc.cache import KernelCache, default_folder, open_cache
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels, cache_key, kernel_of, shared_problem
@@ -275,7 +275,7 @@ import sys
 from pathlib import Path
 import convc.kernels
 from convc.cache import KernelCache
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.kernels import Kernels
 from convc.plan.records import Options
 from convc.ir.problem import ConvProblem

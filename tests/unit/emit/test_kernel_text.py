@@ -8,7 +8,7 @@ import re
 import msgspec
 import pytest
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.emit.context import numbers_of
 from convc.emit.kernel import emit
 from convc.ir.launch import ScalarParam

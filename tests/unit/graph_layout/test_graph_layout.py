@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.errors import PlanError, ProblemError
-from convc.index import claims
-from convc.index.claims import (
+from convc.compiler.index import claims
+from convc.compiler.index.claims import (
     prove_agreement,
     prove_box,
     prove_limits,
@@ -20,10 +19,11 @@ from convc.index.claims import (
     prove_store,
     prove_taps,
 )
-from convc.index.conv import conv_maps
-from convc.index.lower import lower_map
-from convc.index.maps import Counterexample, IndexMap, Proof, Unknown, less
-from convc.index.symbols import Mod
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.lower import lower_map
+from convc.compiler.index.maps import Counterexample, IndexMap, Proof, Unknown, less
+from convc.compiler.index.symbols import Mod
+from convc.errors import PlanError, ProblemError
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 

@@ -12,12 +12,12 @@ from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, computed
 
 from convc import reference
+from convc.compiler.index import geometry
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.maps import Counterexample
 from convc.errors import PlanError, ProblemError
-from convc.index import geometry
 from convc.index.algorithms import SCHEDULES, MmaTile
-from convc.index.conv import conv_maps
 from convc.index.derivation import derive, derive_reload, smaller
-from convc.index.maps import Counterexample
 from convc.index.nest_claims import fetched_map
 from convc.index.show_nests import derivation_lines
 from convc.ir.problem import ConvProblem

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sympy import Integer
 
-import convc.index
-from convc.index.algebra import bounds, digits, equal, normal_form, simplify
-from convc.index.lower import lower, translate
-from convc.index.symbols import Axis, FloorDiv, Mod
+import convc.compiler.index
+from convc.compiler.index.algebra import bounds, digits, equal, normal_form, simplify
+from convc.compiler.index.lower import lower, translate
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.ir.expr import evaluate
 
 AXES = {"x": Axis("x", 40), "y": Axis("y", 7), "z": Axis("z", 31, first=-15)}
@@ -205,7 +205,7 @@ def test_division_is_exact_where_floating_point_is_not():
 
 def test_no_file_of_the_room_uses_sympys_floor_or_parses_text():
     banned = {"floor", "ceiling", "sympify", "parse_expr", "lambdify", "simplify"}
-    for path in Path(convc.index.__file__).parent.glob("*.py"):
+    for path in Path(convc.compiler.index.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sympy":
                 assert node.attr not in banned | {"Mod"}, f"{path.name}:{node.lineno}: sympy.{node.attr}"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.index import maps
-from convc.index.maps import (
+from convc.compiler.index import maps
+from convc.compiler.index.maps import (
     Counterexample,
     IndexMap,
     Proof,
@@ -20,7 +20,7 @@ from convc.index.maps import (
     prove_equal,
     simplify_guards,
 )
-from convc.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 
 
 def _points(index_map):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from convc.index.conv import conv_maps
-from convc.index.maps import IndexMap, at_most
-from convc.index.show import loop_nest, map_lines, maps_lines, proof_lines
-from convc.index.symbols import Axis
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.maps import IndexMap, at_most
+from convc.compiler.index.show import loop_nest, map_lines, maps_lines, proof_lines
+from convc.compiler.index.symbols import Axis
 from convc.ir.problem import ConvProblem
 
 

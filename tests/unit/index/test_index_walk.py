@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from convc.compiler.index import walk as walk_module
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.maps import Counterexample, Proof, Unknown
+from convc.compiler.index.symbols import Axis
+from convc.compiler.index.walk import Im2colBox, follow_walk, im2col_box, prove_walk, walk_digits, walk_position
 from convc.errors import ProblemError
-from convc.index import walk as walk_module
-from convc.index.conv import conv_maps
-from convc.index.maps import Counterexample, Proof, Unknown
-from convc.index.symbols import Axis
-from convc.index.walk import Im2colBox, follow_walk, im2col_box, prove_walk, walk_digits, walk_position
 from convc.ir.problem import ConvProblem
 
 sides = st.integers(1, 12)

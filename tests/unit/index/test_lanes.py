@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.maps import Counterexample
+from convc.compiler.index.reuse import ReuseMaps
 from convc.errors import PlanError, ProblemError
-from convc.index.conv import conv_maps
 from convc.index.lanes import REUSING, lane_table, reload_table, why_masked
-from convc.index.maps import Counterexample
-from convc.index.reuse import ReuseMaps
 from convc.ir.problem import ConvProblem
 
 TWENTY = ConvProblem(

@@ -10,10 +10,10 @@ from support.nests import PROBLEM, computed
 from sympy import Integer
 
 from convc import reference
-from convc.index.maps import Counterexample, IndexMap, Proof, less
+from convc.compiler.index.maps import Counterexample, IndexMap, Proof, less
+from convc.compiler.index.symbols import Axis
 from convc.index.nests import Accumulate, Load, Nest, Read, plain
 from convc.index.products import products, same_products
-from convc.index.symbols import Axis
 from convc.ir.problem import ConvProblem
 
 UNEVEN = ConvProblem(

@@ -8,11 +8,18 @@ import pytest
 from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, proved, refused
 
+from convc.compiler.index.maps import Proof
 from convc.index.derivation import derive
-from convc.index.maps import Proof
 from convc.index.nests import Move, Nest, plain
 from convc.index.products import same_products
-from convc.index.reuse_rewrites import accumulate, hoist, mask_lanes, shift_instead_of_load, stage, swap_operands
+from convc.index.reuse_rewrites import (
+    accumulate,
+    hoist,
+    mask_lanes,
+    shift_instead_of_load,
+    stage,
+    swap_operands,
+)
 from convc.index.rewrites import flatten, interchange, split_taps, tile
 
 REDUCED = ("p", "tile", "tile_n", "r", "block", "s", "lane", "column", "e")

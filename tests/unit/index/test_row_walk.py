@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 
+from convc.compiler.index.lane_masks import tile_mask, words
+from convc.compiler.index.maps import Proof
+from convc.compiler.index.reuse_claims import prove
+from convc.compiler.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
 from convc.errors import PlanError, ProblemError
-from convc.index.lane_masks import tile_mask, words
-from convc.index.maps import Proof
-from convc.index.reuse_claims import prove
-from convc.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
 from convc.ir.problem import ConvProblem
 
 LANES = 48

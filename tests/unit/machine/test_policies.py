@@ -9,7 +9,7 @@ import pytest
 from support.kernels import execute, module
 
 from convc.check.kernel import check_kernel
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap

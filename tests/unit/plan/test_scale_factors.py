@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
+from convc.compiler.index.maps import Counterexample, Proof
 from convc.errors import LimitError, PlanError
-from convc.index.maps import Counterexample, Proof
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS, dequantise, quantise

@@ -12,7 +12,7 @@ import pytest
 from benchmarks import check, models, network, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
 from convc import reference
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
 
 

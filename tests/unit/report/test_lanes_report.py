@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from support.cut_maps import cut_maps
 
-from convc.index.conv import conv_maps
+from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.reuse_claims import prove
 from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.index.reuse_claims import prove
 from convc.ir.problem import ConvProblem
 from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.report.lanes_svg import lanes_svg

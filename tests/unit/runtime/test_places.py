@@ -9,7 +9,7 @@ import pytest
 from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.check.kernel import check_kernel
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of

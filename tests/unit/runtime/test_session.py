@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from convc import reference
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from convc.compiler import compile_problem
+from convc.compiler.compile import compile_problem
 from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem

@@ -16,7 +16,7 @@ kernel computes about positions follows from a few maps, composed:
 
 so ``pixel = digits after row``, ``operand_a = activation after pixel and channel``, ``store = output after
 pixel and column``. A guard that no edge makes necessary is dropped, and the record says why.
-`convc.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
+`convc.compiler.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
 (K, R*S, c_pitch), output rows of k_pitch elements. With G groups, activations have G times c_pitch channels, and
 the tiles along K divide a group: tile_n says which one (``slab``).
 """
@@ -27,11 +27,11 @@ from dataclasses import dataclass, replace
 
 from sympy import Expr, Integer
 
+from convc.compiler.index.claims import prove_all
+from convc.compiler.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
 from convc.errors import PlanError
-from convc.index.claims import prove_all
-from convc.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
-from convc.index.symbols import Axis, FloorDiv, Mod
-from convc.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
 from convc.ir.problem import ConvProblem
 
 

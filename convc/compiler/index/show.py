@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from convc.index.conv import ConvMaps
-from convc.index.lower import translate
-from convc.index.maps import IndexMap, Outcome, guard_text
-from convc.index.symbols import Axis
+from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import IndexMap, Outcome, guard_text
+from convc.compiler.index.symbols import Axis
 from convc.ir.epilogue import describe
 
 

@@ -1,7 +1,7 @@
 """What a kernel takes for granted about its indices, each claim proved or answered with a counterexample.
 
 A convolution kernel is correct if its copies read the right pixels, its two operands agree at every step, and
-its stores hit every output element once. Those are statements about the maps of `convc.index.conv`, and this
+its stores hit every output element once. Those are statements about the maps of `convc.compiler.index.conv`, and this
 is where they are shown: by rewriting (`algebra.equal`), by recognising counting (`algebra.digits`) and by
 interval bounds. Where the algebra does not show a claim, it is tried point by point as far as that is
 possible; a claim that fails says where.
@@ -19,16 +19,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sympy
 
-from convc.index.algebra import digits, equal
-from convc.index.lower import translate
-from convc.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
-from convc.index.symbols import FloorDiv
-from convc.index.walk import Im2colBox
+from convc.compiler.index.algebra import digits, equal
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import (
+    ENUMERATION_LIMIT,
+    Counterexample,
+    IndexMap,
+    Outcome,
+    Proof,
+    Unknown,
+    prove_equal,
+)
+from convc.compiler.index.symbols import FloorDiv
+from convc.compiler.index.walk import Im2colBox
 from convc.ir.dtypes import BY_NAME
 from convc.ir.expr import Interval
 
 if TYPE_CHECKING:
-    from convc.index.conv import ConvMaps
+    from convc.compiler.index.conv import ConvMaps
 
 CORNER_LIMITS = (-128, 127)
 OFFSET_LIMITS = (0, 255)
@@ -38,7 +46,7 @@ MAX_CHANNELS = 256
 
 
 def prove_all(maps: ConvMaps) -> tuple[Outcome, ...]:
-    """Every claim about one convolution but that of its walk (`convc.index.walk.prove_walk`)."""
+    """Every claim about one convolution but that of its walk (`convc.compiler.index.walk.prove_walk`)."""
     return (
         prove_box(maps.box, maps.problem.out_extent),
         prove_taps(maps),

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.index.lower import lower, translate
-from convc.index.maps import IndexMap
-from convc.index.reuse import ReuseMaps
+from convc.compiler.index.lower import lower, translate
+from convc.compiler.index.maps import IndexMap
+from convc.compiler.index.reuse import ReuseMaps
 from convc.ir import expr as intexpr
 from convc.ir.expr import And, Const, IntExpr, Less, Select
 

@@ -24,9 +24,9 @@ import numpy as np
 import sympy
 from sympy import Integer
 
-from convc.index.algebra import equal
-from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, at_most
-from convc.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.algebra import equal
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, at_most
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.ir.problem import ConvProblem
 
 SEARCH_LIMIT = 1 << 17

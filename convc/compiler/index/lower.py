@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import sympy
 
-from convc.index.symbols import FloorDiv, Mod, linear_terms
+from convc.compiler.index.symbols import FloorDiv, Mod, linear_terms
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var
 
 if TYPE_CHECKING:
-    from convc.index.maps import IndexMap
+    from convc.compiler.index.maps import IndexMap
 
 
 @lru_cache(maxsize=4096)

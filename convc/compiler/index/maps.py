@@ -22,9 +22,9 @@ import sympy
 from sympy import Integer
 from sympy.core.relational import Relational
 
-from convc.index.algebra import equal, simplify
-from convc.index.lower import translate
-from convc.index.symbols import Axis
+from convc.compiler.index.algebra import equal, simplify
+from convc.compiler.index.lower import translate
+from convc.compiler.index.symbols import Axis
 from convc.ir import expr as intexpr
 from convc.ir.expr import Interval, IntExpr
 

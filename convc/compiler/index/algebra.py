@@ -21,8 +21,8 @@ from functools import lru_cache
 import sympy
 from sympy import Integer
 
-from convc.index.lower import translate
-from convc.index.symbols import FloorDiv, Mod, linear_sum, linear_terms
+from convc.compiler.index.lower import translate
+from convc.compiler.index.symbols import FloorDiv, Mod, linear_sum, linear_terms
 from convc.ir import expr as intexpr
 from convc.ir.expr import Interval
 

@@ -1,4 +1,4 @@
-"""What a kernel that shares activations takes for granted, claim by claim (see `convc.index.reuse` for the maps).
+"""What a kernel that shares activations takes for granted, claim by claim (maps: `convc.compiler.index.reuse`).
 
 The reuse itself is two claims per filter column: where the needed pixel lies in the image, the lane holds it; where it
 does not, the lane is masked or holds a zero. The first is an identity of the algebra: with z = row*P + q + j - lead,
@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from sympy import Integer
 
-from convc.index.algebra import digits, equal, simplify
-from convc.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
-from convc.index.reuse import ReuseMaps
-from convc.index.row_stream import WINDOW
-from convc.index.row_walk import Tap
-from convc.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.algebra import digits, equal, simplify
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, prove_equal
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.row_walk import Tap
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 
 CORNER_LIMITS = (-(1 << 15), (1 << 15) - 1)
 OFFSET_LIMIT = 31

@@ -14,7 +14,7 @@ The rules that `FloorDiv` and `Mod` apply by themselves hold for every integer x
                                             (b*x + y) mod b = y mod b
     (g*x + c) // (g*b) = (x + c//g) // b    (g*x + c) mod (g*b) = g*((x + c//g) mod b) + c mod g
 
-Rules that need to know how large x is, and those that only help to compare, live in `convc.index.algebra`.
+Rules that need to know how large x is, and those that only help to compare, live in `convc.compiler.index.algebra`.
 Expressions are only ever built by code: text is never parsed into one.
 """
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from convc.compiler.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
+from convc.compiler.index.row_walk import Border, RowProblem, RowWalk, row_walk
 from convc.errors import PlanError
-from convc.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
-from convc.index.row_walk import Border, RowProblem, RowWalk, row_walk
 from convc.ir.problem import ConvProblem
 
 
@@ -60,7 +60,7 @@ def geometry(
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
-        merged: whether all output rows are in one stream (see `convc.index.row_stream`).
+        merged: whether all output rows are in one stream (see `convc.compiler.index.row_stream`).
         border: how lanes whose pixel is padding get their zero.
         lanes: output pixels of a tile.
         windowed: whether a tile is made of overlapping windows of 32 lanes.

@@ -9,7 +9,7 @@
     column      (tile_m, lane, s)    -> need, held, passed    the same for the lanes of a tile, for the mask of s
     line        (tile_m, lane, r)    -> need, held     the row that filter row r needs there, and the one that it finds
 
-`convc.index.row_walk` derives the numbers in them, `convc.index.reuse_claims` proves them.
+`convc.compiler.index.row_walk` derives the numbers in them, `convc.compiler.index.reuse_claims` proves them.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from sympy import Expr, Integer
 
-from convc.index.geometry import Geometry
-from convc.index.maps import IndexMap, Outcome, less, simplify_guards
-from convc.index.row_stream import WINDOW
-from convc.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.maps import IndexMap, Outcome, less, simplify_guards
+from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.ir.problem import ConvProblem
 
 
@@ -48,9 +48,9 @@ class ReuseMaps(Geometry):
 
 
 def reuse_maps(problem: ConvProblem, cut: Geometry) -> ReuseMaps:
-    """Derive the maps of a problem (two spatial axes) that is cut into tiles by `convc.index.geometry.geometry`.
+    """Derive the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry` cuts into tiles.
 
-    They are not proved yet: see `convc.index.reuse_claims.prove`.
+    They are not proved yet: see `convc.compiler.index.reuse_claims.prove`.
     """
     maker = _Maker(problem, cut)
     pixel = simplify_guards(maker.pixel().simplified())
