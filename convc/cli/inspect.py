@@ -53,11 +53,11 @@ def inspect_command(
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
     from convc import api
+    from convc.explain.example import example_tiles, print_example
+    from convc.explain.inspect import print_inspection
+    from convc.explain.tiles import plan_tiles, print_derivation, print_tile, write_tile
     from convc.report.console import console
-    from convc.report.example import example_tiles, print_example
-    from convc.report.inspect import print_inspection
     from convc.report.output import check_reports
-    from convc.report.tiles import plan_tiles, print_derivation, print_tile, write_tile
 
     _check_call(model, layer, batch, dtype or precision, options, example)
     out = console(stderr=check_reports(svg, json_file))

@@ -38,7 +38,7 @@ DOORS = {
     ),
     "onnx": ("backend.py", "frontend/", "graph/", "runtime/network/"),
     "platformdirs": ("cache.py", "compiler/cache.py"),
-    "rich": ("report/",),
+    "rich": ("report/", "explain/"),
     "sympy": ("index/", "plan/", "compiler/index/", "compiler/plan/", "explain/"),
     "threadpoolctl": ("jobs.py", "workers/", "machine/"),
 }  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from convc.compiler.index.maps import Counterexample, Proof
-from convc.index.algorithms import MmaTile
-from convc.index.nests import Nest
-from convc.index.products import products
-from convc.index.rewrites import Step
+from convc.explain.algorithms import MmaTile
+from convc.explain.nests import Nest
+from convc.explain.products import products
+from convc.explain.rewrites import Step
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(

@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from convc.index.lanes import LaneTable, lane_table
-from convc.report.example import example_maps, example_tiles
+from convc.explain.example import example_maps, example_tiles
+from convc.explain.lanes import LaneTable, lane_table
 
 RELOAD = ("--schedule", "reload")
 

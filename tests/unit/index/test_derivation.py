@@ -16,10 +16,10 @@ from convc.compiler.index import geometry
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
 from convc.errors import PlanError, ProblemError
-from convc.index.algorithms import SCHEDULES, MmaTile
-from convc.index.derivation import derive, derive_reload, smaller
-from convc.index.nest_claims import fetched_map
-from convc.index.show_nests import derivation_lines
+from convc.explain.algorithms import SCHEDULES, MmaTile
+from convc.explain.derivation import derive, derive_reload, smaller
+from convc.explain.nest_claims import fetched_map
+from convc.explain.show_nests import derivation_lines
 from convc.ir.problem import ConvProblem
 
 LARGE = ConvProblem(
@@ -135,7 +135,7 @@ def test_what_fails_on_the_smaller_problem_fails(monkeypatch):
         guard = tuple(e.func(e.lhs.xreplace(put), e.rhs.xreplace(put), evaluate=False) for e in found.guard)
         return replace(found, results=results, guard=guard)
 
-    monkeypatch.setattr("convc.index.reuse_rewrites.fetched_map", late)
+    monkeypatch.setattr("convc.explain.reuse_rewrites.fetched_map", late)
     maps = cut_maps(LARGE, merged=False, border="mask")
     (failure,) = derive(maps, "slide", MmaTile(columns=128, channels=64)).failures
     assert isinstance(failure, Counterexample)

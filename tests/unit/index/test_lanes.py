@@ -12,7 +12,7 @@ from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
 from convc.errors import PlanError, ProblemError
-from convc.index.lanes import REUSING, lane_table, reload_table, why_masked
+from convc.explain.lanes import REUSING, lane_table, reload_table, why_masked
 from convc.ir.problem import ConvProblem
 
 TWENTY = ConvProblem(

@@ -12,8 +12,8 @@ from sympy import Integer
 from convc import reference
 from convc.compiler.index.maps import Counterexample, IndexMap, Proof, less
 from convc.compiler.index.symbols import Axis
-from convc.index.nests import Accumulate, Load, Nest, Read, plain
-from convc.index.products import products, same_products
+from convc.explain.nests import Accumulate, Load, Nest, Read, plain
+from convc.explain.products import products, same_products
 from convc.ir.problem import ConvProblem
 
 UNEVEN = ConvProblem(

@@ -9,10 +9,10 @@ from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, proved, refused
 
 from convc.compiler.index.maps import Proof
-from convc.index.derivation import derive
-from convc.index.nests import Move, Nest, plain
-from convc.index.products import same_products
-from convc.index.reuse_rewrites import (
+from convc.explain.derivation import derive
+from convc.explain.nests import Move, Nest, plain
+from convc.explain.products import same_products
+from convc.explain.reuse_rewrites import (
     accumulate,
     hoist,
     mask_lanes,
@@ -20,7 +20,7 @@ from convc.index.reuse_rewrites import (
     stage,
     swap_operands,
 )
-from convc.index.rewrites import flatten, interchange, split_taps, tile
+from convc.explain.rewrites import flatten, interchange, split_taps, tile
 
 REDUCED = ("p", "tile", "tile_n", "r", "block", "s", "lane", "column", "e")
 
@@ -134,7 +134,7 @@ def test_a_hoist_without_masks_is_refused(nests, maps):
 
 def test_without_the_claims_running_finds_the_foreign_pixel(nests, maps, monkeypatch):
     """The second check alone: the product that a missing mask adds is found by running both nests."""
-    monkeypatch.setattr("convc.index.reuse_rewrites.prove_reuse", lambda nest, maps: Proof("reuse", "not looked at"))
+    monkeypatch.setattr("convc.explain.reuse_rewrites.prove_reuse", lambda nest, maps: Proof("reuse", "not looked at"))
     said = refused(hoist(proved(split_taps(nests["reload"], 1)), maps))
     assert "out[0, 0, 8, 0] gets x[1, 0, 0, 0] * w[0, 0, 2, 0], where x[0, 0, 9, 0], padding, is needed" in said
 

@@ -12,10 +12,10 @@ from support.cut_maps import cut_maps
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.reuse_claims import prove
-from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
+from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.explain.lanes_svg import lanes_svg
 from convc.ir.problem import ConvProblem
-from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
-from convc.report.lanes_svg import lanes_svg
 
 PROBLEM = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)

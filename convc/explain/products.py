@@ -16,8 +16,8 @@ import numpy as np
 
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
-from convc.index.nests import Accumulate, Load, Move, Nest
-from convc.index.shared_rows import needed_pixel
+from convc.explain.nests import Accumulate, Load, Move, Nest
+from convc.explain.shared_rows import needed_pixel
 from convc.ir import expr as intexpr
 from convc.ir.problem import ConvProblem
 

@@ -1,6 +1,6 @@
 """The lanes of a tile: their output pixels, and what each of them holds, lacks or must not write at a filter column.
 
-A table is made by following the copies and the moves of one tile (`convc.index.shared_rows`), not from the
+A table is made by following the copies and the moves of one tile (`convc.explain.shared_rows`), not from the
 closed forms that the kernel's masks come from, so the two can be compared cell by cell.
 """
 
@@ -26,7 +26,7 @@ from convc.compiler.index.maps import Counterexample, IndexMap
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.row_walk import Buffer
-from convc.index.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
+from convc.explain.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
 
 REUSING = ("stationary", "shift", "slide")

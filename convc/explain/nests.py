@@ -9,8 +9,8 @@ in or after them:
     Load          before: the rows of the tile A are filled with activations
     Move          after every iteration but the last: the rows of A move, those that are missing come from the halo
 
-and a `Read` says which row of A the multiply-add takes, and which lanes it leaves out. `convc.index.rewrites`
-changes nests, `convc.index.products` runs them.
+and a `Read` says which row of A the multiply-add takes, and which lanes it leaves out. `convc.explain.rewrites`
+changes nests, `convc.explain.products` runs them.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from convc.compiler.index.maps import Counterexample, IndexMap, Proof
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis
-from convc.index.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
-from convc.index.nests import Accumulate, Load, Move, Nest, Read
-from convc.index.rewrites import Step, checked
+from convc.explain.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
+from convc.explain.nests import Accumulate, Load, Move, Nest, Read
+from convc.explain.rewrites import Step, checked
 
 SUMMED = ("c", "r", "s")
 

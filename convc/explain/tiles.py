@@ -14,14 +14,14 @@ from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.index.show import loop_nest
 from convc.errors import InputError
-from convc.index.algorithms import MmaTile
-from convc.index.derivation import Derivation, derive, derive_reload
-from convc.index.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.index.show_nests import derivation_lines, nest_lines
+from convc.explain.algorithms import MmaTile
+from convc.explain.derivation import Derivation, derive, derive_reload
+from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
+from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.explain.lanes_svg import lanes_svg
+from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.plan.records import Plan
 from convc.report.console import print_heading, print_part
-from convc.report.lanes import lanes_json, print_claims, print_lanes, print_masks, print_rows
-from convc.report.lanes_svg import lanes_svg
 from convc.report.output import write_report
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from convc.compiler.index.row_stream import WINDOW
-from convc.index.lanes import Cell, LaneTable
-from convc.index.shared_rows import Pixel, SharedRow
-from convc.report.lanes import heading, unit
+from convc.explain.lane_tables import heading, unit
+from convc.explain.lanes import Cell, LaneTable
+from convc.explain.shared_rows import Pixel, SharedRow
 from convc.report.words import convolution
 
 ROW, LABEL, CELL, GAP, TOP = 18, 130, 160, 24, 118

@@ -20,10 +20,10 @@ from convc.compiler.index.geometry import geometry
 from convc.compiler.index.lane_masks import masked_columns, masked_lines
 from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
-from convc.index.algorithms import Chapter, MmaTile, chapters, pixel_tiles
-from convc.index.nests import Nest, plain
-from convc.index.products import POINTS
-from convc.index.rewrites import Step
+from convc.explain.algorithms import Chapter, MmaTile, chapters, pixel_tiles
+from convc.explain.nests import Nest, plain
+from convc.explain.products import POINTS
+from convc.explain.rewrites import Step
 from convc.ir.problem import ConvProblem
 
 

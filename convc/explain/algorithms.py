@@ -1,4 +1,4 @@
-"""The rewrites that lead to each schedule, in order: what `convc.index.derivation` applies and checks."""
+"""The rewrites that lead to each schedule, in order: what `convc.explain.derivation` applies and checks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from convc.compiler.index.reuse import ReuseMaps
-from convc.index.nests import Nest
-from convc.index.reuse_rewrites import (
+from convc.explain.nests import Nest
+from convc.explain.reuse_rewrites import (
     accumulate,
     hoist,
     mask_lanes,
@@ -17,7 +17,7 @@ from convc.index.reuse_rewrites import (
     stage,
     swap_operands,
 )
-from convc.index.rewrites import Step, flatten, interchange, split_taps, tile, tile_windows
+from convc.explain.rewrites import Step, flatten, interchange, split_taps, tile, tile_windows
 from convc.ir.problem import ConvProblem
 
 Rewrite = Callable[[Nest], Step]

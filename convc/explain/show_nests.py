@@ -7,8 +7,8 @@ from sympy.core.relational import Relational
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, guard_text
 from convc.compiler.index.symbols import Axis
-from convc.index.derivation import Derivation
-from convc.index.nests import Accumulate, Load, Move, Nest
+from convc.explain.derivation import Derivation
+from convc.explain.nests import Accumulate, Load, Move, Nest
 
 
 def derivation_lines(derivation: Derivation, since: int = 0) -> list[str]:

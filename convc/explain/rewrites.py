@@ -5,7 +5,7 @@ product went wrong. It is checked twice. The algebra looks at the index expressi
 the nest is small enough (`products.POINTS`), both nests are run and everything they add up is compared.
 
 The rewrites here change loops: `interchange`, `flatten`, `tile` and `split_taps`; those of
-`convc.index.reuse_rewrites` change what is kept between iterations.
+`convc.explain.reuse_rewrites` change what is kept between iterations.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
 from convc.compiler.index.row_stream import WINDOW, LaneTile
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.index.nests import Load, Nest, Statement
-from convc.index.products import POINTS, same_products
+from convc.explain.nests import Load, Nest, Statement
+from convc.explain.products import POINTS, same_products
 
 
 @dataclass(frozen=True, slots=True)

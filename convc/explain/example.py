@@ -11,12 +11,12 @@ from rich.console import Console
 from convc.compiler.index.geometry import geometry
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.show import map_lines
-from convc.index.algorithms import MmaTile
-from convc.index.derivation import derive
-from convc.index.show_nests import derivation_lines
+from convc.explain.algorithms import MmaTile
+from convc.explain.derivation import derive
+from convc.explain.show_nests import derivation_lines
+from convc.explain.tiles import Tiles, print_derivation, print_tile, reuse_tiles
 from convc.ir.problem import ConvProblem
 from convc.report.console import print_part
-from convc.report.tiles import Tiles, print_derivation, print_tile, reuse_tiles
 
 MMA = MmaTile(columns=4, channels=4)
 

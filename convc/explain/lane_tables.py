@@ -18,8 +18,8 @@ from rich.table import Table
 
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.row_stream import WINDOW
-from convc.index.lanes import BufferLanes, Cell, Lane, LaneTable
-from convc.index.shared_rows import Pixel, SharedRow
+from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable
+from convc.explain.shared_rows import Pixel, SharedRow
 
 LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory"
 MANY = 32

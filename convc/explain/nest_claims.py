@@ -1,4 +1,4 @@
-"""What the rewrites of `convc.index.reuse_rewrites` take for granted about a nest and the maps of its stream."""
+"""What the rewrites of `convc.explain.reuse_rewrites` take for granted about a nest and the maps of its stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.index.lanes import why_masked
-from convc.index.nests import Move, Nest
+from convc.explain.lanes import why_masked
+from convc.explain.nests import Move, Nest
 
 
 def prove_stream(nest: Nest, maps: ReuseMaps) -> Outcome:
