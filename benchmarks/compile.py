@@ -49,8 +49,8 @@ def main() -> None:
 
     with kept_kernels() as cache:
         if cache is None:
-            import convc.emit.kernel
-            import convc.plan.planner  # noqa: F401 - both are loaded when the first kernel is compiled
+            import convc.compiler.plan.planner
+            import convc.emit.kernel  # noqa: F401 - both are loaded when the first kernel is compiled
         started = time.perf_counter()
         kernels = Kernels(cache=cache)
         for problem in msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ConvProblem, ...]):

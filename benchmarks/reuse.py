@@ -27,13 +27,13 @@ from benchmarks.layers import light_models
 from benchmarks.timing import best
 from convc import machine
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.layout.device_form import device_form
 from convc.machine import Counters
-from convc.plan.planner import plan
-from convc.plan.records import Options
 from convc.report.words import convolution
 from convc.runtime.session import input_buffers
 from convc.support.memory import human_bytes

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from convc.build import Build
     from convc.checking import LayerReport
     from convc.compiler.compile import Compiled
+    from convc.compiler.plan.records import Options
     from convc.graph.verifying import NetworkReport
     from convc.ir.network import ConvNode, Network, SkippedNode
-    from convc.plan.records import Options
     from convc.sweep import Pool
 
 
@@ -106,7 +106,7 @@ def compile(
         model: a path, or a loaded network (then batch, dtype and precision were settled by `load`).
         out_dir: the folder; a build that is there is replaced, anything else is refused.
         layer: compile this one alone.
-        options: which schedules to consider (`convc.plan.records.Options`); all of them by default.
+        options: which schedules to consider (`convc.compiler.plan.records.Options`); all of them by default.
         assembler: called with the digest and the text of each kernel; what it gives becomes its
         ``kernel.cubin``.
         cache: where kernels are kept (see `Cache`).
@@ -119,9 +119,9 @@ def compile(
     """
     from convc.build import check_target, load_build
     from convc.cache import kept_kernels
+    from convc.compiler.plan.records import Options
     from convc.jobs import compile_all
     from convc.kernels import Kernels, write_build
-    from convc.plan.records import Options
 
     target = Path(out_dir)
     check_target(target)
@@ -170,8 +170,8 @@ def compile_node(
     """`compile_layer`, with the convolution as the model has it: weights, tensors, and what was fused into it."""
     from convc.build import pick_layer
     from convc.compiler.compile import compile_problem
+    from convc.compiler.plan.records import Options
     from convc.kernels import shared_problem
-    from convc.plan.records import Options
 
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     conv = pick_layer(convs, layer, network.name)
@@ -253,10 +253,10 @@ def verify(
         )  # fmt: skip
     from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
+    from convc.compiler.plan.records import Options
     from convc.jobs import check_all, one_thread, worth_sending
     from convc.kernels import Kernels
     from convc.machine import RunOptions, Switches
-    from convc.plan.records import Options
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")

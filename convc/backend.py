@@ -28,13 +28,13 @@ from onnx import checker, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from convc.cache import open_cache
+from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
 from convc.kernels import Kernels
 from convc.machine import RunOptions, Switches
-from convc.plan.records import Options
 
 
 class PreparedModel(BackendRep):

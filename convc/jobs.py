@@ -18,13 +18,13 @@ from threadpoolctl import ThreadpoolController
 
 from convc.checking import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 from convc.compiler.compile import compile_problem
+from convc.compiler.plan.records import Options
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernel, Kernels, kernel_of, shared_problem
 from convc.machine import RunOptions
-from convc.plan.records import Options
 from convc.runtime.session import LayerRun
 from convc.sources import compiler_digest
 from convc.sweep import Piece, Pool

@@ -21,6 +21,7 @@ from convc import build
 from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.plan.records import Options, to_json
 from convc.errors import LaunchError
 from convc.ir.debug_info import dump_coverage
 from convc.ir.expr import IntExpr
@@ -28,7 +29,6 @@ from convc.ir.launch import KernelArtifact
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form, pack_weights
-from convc.plan.records import Options, to_json
 from convc.sources import compiler_digest
 from convc.tile.coverage import coverage_of
 from convc.tile.steps import Step, TileProgram

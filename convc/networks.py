@@ -14,8 +14,8 @@ from convc.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
+    from convc.compiler.plan.records import Options
     from convc.graph.verifying import NetworkReport
-    from convc.plan.records import Options
 
 Cache = str | Path | bool | None
 """Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the

@@ -22,7 +22,7 @@ from convc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from convc.plan.records import Options
+    from convc.compiler.plan.records import Options
 
 
 @click.command("compile", short_help="An ONNX model becomes a build folder.")

@@ -18,7 +18,7 @@ from convc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from convc.plan.records import Options
+    from convc.compiler.plan.records import Options
 
 
 @click.command("inspect", short_help="Show how a layer is compiled, and why.")

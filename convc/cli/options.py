@@ -93,7 +93,7 @@ def schedule_options(command):
 
     @functools.wraps(command)
     def wrapped(*args, schedule: str, shift: str | None, border: str | None, rows: str | None, **others):
-        from convc.plan.records import Options
+        from convc.compiler.plan.records import Options
 
         return command(*args, options=Options(schedule=schedule, shift=shift, border=border, rows=rows), **others)
 

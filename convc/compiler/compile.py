@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convc.compiler.plan.records import Options, Plan
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm, device_form
-from convc.plan.records import Options, Plan
 from convc.tile.steps import TileProgram
 
 
@@ -48,8 +48,8 @@ def compile_problem(
         InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
+    from convc.compiler.plan.planner import plan
     from convc.emit.kernel import emit  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
-    from convc.plan.planner import plan
     from convc.tile.build import build
     from convc.tile.verify import verify
 

@@ -15,10 +15,10 @@ from rich.table import Table
 from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.show import map_lines, maps_lines
+from convc.compiler.plan.records import Plan, Rejection, Storage
 from convc.explain.schedules import choice_lines
 from convc.explain.sharing import sharing_lines
 from convc.explain.tiles import plan_maps, plan_tiles, shared_maps
-from convc.plan.records import Plan, Rejection, Storage
 from convc.report.console import print_heading, print_part
 from convc.report.words import times
 from convc.tile.show import show

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.plan.rank import SLACK
-from convc.plan.records import Choice, Plan
+from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.records import Choice, Plan
 
 
 def choice_lines(plan: Plan) -> Iterator[str]:

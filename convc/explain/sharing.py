@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from convc.compiler.index.geometry import geometry
 from convc.compiler.index.row_walk import BORDERS
+from convc.compiler.plan.records import Plan, Reuse
+from convc.compiler.plan.reuse import ROWS
 from convc.errors import PlanError
-from convc.plan.records import Plan, Reuse
-from convc.plan.reuse import ROWS
 
 
 def sharing_lines(plan: Plan) -> Iterator[str]:

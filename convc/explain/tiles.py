@@ -13,6 +13,7 @@ from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.index.show import loop_nest
+from convc.compiler.plan.records import Plan
 from convc.errors import InputError
 from convc.explain.algorithms import MmaTile
 from convc.explain.derivation import Derivation, derive, derive_reload
@@ -20,7 +21,6 @@ from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, pri
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.explain.lanes_svg import lanes_svg
 from convc.explain.show_nests import derivation_lines, nest_lines
-from convc.plan.records import Plan
 from convc.report.console import print_heading, print_part
 from convc.report.output import write_report
 

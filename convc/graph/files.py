@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convc.cache import KernelCache
+from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import load_model
 from convc.graph.convolutions import Convolutions
@@ -18,7 +19,6 @@ from convc.graph.nodes import element_dtype
 from convc.graph.verifying import NetworkReport, verify_graph
 from convc.kernels import Kernels
 from convc.machine import RunOptions
-from convc.plan.records import Options
 from convc.runtime.session import named, readable
 from convc.support.files import NpyHeader, plain, read_npy, write_npy
 from convc.support.memory import require_memory

@@ -9,7 +9,7 @@ The three acts around these are the same for all schedules (`convc.tile.frame`);
 
 from __future__ import annotations
 
-from convc.plan.records import Plan
+from convc.compiler.plan.records import Plan
 from convc.tile import frame, reload, reuse, scaled, stationary
 from convc.tile.steps import Range, TileProgram
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from convc.compiler.plan.records import Plan
 from convc.ir.debug_info import Coverage, Scope
 from convc.ir.expr import Const, IntExpr, Var, substitute, to_json
-from convc.plan.records import Plan
 from convc.tile.reuse import column
 from convc.tile.steps import Compute, Loop, Step, TileProgram
 

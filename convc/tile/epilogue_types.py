@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.plan.records import Plan
+from convc.compiler.plan.records import Plan
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.steps import Convert
 

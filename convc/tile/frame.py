@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from convc.compiler.plan.records import SLAB, Plan
 from convc.ir.expr import IntExpr, Var, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
-from convc.plan.records import SLAB, Plan
 from convc.tile.epilogue import RESIDUAL, epilogue_steps
 from convc.tile.epilogue_types import convert, requantise
 from convc.tile.quantise_steps import Requantise

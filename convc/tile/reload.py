@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.plan.records import Plan
+from convc.compiler.plan.records import Plan
 from convc.tile.frame import block_channels, channels_of, compute
 from convc.tile.scaled import load_factors, multiply_scaled, wait_for_factors
 from convc.tile.steps import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad

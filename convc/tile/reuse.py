@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.index.row_walk import Buffer
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.reuse_storage import apart, tile_rows
 from convc.ir.expr import Const, IntExpr, Var
-from convc.plan.records import Plan
-from convc.plan.reuse_storage import apart, tile_rows
 from convc.tile.frame import block_channels, channels_of, compute
 from convc.tile.reuse_steps import (
     ClearAcc,

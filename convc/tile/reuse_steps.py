@@ -1,4 +1,4 @@
-"""Steps of schedules that share activations between filter columns (see `convc.plan.reuse`)."""
+"""Steps of schedules that share activations between filter columns (see `convc.compiler.plan.reuse`)."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ mma    waits for these too
 
 from __future__ import annotations
 
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
 from convc.ir.expr import Var
 from convc.layout.device_form import has_tensor_scale
-from convc.plan.records import Plan
-from convc.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
 from convc.tile.frame import compute
 from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.tile.steps import Advance, Compute, ExpectBytes, Loop, RingWait, Step, TmaLoad

@@ -1,4 +1,4 @@
-"""Steps of kernels whose operands have scale factors (see `convc.plan.scale_factors`)."""
+"""Steps of kernels whose operands have scale factors (see `convc.compiler.plan.scale_factors`)."""
 
 from __future__ import annotations
 

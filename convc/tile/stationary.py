@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.index.row_walk import Buffer, Tap, padding_run
+from convc.compiler.plan.records import Plan
 from convc.ir.expr import Const, Var
-from convc.plan.records import Plan
 from convc.tile.epilogue import epilogue_steps
 from convc.tile.epilogue_types import requantise
 from convc.tile.frame import compute

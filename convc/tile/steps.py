@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from convc.compiler.plan.records import BarrierRing as BarrierRing
+from convc.compiler.plan.records import SmemTile as SmemTile
+from convc.compiler.plan.records import Storage as Storage
+from convc.compiler.plan.records import TmemTile as TmemTile
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
-from convc.plan.records import BarrierRing as BarrierRing
-from convc.plan.records import SmemTile as SmemTile
-from convc.plan.records import Storage as Storage
-from convc.plan.records import TmemTile as TmemTile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

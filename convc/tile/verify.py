@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
+from convc.compiler.plan.reuse_storage import MASK_BYTES
+from convc.compiler.plan.storage import SLOT_BYTES, STAGE_ALIGN
 from convc.errors import PlanError
-from convc.plan.reuse_storage import MASK_BYTES
-from convc.plan.storage import SLOT_BYTES, STAGE_ALIGN
 from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
 from convc.tile.quantise_steps import Requantise, RequantiseLane
 from convc.tile.reuse_steps import (

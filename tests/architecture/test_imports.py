@@ -123,10 +123,10 @@ DECIDERS = tuple(
         ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
         (
             "convc.runtime.session",
-            ("onnx", "sympy", "jinja2", "convc.plan", "convc.compiler.index", "convc.emit"),
+            ("onnx", "sympy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.emit"),
         ),
         ("convc.verify", ("onnx", "sympy", "jinja2", "convc.machine")),
-        ("convc.emit", ("sympy", "numpy", "convc.plan", "convc.compiler.index", "convc.machine")),
+        ("convc.emit", ("sympy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine")),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
         ("convc.cli.main", ("onnx", "sympy", "jinja2", "numpy")),
     ],

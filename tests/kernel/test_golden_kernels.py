@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.plan.records import Options
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem
-from convc.plan.records import Options
 
 PROBLEMS = {
     "pointwise_f16": ConvProblem(

@@ -11,11 +11,11 @@ from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
 from convc.layout.groups import packs_of, work
-from convc.plan.records import Options
 
 EXAMPLES = 40
 """Per rank."""

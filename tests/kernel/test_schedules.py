@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
+from convc.compiler.plan.records import Options
+from convc.compiler.plan.reuse import ROWS, VARIANTS
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.plan.records import Options
-from convc.plan.reuse import ROWS, VARIANTS
 
 EXAMPLES, MANY = 25, 300
 """Per schedule: by default, and in the slow suite."""

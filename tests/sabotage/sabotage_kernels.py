@@ -18,11 +18,11 @@ import numpy as np
 import sabotage_tensor
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.plan.records import Options
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import pack_activation, pack_weights, scaled_bias
-from convc.plan.records import Options
 from convc.support.resources import make_models
 from convc.verify.data import integer_data
 

@@ -21,10 +21,10 @@ from convc import kernels as kernels_module
 from convc import sources
 from convc.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
+from convc.compiler.plan.records import Options
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 from convc.kernels import Kernels, cache_key, kernel_of, shared_problem
-from convc.plan.records import Options
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
@@ -277,7 +277,7 @@ import convc.kernels
 from convc.cache import KernelCache
 from convc.compiler.compile import compile_problem
 from convc.kernels import Kernels
-from convc.plan.records import Options
+from convc.compiler.plan.records import Options
 from convc.ir.problem import ConvProblem
 
 calls = []
@@ -321,8 +321,10 @@ def test_two_processes_at_once_share_a_cache(tmp_path):
 
 
 def test_finding_a_kernel_loads_no_compiler(tmp_path):
-    code = WORK + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.plan.planner') if name in sys.modules))"
-    for expected in (["sympy", "jinja2", "convc.plan.planner"], []):
+    code = (
+        WORK + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.compiler.plan.planner') if name in sys.modules))"
+    )
+    for expected in (["sympy", "jinja2", "convc.compiler.plan.planner"], []):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "cache")],
             cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=120, check=True,

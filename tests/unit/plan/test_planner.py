@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.arch import SM_100A
+from convc.compiler.plan import constraints
+from convc.compiler.plan.candidates import tilings
+from convc.compiler.plan.constraints import Candidate, check_problem, check_tiling
+from convc.compiler.plan.cost import SLACK, choose
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Options, Tiling, to_json
+from convc.compiler.plan.storage import storage_of
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.plan import constraints
-from convc.plan.candidates import tilings
-from convc.plan.constraints import Candidate, check_problem, check_tiling
-from convc.plan.planner import plan
-from convc.plan.rank import SLACK, choose
-from convc.plan.records import Options, Tiling, to_json
-from convc.plan.storage import storage_of
 from convc.tile.build import build
 from convc.tile.verify import contradictions
 

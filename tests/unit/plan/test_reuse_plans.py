@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.arch import SM_100A
+from convc.compiler.plan.evidence import RESTS_ON
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Options, Plan
+from convc.compiler.plan.reuse import ROWS, VARIANTS
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.plan.evidence import RESTS_ON
-from convc.plan.planner import plan
-from convc.plan.records import Options, Plan
-from convc.plan.reuse import ROWS, VARIANTS
 from convc.tile.build import build
 from convc.tile.verify import contradictions
 

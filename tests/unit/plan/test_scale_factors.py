@@ -9,6 +9,9 @@ import pytest
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.maps import Counterexample, Proof
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Options
+from convc.compiler.plan.scale_factors import columns_of, prove_factors
 from convc.errors import LimitError, PlanError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
@@ -21,9 +24,6 @@ from convc.layout.device_form import (
     pack_weights,
     scaled_bias,
 )
-from convc.plan.planner import plan
-from convc.plan.records import Options
-from convc.plan.scale_factors import columns_of, prove_factors
 from convc.support import memory as limits
 
 NAMES = dtypes.SCALED_OPERANDS

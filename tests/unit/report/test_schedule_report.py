@@ -7,12 +7,12 @@ import re
 
 import pytest
 
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Choice, Options
 from convc.explain.schedules import choice_lines, verdict_on_shift
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.plan.planner import plan
-from convc.plan.records import Choice, Options
 
 
 def lines(**changes) -> list[str]:

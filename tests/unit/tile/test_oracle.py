@@ -10,11 +10,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.tile_oracle import run_program
 
+from convc.compiler.plan.planner import plan
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
 from convc.layout import device_form as packing
 from convc.layout.device_form import device_form
-from convc.plan.planner import plan
 from convc.reference import conv_problem
 from convc.tile.build import build
 from convc.tile.steps import Loop, Step, TileProgram

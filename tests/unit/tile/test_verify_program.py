@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from convc.compiler.plan.planner import plan
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.plan.planner import plan
 from convc.tile.build import build
 from convc.tile.show import describe, show
 from convc.tile.steps import Advance, Loop, Step, TileProgram, walk

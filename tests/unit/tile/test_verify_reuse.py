@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from test_verify_program import at, rewrite, without
 
+from convc.compiler.plan.planner import plan
+from convc.compiler.plan.records import Options
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.plan.planner import plan
-from convc.plan.records import Options
 from convc.tile.build import build
 from convc.tile.show import show
 from convc.tile.steps import TileProgram, walk

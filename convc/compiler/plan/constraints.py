@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from convc.arch import Arch
+from convc.compiler.plan.loads import corners, dims_and_strides
+from convc.compiler.plan.records import Rejection, Storage, Tiling
 from convc.ir import dtypes
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_form import DeviceForm
-from convc.plan.loads import corners, dims_and_strides
-from convc.plan.records import Rejection, Storage, Tiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,12 @@ from convc.compiler.index.lane_masks import column_mask, line_mask, masked_colum
 from convc.compiler.index.lower import lower, translate
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
+from convc.compiler.plan.coordinates import Indexing, demand_proof, result_of
+from convc.compiler.plan.evidence import RESTS_ON, ROWS_BEFORE
+from convc.compiler.plan.proposals import Proposal
+from convc.compiler.plan.records import SLAB, Coordinate, Reuse
 from convc.ir import dtypes
 from convc.ir.expr import And, Const, IntExpr, Select, Var
-from convc.plan.coordinates import Indexing, demand_proof, result_of
-from convc.plan.evidence import RESTS_ON, ROWS_BEFORE
-from convc.plan.proposals import Proposal
-from convc.plan.records import SLAB, Coordinate, Reuse
 
 
 def maps_of(proposal: Proposal) -> ReuseMaps:

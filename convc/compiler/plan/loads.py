@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import itertools
 
+from convc.compiler.plan.records import Loads, Reuse, Tiling
+from convc.compiler.plan.scale_factors import factor_maps
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_form import BufferForm, DeviceForm
-from convc.plan.records import Loads, Reuse, Tiling
-from convc.plan.scale_factors import factor_maps
 
 
 def corners(form: DeviceForm) -> tuple[tuple[int, ...], tuple[int, ...]]:

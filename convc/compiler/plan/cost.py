@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from convc.compiler.plan.constraints import Candidate
+from convc.compiler.plan.records import Estimate
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, Work
 from convc.ir import dtypes
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
-from convc.plan.constraints import Candidate
-from convc.plan.records import Estimate
-from convc.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, Work
 
 SLACK = 1.18
 """Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""

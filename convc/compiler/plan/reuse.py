@@ -23,14 +23,14 @@ from convc.arch import Arch
 from convc.compiler.index.geometry import Geometry, geometry
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS, padding_run
+from convc.compiler.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
+from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem
+from convc.compiler.plan.proposals import Proposal, Survey, propose
+from convc.compiler.plan.records import Rejection, Tiling
+from convc.compiler.plan.reuse_storage import reuse_storage
+from convc.compiler.plan.reuse_work import reuse_work
 from convc.errors import PlanError
 from convc.layout.device_form import DeviceForm
-from convc.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
-from convc.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem
-from convc.plan.proposals import Proposal, Survey, propose
-from convc.plan.records import Rejection, Tiling
-from convc.plan.reuse_storage import reuse_storage
-from convc.plan.reuse_work import reuse_work
 
 VARIANTS = (
     ("slide", ""), ("shift", "chain"), ("shift", "ashift"), ("shift", "windows"), ("stationary", ""),

@@ -1,11 +1,11 @@
-"""What one CTA does when it shares activations between filter columns (see `convc.plan.reuse`)."""
+"""What one CTA does when it shares activations between filter columns (see `convc.compiler.plan.reuse`)."""
 
 from __future__ import annotations
 
 from convc.compiler.index.geometry import Geometry
-from convc.plan.records import Pipeline, Tiling
-from convc.plan.reuse_storage import tile_rows, waits
-from convc.plan.work import STORE_BYTES, Turns, Work
+from convc.compiler.plan.records import Pipeline, Tiling
+from convc.compiler.plan.reuse_storage import tile_rows, waits
+from convc.compiler.plan.work import STORE_BYTES, Turns, Work
 
 
 def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, cut: Geometry, out_bytes: int) -> Work:

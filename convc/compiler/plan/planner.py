@@ -3,23 +3,23 @@
 Every schedule is asked for its candidates; those that break a rule are turned down, the rest are estimated, one is
 chosen and its index arithmetic derived. Everything turned down stays in the plan, with the reason.
 
-Schedules: ``reload`` (`convc.plan.reload`), and ``slide``, ``shift`` and ``stationary``, which share activations
-between filter columns (`convc.plan.reuse`). ``auto`` takes the best of all.
+Schedules: ``reload`` (`convc.compiler.plan.reload`), and ``slide``, ``shift`` and ``stationary``, which share
+activations between filter columns (`convc.compiler.plan.reuse`). ``auto`` takes the best of all.
 """
 
 from __future__ import annotations
 
 from convc.arch import SM_100A, Arch
+from convc.compiler.plan import reload, reuse
+from convc.compiler.plan.coordinates import indexing_of
+from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.evidence import assumed
+from convc.compiler.plan.loads import loads_of, wide_loads_of
+from convc.compiler.plan.proposals import Proposal, Survey
+from convc.compiler.plan.records import Alternative, Choice, Launch, Options, Plan, Rejection
+from convc.compiler.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 from convc.errors import InputError, PlanError
 from convc.layout.device_form import DeviceForm
-from convc.plan import reload, reuse
-from convc.plan.coordinates import indexing_of
-from convc.plan.evidence import assumed
-from convc.plan.loads import loads_of, wide_loads_of
-from convc.plan.proposals import Proposal, Survey
-from convc.plan.rank import SLACK
-from convc.plan.records import Alternative, Choice, Launch, Options, Plan, Rejection
-from convc.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 
 THREADS = 192
 SCHEDULES = ("auto", reload.NAME, "slide", "shift", "stationary")

@@ -15,13 +15,13 @@ import msgspec
 
 from convc.arch import Arch
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.evidence import Rule
+from convc.compiler.plan.work import Work
 from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_form import DeviceForm
-from convc.plan.evidence import Rule
-from convc.plan.work import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Options:
     """What a user fixes about a schedule; None leaves it to the planner.
 
     Attributes:
-        schedule: one of `convc.plan.planner.SCHEDULES`.
+        schedule: one of `convc.compiler.plan.planner.SCHEDULES`.
         shift: variant of the schedule shift: chain, ashift or windows.
         border: how lanes whose pixel is padding get their zero: mask or zero.
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
@@ -275,7 +275,7 @@ class Reuse(Geometry):
     """How a plan shares activations between filter columns (see `convc.compiler.index.reuse`).
 
     Attributes:
-        variant: how lanes move on to the next filter column (see `convc.plan.reuse`).
+        variant: how lanes move on to the next filter column (see `convc.compiler.plan.reuse`).
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
         clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
         first: which tap of a buffer comes first, as an index into its taps.
@@ -321,7 +321,7 @@ class Rejection:
     """A candidate that breaks a rule.
 
     Attributes:
-        rule: name of the rule, the function in `convc.plan.constraints`.
+        rule: name of the rule, the function in `convc.compiler.plan.constraints`.
         reason: one sentence with the numbers.
         tiling: the candidate, or None where the problem itself breaks the rule whatever the tiling.
     """
@@ -346,7 +346,7 @@ class Plan:
 
     Attributes:
         form: the problem and its device buffers.
-        schedule: which of the algorithms (see `convc.plan.planner`).
+        schedule: which of the algorithms (see `convc.compiler.plan.planner`).
         reuse: how it shares activations; None: every filter tap loads its own tile.
         work: what one CTA does, in numbers that the machine counts too.
         arch: the target.

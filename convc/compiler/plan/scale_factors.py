@@ -23,12 +23,12 @@ import msgspec
 
 from convc.arch import Arch
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
+from convc.compiler.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
+from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
+from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_form import DeviceForm
-from convc.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
-from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
-from convc.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 
 GROUP = 32
 """Rows whose factors share a column of tensor memory."""

@@ -11,9 +11,9 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from convc.compiler.plan.records import Pipeline, Tiling
 from convc.ir import dtypes
 from convc.layout.device_form import DeviceForm
-from convc.plan.records import Pipeline, Tiling
 
 BLOCK_M = 128
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)

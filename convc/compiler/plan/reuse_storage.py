@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from convc.arch import Arch
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.candidates import atoms_of
+from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile
+from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm
-from convc.plan.candidates import atoms_of
-from convc.plan.records import BarrierRing, Storage, Tiling, TmemTile
-from convc.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""

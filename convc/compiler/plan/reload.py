@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 
 from convc.arch import Arch
+from convc.compiler.plan.candidates import tilings
+from convc.compiler.plan.constraints import Candidate, check_problem
+from convc.compiler.plan.proposals import Survey, propose
+from convc.compiler.plan.records import Pipeline, Storage, Tiling
+from convc.compiler.plan.scale_factors import filter_rows, scaled_storage
+from convc.compiler.plan.storage import storage_of
+from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, Turns, Work
 from convc.layout.device_form import DeviceForm
-from convc.plan.candidates import tilings
-from convc.plan.constraints import Candidate, check_problem
-from convc.plan.proposals import Survey, propose
-from convc.plan.records import Pipeline, Storage, Tiling
-from convc.plan.scale_factors import filter_rows, scaled_storage
-from convc.plan.storage import storage_of
-from convc.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, Turns, Work
 
 NAME = "reload"
 

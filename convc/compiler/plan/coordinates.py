@@ -15,12 +15,12 @@ from sympy import Integer
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import IndexMap, Outcome, Proof
+from convc.compiler.plan.records import SLAB, Coordinate, Pipeline, Tiling
+from convc.compiler.plan.scale_factors import factor_coordinates, prove_factors
 from convc.errors import PlanError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm
-from convc.plan.records import SLAB, Coordinate, Pipeline, Tiling
-from convc.plan.scale_factors import factor_coordinates, prove_factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

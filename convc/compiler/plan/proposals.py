@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry
-from convc.plan.candidates import pipeline_of
-from convc.plan.constraints import TILING_RULES, Candidate, TilingRule, check_tiling
-from convc.plan.rank import choose, estimate
-from convc.plan.records import Choice, Estimate, Pipeline, Rejection, Tiling
-from convc.plan.work import Work
+from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.constraints import TILING_RULES, Candidate, TilingRule, check_tiling
+from convc.compiler.plan.cost import choose, estimate
+from convc.compiler.plan.records import Choice, Estimate, Pipeline, Rejection, Tiling
+from convc.compiler.plan.work import Work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,5 +77,5 @@ class Survey:
 
     @property
     def best(self) -> Proposal:
-        """The candidate to take (see `convc.plan.rank.choose`)."""
+        """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
         return self.legal[choose([proposal.cost for proposal in self.legal])]

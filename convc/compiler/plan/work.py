@@ -1,7 +1,7 @@
 """What one CTA of a plan does, in numbers that the machine can count.
 
-The estimate (`convc.plan.rank`) is made from these, and `convc verify` prints what the machine counted for the same
-kernel: the two must agree.
+The estimate (`convc.compiler.plan.cost`) is made from these, and `convc verify` prints what the machine counted for the
+same kernel: the two must agree.
 """
 
 from __future__ import annotations
