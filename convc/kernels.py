@@ -22,6 +22,8 @@ from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.plan.records import Options, to_json
+from convc.compiler.schedules.debug_info import coverage_of
+from convc.compiler.tile.steps.base import Step, TileProgram
 from convc.errors import LaunchError
 from convc.ir.debug_info import dump_coverage
 from convc.ir.expr import IntExpr
@@ -30,8 +32,6 @@ from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form, pack_weights
 from convc.sources import compiler_digest
-from convc.tile.coverage import coverage_of
-from convc.tile.steps import Step, TileProgram
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

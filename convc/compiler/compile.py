@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convc.compiler.plan.records import Options, Plan
+from convc.compiler.tile.steps.base import TileProgram
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import DeviceForm, device_form
-from convc.tile.steps import TileProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ def compile_problem(
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
     from convc.compiler.plan.planner import plan
+    from convc.compiler.schedules.build import build
+    from convc.compiler.tile.verify import verify
     from convc.emit.kernel import emit  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
-    from convc.tile.build import build
-    from convc.tile.verify import verify
 
     form = device_form(problem)
     decided = plan(form, options=options, block_n=block_n, stages=stages)

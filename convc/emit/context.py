@@ -13,27 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from convc.emit.epilogue_context import epilogue_names
-from convc.emit.exprs import Number, lower
-from convc.emit.guards import row_names, row_pieces
-from convc.emit.operands import (
-    acc_address,
-    braces,
-    descriptor,
-    mask_of,
-    multiply_names,
-    phase,
-    quads,
-    stage,
-    stage_address,
-)
-from convc.emit.quantise_context import bias_type, convert_names, requantise_names
-from convc.emit.reuse_context import reuse_names
-from convc.emit.scaled_context import scaled_names
-from convc.ir import dtypes
-from convc.ir.expr import bounds
-from convc.tile.quantise_steps import Requantise, RequantiseLane
-from convc.tile.steps import (
+from convc.compiler.tile.steps.base import (
     AddBias,
     Advance,
     BarrierRing,
@@ -61,6 +41,26 @@ from convc.tile.steps import (
     TmemTile,
     walk,
 )
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
+from convc.emit.epilogue_context import epilogue_names
+from convc.emit.exprs import Number, lower
+from convc.emit.guards import row_names, row_pieces
+from convc.emit.operands import (
+    acc_address,
+    braces,
+    descriptor,
+    mask_of,
+    multiply_names,
+    phase,
+    quads,
+    stage,
+    stage_address,
+)
+from convc.emit.quantise_context import bias_type, convert_names, requantise_names
+from convc.emit.reuse_context import reuse_names
+from convc.emit.scaled_context import scaled_names
+from convc.ir import dtypes
+from convc.ir.expr import bounds
 
 TENSOR = Multiply | TmemLoad
 """Steps that use tensor memory."""

@@ -1,4 +1,4 @@
-"""Names and numbers of the templates of `convc.tile.epilogue_steps`."""
+"""Names and numbers of the templates of `convc.compiler.tile.steps.epilogue`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 import struct
 from typing import Any
 
-from convc.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
-from convc.emit.operands import braces
-from convc.ir import dtypes
-from convc.tile.epilogue_steps import (
+from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.steps.epilogue import (
     AddLaneResidual,
     AddRowResidual,
     ApplyClip,
@@ -18,7 +16,9 @@ from convc.tile.epilogue_steps import (
     ApplySigmoid,
     ApplySilu,
 )
-from convc.tile.steps import Step
+from convc.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
+from convc.emit.operands import braces
+from convc.ir import dtypes
 
 
 def epilogue_names(step: Step) -> dict[str, Any] | None:

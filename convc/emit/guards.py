@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.tile.steps.base import GlobalStore
+from convc.compiler.tile.steps.epilogue import AddLaneResidual, AddRowResidual
+from convc.compiler.tile.steps.sharing import PixelStore
 from convc.ir import dtypes
-from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
-from convc.tile.reuse_steps import PixelStore
-from convc.tile.steps import GlobalStore
 
 PIECE_BYTES = 16
 """Bytes that one lane moves with one instruction."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
+from convc.compiler.tile.show import who
+from convc.compiler.tile.steps.base import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
+from convc.compiler.tile.steps.sharing import LoadMask
 from convc.emit.context import Scene, fragment, numbers_of
 from convc.emit.exprs import Number
 from convc.emit.operands import phase, stage
 from convc.emit.quantise_context import values_per_word
 from convc.emit.render import render
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
-from convc.tile.reuse_steps import LoadMask
-from convc.tile.show import who
-from convc.tile.steps import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
 
 INDENT = "    "
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from convc.compiler.tile.steps.base import Multiply, SmemTile, TmemTile
+from convc.compiler.tile.steps.sharing import MmaStationary
 from convc.ir import dtypes
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
-from convc.tile.reuse_steps import MmaStationary
-from convc.tile.steps import Multiply, SmemTile, TmemTile
 
 
 def braces(registers: Iterable[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
 from convc.emit.operands import quads
 from convc.ir import dtypes
-from convc.tile.quantise_steps import Requantise, RequantiseLane
 
 
 def bias_type(dtype: str) -> dict[str, str]:

@@ -1,9 +1,23 @@
-"""Names and numbers of the templates of `convc.tile.reuse_steps`."""
+"""Names and numbers of the templates of `convc.compiler.tile.steps.sharing`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
+from convc.compiler.tile.steps.sharing import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
 from convc.emit.guards import lane_names, lane_pieces
 from convc.emit.operands import (
     acc_address,
@@ -20,20 +34,6 @@ from convc.emit.operands import (
 from convc.emit.quantise_context import bias_type, conversion
 from convc.ir import dtypes
 from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
-from convc.tile.reuse_steps import (
-    AddLaneBias,
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaStationary,
-    MmaTensor,
-    MoveRows,
-    PixelStore,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
-from convc.tile.steps import SmemTile, Step, Storage, TmemTile
 
 MAIN_ROWS = 128
 """Rows of a tile before those of its halo (im2col::w::128)."""

@@ -1,9 +1,11 @@
-"""Names and numbers of the templates of `convc.tile.scaled_steps`."""
+"""Names and numbers of the templates of `convc.compiler.tile.steps.scaled`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.emit.operands import (
     acc_address,
     braces,
@@ -18,8 +20,6 @@ from convc.emit.operands import (
 from convc.ir import dtypes
 from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
-from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.tile.steps import SmemTile, Step, Storage, TmemTile
 
 GROUP = 32
 """Rows whose factors share a column of tensor memory."""

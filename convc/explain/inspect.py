@@ -16,12 +16,12 @@ from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.show import map_lines, maps_lines
 from convc.compiler.plan.records import Plan, Rejection, Storage
+from convc.compiler.tile.show import show
 from convc.explain.schedules import choice_lines
 from convc.explain.sharing import sharing_lines
 from convc.explain.tiles import plan_maps, plan_tiles, shared_maps
 from convc.report.console import print_heading, print_part
 from convc.report.words import times
-from convc.tile.show import show
 
 ROWS = 24
 """Rejected candidates that are listed."""

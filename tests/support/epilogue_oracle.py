@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from convc.tile.epilogue_steps import (
+from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.steps.epilogue import (
     AddLaneResidual,
     AddRowResidual,
     ApplyClip,
@@ -15,7 +16,6 @@ from convc.tile.epilogue_steps import (
     ApplySigmoid,
     ApplySilu,
 )
-from convc.tile.steps import Step
 
 
 def finished(

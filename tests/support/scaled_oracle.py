@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from convc.tile.scaled_steps import MmaScaled
+from convc.compiler.tile.steps.scaled import MmaScaled
 
 ELEMENTS = {
     "mxfp8": (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, 32),

@@ -17,25 +17,7 @@ import numpy as np
 from support.epilogue_oracle import finished
 from support.scaled_oracle import scaled_numbers
 
-from convc.ir import dtypes
-from convc.ir.expr import evaluate
-from convc.ir.tensormap import TensorMap
-from convc.tile.quantise_steps import Requantise, RequantiseLane
-from convc.tile.reuse_steps import (
-    AddLaneBias,
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaStationary,
-    MmaTensor,
-    MoveRows,
-    PixelStore,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
-from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.tile.steps import (
+from convc.compiler.tile.steps.base import (
     AddBias,
     Advance,
     Commit,
@@ -58,6 +40,24 @@ from convc.tile.steps import (
     TmemBase,
     TmemLoad,
 )
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
+from convc.compiler.tile.steps.sharing import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
+from convc.ir import dtypes
+from convc.ir.expr import evaluate
+from convc.ir.tensormap import TensorMap
 
 FRAME = (InitRings, PrefetchMaps, TmemAlloc, TmemBase, CtaSync)
 """Steps of the set-up that have no meaning on whole tiles."""

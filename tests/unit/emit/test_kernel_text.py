@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.tile.steps.base import walk
 from convc.emit.context import numbers_of
 from convc.emit.kernel import emit
 from convc.ir.launch import ScalarParam
 from convc.ir.problem import ConvProblem
 from convc.support.resources import template_folder
-from convc.tile.steps import walk
 
 BASE = ConvProblem(
     name="base", batch=2, in_channels=70, out_channels=100, in_extent=(9, 11), kernel=(3, 3), pad_lo=(1, 1),

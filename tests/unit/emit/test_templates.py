@@ -9,13 +9,13 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
+from convc.compiler.tile.steps.all import STEP_TYPES
+from convc.compiler.tile.steps.base import Step
 from convc.emit.context import template_name
 from convc.emit.render import environment, render
 from convc.errors import BuildError
 from convc.support import resources
 from convc.support.resources import template_folder
-from convc.tile.step_types import STEP_TYPES
-from convc.tile.steps import Step
 
 FOLDER = template_folder()
 TEMPLATES = sorted(FOLDER.rglob("*.ptx.j2"))

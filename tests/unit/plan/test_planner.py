@@ -18,11 +18,11 @@ from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options, Tiling, to_json
 from convc.compiler.plan.storage import storage_of
+from convc.compiler.schedules.build import build
+from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.tile.build import build
-from convc.tile.verify import contradictions
 
 
 def problem(**changes) -> ConvProblem:

@@ -11,11 +11,11 @@ from convc.compiler.plan.evidence import RESTS_ON
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options, Plan
 from convc.compiler.plan.reuse import ROWS, VARIANTS
+from convc.compiler.schedules.build import build
+from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.tile.build import build
-from convc.tile.verify import contradictions
 
 
 def problem(**changes) -> ConvProblem:

@@ -10,13 +10,13 @@ import pytest
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
+from convc.compiler.schedules.debug_info import coverage_of
+from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
 from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 from convc.kernels import layer_of
 from convc.runtime.session import writer
-from convc.tile.coverage import coverage_of
-from convc.tile.steps import Compute, Loop, Step, TmaLoad
 from convc.verify.data import integer_data
 
 PROBLEM = ConvProblem(

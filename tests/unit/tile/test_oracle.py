@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from support.tile_oracle import run_program
 
 from convc.compiler.plan.planner import plan
+from convc.compiler.schedules.build import build
+from convc.compiler.tile.steps.base import Loop, Step, TileProgram
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
 from convc.layout import device_form as packing
 from convc.layout.device_form import device_form
 from convc.reference import conv_problem
-from convc.tile.build import build
-from convc.tile.steps import Loop, Step, TileProgram
 
 
 def prepare(problem: ConvProblem, seed: int, **choice):

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 
 from convc.compiler.plan.planner import plan
+from convc.compiler.schedules.build import build
+from convc.compiler.tile.show import describe, show
+from convc.compiler.tile.steps.base import Advance, Loop, Step, TileProgram, walk
+from convc.compiler.tile.verify import contradictions, verify
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.tile.build import build
-from convc.tile.show import describe, show
-from convc.tile.steps import Advance, Loop, Step, TileProgram, walk
-from convc.tile.verify import contradictions, verify
 
 PROBLEM = ConvProblem(
     name="p", in_channels=96, out_channels=80, in_extent=(13, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

@@ -7,12 +7,12 @@ from test_verify_program import at, rewrite, without
 
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options
+from convc.compiler.schedules.build import build
+from convc.compiler.tile.show import show
+from convc.compiler.tile.steps.base import TileProgram, walk
+from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
-from convc.tile.build import build
-from convc.tile.show import show
-from convc.tile.steps import TileProgram, walk
-from convc.tile.verify import contradictions
 
 PROBLEM = ConvProblem(
     batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

@@ -4,14 +4,17 @@
     mma    multiplies what has landed into the accumulator, and gives stages back
     store  when the accumulator is complete: read it, add the bias, round, write
 
-The three acts around these are the same for all schedules (`convc.tile.frame`); each schedule has a module of its own.
+The three acts around these are the same for all schedules (`convc.compiler.schedules.kernel`); each schedule has a
+module of its own.
 """
 
 from __future__ import annotations
 
 from convc.compiler.plan.records import Plan
-from convc.tile import frame, reload, reuse, scaled, stationary
-from convc.tile.steps import Range, TileProgram
+from convc.compiler.schedules import kernel as frame
+from convc.compiler.schedules import reload, scaled, stationary
+from convc.compiler.schedules import roles as reuse
+from convc.compiler.tile.steps.base import Range, TileProgram
 
 
 def build(plan: Plan) -> TileProgram:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from convc.compiler.plan.records import SLAB, Plan
-from convc.ir.expr import IntExpr, Var, substitute
-from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
-from convc.tile.epilogue import RESIDUAL, epilogue_steps
-from convc.tile.epilogue_types import convert, requantise
-from convc.tile.quantise_steps import Requantise
-from convc.tile.steps import (
+from convc.compiler.schedules.epilogue import RESIDUAL, epilogue_steps
+from convc.compiler.schedules.epilogue_types import convert, requantise
+from convc.compiler.tile.steps.base import (
     AddBias,
     Compute,
     CtaSync,
@@ -30,6 +27,9 @@ from convc.tile.steps import (
     TmemFree,
     TmemLoad,
 )
+from convc.compiler.tile.steps.quantise import Requantise
+from convc.ir.expr import IntExpr, Var, substitute
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 
 LOAD_WARP = 4
 MMA_WARP = 5

@@ -4,31 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.tile.epilogue_steps import (
-    AddLaneResidual,
-    AddRowResidual,
-    ApplyClip,
-    ApplyLeakyRelu,
-    ApplyRelu,
-    ApplySigmoid,
-    ApplySilu,
-)
-from convc.tile.quantise_steps import Requantise, RequantiseLane
-from convc.tile.reuse_steps import (
-    AddLaneBias,
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaStationary,
-    MmaTensor,
-    MoveRows,
-    PixelStore,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
-from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.tile.steps import (
+from convc.compiler.tile.steps.base import (
     AddBias,
     Advance,
     Commit,
@@ -51,6 +27,30 @@ from convc.tile.steps import (
     TmemBase,
     TmemFree,
     TmemLoad,
+)
+from convc.compiler.tile.steps.epilogue import (
+    AddLaneResidual,
+    AddRowResidual,
+    ApplyClip,
+    ApplyLeakyRelu,
+    ApplyRelu,
+    ApplySigmoid,
+    ApplySilu,
+)
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
+from convc.compiler.tile.steps.sharing import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
 )
 
 ID_WIDTH = 14

@@ -10,11 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from convc.ir.launch import BYTES, TensorMapParam
-from convc.ir.tensormap import TensorMap
-from convc.tile.reuse_steps import TmaWideLoad
-from convc.tile.scaled_steps import Arrive
-from convc.tile.steps import (
+from convc.compiler.tile.steps.base import (
     Advance,
     BarrierRing,
     Commit,
@@ -28,6 +24,10 @@ from convc.tile.steps import (
     executions,
     walk,
 )
+from convc.compiler.tile.steps.scaled import Arrive
+from convc.compiler.tile.steps.sharing import TmaWideLoad
+from convc.ir.launch import BYTES, TensorMapParam
+from convc.ir.tensormap import TensorMap
 
 SIGNALS = (ExpectBytes, Commit, Arrive)
 LOADS = (TmaLoad, TmaWideLoad)

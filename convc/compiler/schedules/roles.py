@@ -11,19 +11,8 @@ from collections.abc import Iterator
 from convc.compiler.index.row_walk import Buffer
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.reuse_storage import apart, tile_rows
-from convc.ir.expr import Const, IntExpr, Var
-from convc.tile.frame import block_channels, channels_of, compute
-from convc.tile.reuse_steps import (
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaTensor,
-    MoveRows,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
-from convc.tile.steps import (
+from convc.compiler.schedules.kernel import block_channels, channels_of, compute
+from convc.compiler.tile.steps.base import (
     Advance,
     Commit,
     Compute,
@@ -36,6 +25,17 @@ from convc.tile.steps import (
     Step,
     TmaLoad,
 )
+from convc.compiler.tile.steps.sharing import (
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaTensor,
+    MoveRows,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
+from convc.ir.expr import Const, IntExpr, Var
 
 WINDOW_VAR = "window"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.roles import column
+from convc.compiler.tile.steps.base import Compute, Loop, Step, TileProgram
 from convc.ir.debug_info import Coverage, Scope
 from convc.ir.expr import Const, IntExpr, Var, substitute, to_json
-from convc.tile.reuse import column
-from convc.tile.steps import Compute, Loop, Step, TileProgram
 
 COLUMN = "s"
 """What numbers and loop variables that are filter columns are called, before the mark of their buffer."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from convc.compiler.plan.records import Plan
-from convc.tile.quantise_steps import Requantise, RequantiseLane
-from convc.tile.steps import Convert
+from convc.compiler.tile.steps.base import Convert
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
 
 
 def requantise(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from convc.compiler.plan.records import Plan
-from convc.tile.frame import block_channels, channels_of, compute
-from convc.tile.scaled import load_factors, multiply_scaled, wait_for_factors
-from convc.tile.steps import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
+from convc.compiler.schedules.kernel import block_channels, channels_of, compute
+from convc.compiler.schedules.scaled import load_factors, multiply_scaled, wait_for_factors
+from convc.compiler.tile.steps.base import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
 
 
 def load(plan: Plan) -> tuple[Step, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.tile.steps import Multiply, Step
+from convc.compiler.tile.steps.base import Multiply, Step
 
 # ---- fetching -------------------------------------------------------------------------------------------------------
 

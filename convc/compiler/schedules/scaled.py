@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
+from convc.compiler.schedules.kernel import compute
+from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step, TmaLoad
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.ir.expr import Var
 from convc.layout.device_form import has_tensor_scale
-from convc.tile.frame import compute
-from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.tile.steps import Advance, Compute, ExpectBytes, Loop, RingWait, Step, TmaLoad
 
 TILES = ("scales_a", "scales_b")
 MAPS = ("map_scales_a", "map_scales_b")

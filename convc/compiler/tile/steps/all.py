@@ -5,8 +5,12 @@ A class that others derive from is no kind of its own.
 
 from __future__ import annotations
 
-from convc.tile import epilogue_steps, quantise_steps, reuse_steps, scaled_steps, steps
-from convc.tile.steps import Step
+from convc.compiler.tile.steps import base as steps
+from convc.compiler.tile.steps import epilogue as epilogue_steps
+from convc.compiler.tile.steps import quantise as quantise_steps
+from convc.compiler.tile.steps import scaled as scaled_steps
+from convc.compiler.tile.steps import sharing as reuse_steps
+from convc.compiler.tile.steps.base import Step
 
 STEP_TYPES: tuple[type[Step], ...] = tuple(
     kind

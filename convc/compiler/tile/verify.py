@@ -1,7 +1,7 @@
 """Does a tile program hold together? Checked on steps and records, before any text exists.
 
 Each check is a function that yields one sentence per contradiction it finds. Those about names, memory and warps are
-here, those about rings in `convc.tile.verify_rings`.
+here, those about rings in `convc.compiler.tile.verify_rings`.
 """
 
 from __future__ import annotations
@@ -11,24 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from convc.compiler.plan.reuse_storage import MASK_BYTES
 from convc.compiler.plan.storage import SLOT_BYTES, STAGE_ALIGN
-from convc.errors import PlanError
-from convc.tile.epilogue_steps import AddLaneResidual, AddRowResidual
-from convc.tile.quantise_steps import Requantise, RequantiseLane
-from convc.tile.reuse_steps import (
-    AddLaneBias,
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaStationary,
-    MmaTensor,
-    MoveRows,
-    PixelStore,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
-from convc.tile.scaled_steps import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.tile.steps import (
+from convc.compiler.tile.steps.base import (
     AddBias,
     Commit,
     Compute,
@@ -49,7 +32,24 @@ from convc.tile.steps import (
     executions,
     walk,
 )
-from convc.tile.verify_rings import RING_CHECKS
+from convc.compiler.tile.steps.epilogue import AddLaneResidual, AddRowResidual
+from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
+from convc.compiler.tile.steps.sharing import (
+    AddLaneBias,
+    ClearAcc,
+    LoadMask,
+    MaskWord,
+    MmaStationary,
+    MmaTensor,
+    MoveRows,
+    PixelStore,
+    Refresh,
+    TensorFill,
+    TmaWideLoad,
+)
+from convc.compiler.tile.verify_rings import RING_CHECKS
+from convc.errors import PlanError
 
 
 def verify(program: TileProgram) -> None:

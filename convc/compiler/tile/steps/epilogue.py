@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.tile.steps import Step
+from convc.compiler.tile.steps.base import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.tile.epilogue_steps import (
+from convc.compiler.tile.steps.base import GlobalStore, Step
+from convc.compiler.tile.steps.epilogue import (
     AddLaneResidual,
     AddRowResidual,
     ApplyClip,
@@ -14,8 +14,8 @@ from convc.tile.epilogue_steps import (
     ApplySigmoid,
     ApplySilu,
 )
-from convc.tile.reuse_steps import PixelStore
-from convc.tile.steps import GlobalStore, Step
+from convc.compiler.tile.steps.sharing import PixelStore
+from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 
 RESIDUAL = "residual"
 """Name of the buffer, and of the parameter that points at it."""

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 from convc.compiler.index.row_walk import Buffer, Tap, padding_run
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.epilogue import epilogue_steps
+from convc.compiler.schedules.epilogue_types import requantise
+from convc.compiler.schedules.kernel import compute
+from convc.compiler.schedules.roles import k_loop, names, release_filter, release_tile
+from convc.compiler.tile.steps.base import Commit, Compute, Loop, RingWait, Step, TmemLoad
+from convc.compiler.tile.steps.quantise import RequantiseLane
+from convc.compiler.tile.steps.sharing import AddLaneBias, MmaStationary, PixelStore
 from convc.ir.expr import Const, Var
-from convc.tile.epilogue import epilogue_steps
-from convc.tile.epilogue_types import requantise
-from convc.tile.frame import compute
-from convc.tile.quantise_steps import RequantiseLane
-from convc.tile.reuse import k_loop, names, release_filter, release_tile
-from convc.tile.reuse_steps import AddLaneBias, MmaStationary, PixelStore
-from convc.tile.steps import Commit, Compute, Loop, RingWait, Step, TmemLoad
 
 ALL_ZEROED = 256
 """Columns of the widest tile."""

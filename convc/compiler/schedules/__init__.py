@@ -1,0 +1,1 @@
+"""Each way to run a convolution: what it can do, what it costs, and its roles."""

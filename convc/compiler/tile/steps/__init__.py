@@ -1,0 +1,1 @@
+"""The steps of tile programs: one class for each act on whole tiles."""
