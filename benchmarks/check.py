@@ -12,8 +12,9 @@ import time
 from benchmarks.layers import resnet50
 from benchmarks.timing import best
 from convc import machine
+from convc.build.writer import layer_of
 from convc.check.kernel import check_kernel
-from convc.kernels import Kernels, layer_of
+from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
 from convc.runtime.session import input_buffers
 from convc.verify.data import normal_data

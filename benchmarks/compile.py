@@ -43,14 +43,14 @@ def _fresh_process(problems: bytes, cache: str) -> dict[str, float]:
 
 def main() -> None:
     """Compile the problems that stdin lists, and print how many kernels they took."""
-    from convc.cache import kept_kernels
+    from convc.compiler.cache import kept_kernels
+    from convc.compiler.kernels import Kernels
     from convc.ir.problem import ConvProblem
-    from convc.kernels import Kernels
 
     with kept_kernels() as cache:
         if cache is None:
-            import convc.compiler.plan.planner
-            import convc.emit.kernel  # noqa: F401 - both are loaded when the first kernel is compiled
+            import convc.compiler.emit.kernel
+            import convc.compiler.plan.planner  # noqa: F401 - both are loaded when the first kernel is compiled
         started = time.perf_counter()
         kernels = Kernels(cache=cache)
         for problem in msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ConvProblem, ...]):

@@ -26,8 +26,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.layers import resnet50
 from benchmarks.timing import REPEATS, best
 from convc import machine
+from convc.build.writer import layer_of
+from convc.compiler.kernels import Kernels
 from convc.ir.problem import ConvProblem
-from convc.kernels import Kernels, layer_of
 from convc.runtime.session import input_buffers
 from convc.support.resources import make_models
 from convc.verify.data import normal_data

@@ -26,12 +26,12 @@ from threadpoolctl import threadpool_limits
 from benchmarks.layers import light_models
 from benchmarks.timing import best
 from convc import machine
+from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.layout.device_form import device_form
 from convc.machine import Counters
 from convc.report.words import convolution

@@ -14,13 +14,13 @@ from convc._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from convc.api import VerifyReport, compile, load, run
-    from convc.build import Build
+    from convc.build.folder import Build
     from convc.ir.network import Network
 
 __all__ = ["Build", "Network", "VerifyReport", "compile", "load", "run", "verify"]
 
 _HOME = {
-    "Build": "convc.build",
+    "Build": "convc.build.folder",
     "Network": "convc.ir.network",
     "VerifyReport": "convc.api",
     "compile": "convc.api",

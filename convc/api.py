@@ -28,7 +28,7 @@ from convc.networks import verify_network as verify_network
 if TYPE_CHECKING:
     import numpy as np
 
-    from convc.build import Build
+    from convc.build.folder import Build
     from convc.checking import LayerReport
     from convc.compiler.compile import Compiled
     from convc.compiler.plan.records import Options
@@ -100,7 +100,7 @@ def compile(
     progress: Progress | None = None,
     fuse: bool = True,
 ) -> Build:
-    """Compile the convolutions of a model into a build folder (`convc.build`), which is whole or not there.
+    """Compile the convolutions of a model into a build folder (`convc.build.folder`), which is whole or not there.
 
     Args:
         model: a path, or a loaded network (then batch, dtype and precision were settled by `load`).
@@ -117,11 +117,12 @@ def compile(
         InputError: the folder or the cache cannot be used, or there is no such layer.
         PlanError: a layer has no kernel.
     """
-    from convc.build import check_target, load_build
-    from convc.cache import kept_kernels
+    from convc.build.folder import check_target, load_build
+    from convc.build.writer import write_build
+    from convc.compiler.cache import kept_kernels
+    from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options
     from convc.jobs import compile_all
-    from convc.kernels import Kernels, write_build
 
     target = Path(out_dir)
     check_target(target)
@@ -168,10 +169,10 @@ def compile_node(
     fuse: bool = True,
 ) -> tuple[ConvNode, Compiled]:
     """`compile_layer`, with the convolution as the model has it: weights, tensors, and what was fused into it."""
-    from convc.build import pick_layer
+    from convc.build.folder import pick_layer
     from convc.compiler.compile import compile_problem
+    from convc.compiler.kernels import shared_problem
     from convc.compiler.plan.records import Options
-    from convc.kernels import shared_problem
 
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     conv = pick_layer(convs, layer, network.name)
@@ -196,7 +197,7 @@ def run(
         BuildError, LaunchError, PtxSyntaxError, UnmodelledError: the folder or its kernel is damaged.
         MachineFault, DeadlockError: the kernel fails.
     """
-    from convc.build import load_build
+    from convc.build.folder import load_build
     from convc.machine import RunOptions, Switches
     from convc.runtime.session import run_layer
 
@@ -251,11 +252,11 @@ def verify(
             model, reweight, batch=batch, dtype=dtype, precision=precision, numerics=numerics, options=options,
             cache=cache, progress=progress,
         )  # fmt: skip
-    from convc.cache import kept_kernels
     from convc.checking import check_layer, modes_of
+    from convc.compiler.cache import kept_kernels
+    from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options
     from convc.jobs import check_all, one_thread, worth_sending
-    from convc.kernels import Kernels
     from convc.machine import RunOptions, Switches
 
     if seed < 0:
@@ -309,7 +310,7 @@ def _select(
 
     Where one is named, the others need not be of a kind that convc compiles.
     """
-    from convc.build import pick_layer
+    from convc.build.folder import pick_layer
     from convc.frontend.onnx_reader import read_model
 
     if isinstance(model, str | Path):

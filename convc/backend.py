@@ -27,13 +27,13 @@ import onnx
 from onnx import checker, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from convc.cache import open_cache
+from convc.compiler.cache import open_cache
+from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
-from convc.kernels import Kernels
 from convc.machine import RunOptions, Switches
 
 
@@ -126,7 +126,7 @@ class ConvcBackend(Backend):
             fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
                 others wrote without repacking where they can; by default each node runs by itself.
             cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
-                ``CONVC_CACHE`` or else the system says (`convc.cache.open_cache`).
+                ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
             kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
 
         Raises:

@@ -17,13 +17,14 @@ from typing import Literal
 import numpy as np
 
 from convc import reference
+from convc.build.writer import kernel_file, layer_of
 from convc.compiler.compile import Compiled
+from convc.compiler.kernels import Kernel
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
-from convc.kernels import Kernel, kernel_file, layer_of
 from convc.layout.device_form import device_form
 from convc.machine import Counters, RunOptions
 from convc.runtime.session import LayerRun, run_layer, writer

@@ -18,15 +18,15 @@ from threadpoolctl import ThreadpoolController
 
 from convc.checking import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 from convc.compiler.compile import compile_problem
+from convc.compiler.fingerprint import compiler_digest
+from convc.compiler.kernels import Kernel, Kernels, kernel_of, shared_problem
 from convc.compiler.plan.records import Options
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
-from convc.kernels import Kernel, Kernels, kernel_of, shared_problem
 from convc.machine import RunOptions
 from convc.runtime.session import LayerRun
-from convc.sources import compiler_digest
 from convc.sweep import Piece, Pool
 
 Progress = Callable[[str, float], None]
@@ -48,7 +48,7 @@ _TURN = threading.RLock()
 
 
 def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
-    """Compile a problem in a worker; ``digest`` is that of the sender's convc (`convc.sources.compiler_digest`).
+    """Compile a problem in a worker; ``digest`` is that of the sender's convc (see `convc.compiler.fingerprint`).
 
     Raises:
         PlanError: there is no kernel.

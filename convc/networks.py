@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Cache = str | Path | bool | None
 """Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
-environment variable ``CONVC_CACHE`` or else the system says (see `convc.cache.open_cache`)."""
+environment variable ``CONVC_CACHE`` or else the system says (see `convc.compiler.cache.open_cache`)."""
 
 Progress = Callable[[str, float], None]
 """Called with what is being done and how much of the whole is done, 0 to 1."""
@@ -56,7 +56,7 @@ def verify_network(
     Raises:
         ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
     """
-    from convc.cache import kept_kernels
+    from convc.compiler.cache import kept_kernels
     from convc.graph.files import convolutions_of, verify_file
     from convc.machine import RunOptions, Switches
 
@@ -96,7 +96,7 @@ def run_model(
         InputError: an input is missing, or has another shape or type.
         NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
     """
-    from convc.cache import kept_kernels
+    from convc.compiler.cache import kept_kernels
     from convc.graph.files import convolutions_of, fitting, naming, open_graph
     from convc.machine import RunOptions, Switches
 

@@ -32,7 +32,7 @@ def check_command(
     that another one stores, reads of memory never written, leaks, hangs and faults.
     Exit code 1 when the verdict of any kernel is incomplete or error.
     """
-    from convc.build import load_build
+    from convc.build.folder import load_build
     from convc.check.kernel import check_kernel
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions

@@ -72,7 +72,7 @@ def _run_layer(
     numerics: str, json_file: Path | None,
 ) -> None:  # fmt: skip
     """One layer, from file to file."""
-    from convc.build import load_build
+    from convc.build.folder import load_build
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches

@@ -25,7 +25,7 @@ def run_network(
     host: str, switches: tuple[str, ...], numerics: str, no_cache: bool, json_file: Path | None,
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
-    from convc.cache import kept_kernels
+    from convc.compiler.cache import kept_kernels
     from convc.graph.files import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
     from convc.graph.host import describe
     from convc.machine import RunOptions

@@ -48,10 +48,12 @@ def compile_problem(
         InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
+    from convc.compiler.emit.kernel import (
+        emit,  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
+    )
     from convc.compiler.plan.planner import plan
     from convc.compiler.schedules.build import build
     from convc.compiler.tile.verify import verify
-    from convc.emit.kernel import emit  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
 
     form = device_form(problem)
     decided = plan(form, options=options, block_n=block_n, stages=stages)

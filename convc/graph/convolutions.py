@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import NodeProto
 
-from convc.build import Layer
+from convc.build.folder import Layer
+from convc.build.writer import layer_of
+from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.graph.nodes import place
@@ -20,7 +22,6 @@ from convc.graph.packed import PackedTensor, unpacked
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
-from convc.kernels import Kernels, layer_of
 from convc.layout.device_form import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.layout.handover import Use
 from convc.machine import RunOptions

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.cache import KernelCache
+from convc.compiler.cache import KernelCache
+from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import load_model
@@ -17,7 +18,6 @@ from convc.graph.executor import Graph
 from convc.graph.host import Value, describe
 from convc.graph.nodes import element_dtype
 from convc.graph.verifying import NetworkReport, verify_graph
-from convc.kernels import Kernels
 from convc.machine import RunOptions
 from convc.runtime.session import named, readable
 from convc.support.files import NpyHeader, plain, read_npy, write_npy

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from convc.build import Layer
+from convc.build.folder import Layer
 from convc.errors import ModelError
 from convc.frontend.onnx_reader import read_fused
 from convc.graph.host import Value, needed

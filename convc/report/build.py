@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from convc.build import Build
+from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
 from convc.report.output import json_text

@@ -13,7 +13,7 @@ import dataclasses
 
 import numpy as np
 
-from convc.build import Layer
+from convc.build.folder import Layer
 from convc.ir import dtypes
 from convc.ir.debug_info import Coverage
 from convc.ir.findings import Bounds, Finding, Place, Region, Site

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from convc import machine
-from convc.build import Layer
+from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst

@@ -18,6 +18,7 @@ ARROWS = {
     "support": "errors",
     "frontend": "errors ir support",
     "layout": "errors ir support",
+    "build": "errors ir layout support compiler.kernels compiler.compile",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 
@@ -123,10 +124,10 @@ DECIDERS = tuple(
         ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
         (
             "convc.runtime.session",
-            ("onnx", "sympy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.emit"),
+            ("onnx", "sympy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
         ),
         ("convc.verify", ("onnx", "sympy", "jinja2", "convc.machine")),
-        ("convc.emit", ("sympy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine")),
+        ("convc.compiler.emit", ("sympy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine")),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
         ("convc.cli.main", ("onnx", "sympy", "jinja2", "numpy")),
     ],

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 
+from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.index.lane_masks import tile_mask
 from convc.compiler.index.reuse import reuse_maps
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.machine import Counters, RunOptions
 from convc.runtime.session import random_input, random_residual, run_layer
 

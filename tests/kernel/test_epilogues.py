@@ -12,12 +12,12 @@ from support.kernel_edits import edited
 from support.witnesses import witnesses_agree
 
 from convc import reference
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.machine import RunOptions, Switches
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound

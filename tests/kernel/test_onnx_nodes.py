@@ -8,8 +8,9 @@ import pytest
 from support.onnx_cases import node_cases
 
 from convc import api
+from convc.build.writer import layer_of
+from convc.compiler.kernels import Kernels
 from convc.frontend.onnx_reader import read_model
-from convc.kernels import Kernels, layer_of
 from convc.runtime.session import run_layer
 
 CASES = node_cases("conv")

@@ -9,9 +9,10 @@ import pytest
 from test_golden_kernels import CHOICES, PROBLEMS
 
 from benchmarks.layers import resnet50
-from convc.build import Layer
+from convc.build.folder import Layer
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.kernels import Kernels, layer_of
+from convc.compiler.kernels import Kernels
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
 from convc.runtime.session import run_layer

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from convc.checking import check_layer
+from convc.compiler.kernels import Kernels
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.kernels import Kernels
 from convc.support.resources import make_models
 from convc.verify.data import normal_data
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from support.witnesses import witnesses_agree
 
+from convc.build.writer import layer_of
 from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.machine import RunOptions, Switches
 from convc.runtime.session import input_buffers, run_layer
 from convc.verify.bound import error_bound

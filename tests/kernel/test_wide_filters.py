@@ -9,13 +9,13 @@ import pytest
 
 from benchmarks.layers import light_models
 from convc import reference
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.compiler.plan.reuse import VARIANTS
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound
 from convc.verify.compare import compare

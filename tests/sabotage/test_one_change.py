@@ -37,8 +37,8 @@ from sabotage_excuses import EXCUSES, excuse
 from sabotage_kernels import KERNELS, SLOW, TESTS, Subject, conv
 
 from convc.check.kernel import Checked, check_kernel
-from convc.emit import kernel as emit_kernel
-from convc.emit.render import environment
+from convc.compiler.emit import kernel as emit_kernel
+from convc.compiler.emit.render import environment
 from convc.errors import ConvcError
 from convc.ir.findings import Finding, Verdict
 from convc.machine import RunResult, run

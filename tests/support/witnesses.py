@@ -8,12 +8,12 @@ import numpy as np
 from support.tile_oracle import run_program
 
 from convc import reference
+from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.plan.records import Options
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.layout import device_form as packing
 from convc.runtime.session import run_layer
 from convc.verify.bound import error_bound

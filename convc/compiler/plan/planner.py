@@ -9,7 +9,7 @@ activations between filter columns (`convc.compiler.plan.reuse`). ``auto`` takes
 
 from __future__ import annotations
 
-from convc.arch import SM_100A, Arch
+from convc.compiler.arch import SM_100A, Arch
 from convc.compiler.plan import reload, reuse
 from convc.compiler.plan.coordinates import indexing_of
 from convc.compiler.plan.cost import SLACK

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.work import Work

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import Candidate, check_problem
 from convc.compiler.plan.proposals import Survey, propose

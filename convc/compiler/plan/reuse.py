@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry, geometry
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS, padding_run

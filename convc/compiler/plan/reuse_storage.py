@@ -6,7 +6,7 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 
 from __future__ import annotations
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns

@@ -7,7 +7,7 @@ widest swizzle pattern, so that descriptors need no base offset (PTX, shared-mem
 
 from __future__ import annotations
 
-from convc.arch import Arch
+from convc.compiler.arch import Arch
 from convc.compiler.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
 
 STAGE_ALIGN = 1024

@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from convc import cache as cache_module
-from convc import kernels as kernels_module
-from convc import sources
-from convc.cache import KernelCache, default_folder, open_cache
+from convc.compiler import cache as cache_module
+from convc.compiler import fingerprint as sources
+from convc.compiler import kernels as kernels_module
+from convc.compiler.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import Kernels, cache_key, kernel_of, shared_problem
 from convc.compiler.plan.records import Options
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
-from convc.kernels import Kernels, cache_key, kernel_of, shared_problem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
@@ -182,7 +182,7 @@ def test_a_damaged_database_is_said_once_and_compiling_goes_on(cache, compiled, 
     data = file.read_bytes()
     file.write_bytes(b"no database, " * 1000 if damage == "text" else data[: len(data) // 2])
     fresh = KernelCache(cache.folder)
-    with caplog.at_level(logging.WARNING, logger="convc.cache"):
+    with caplog.at_level(logging.WARNING, logger="convc.compiler.cache"):
         kernels = Kernels(ANY, fresh)
         kernels.compiled(PROBLEM)
         kernels.compiled(dataclasses.replace(PROBLEM, batch=2))
@@ -262,7 +262,7 @@ def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, co
     (tmp_path / "file").touch()
     monkeypatch.setattr(cache_module, "default_folder", lambda: tmp_path / "file" / "convc")
     monkeypatch.setenv("CONVC_CACHE", "")
-    with caplog.at_level(logging.WARNING, logger="convc.cache"):
+    with caplog.at_level(logging.WARNING, logger="convc.compiler.cache"):
         Kernels(ANY, open_cache()).compiled(PROBLEM)
     assert len(compiled) == 1
     assert len(caplog.records) == 1
@@ -273,10 +273,10 @@ def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, co
 WORK = """
 import sys
 from pathlib import Path
-import convc.kernels
-from convc.cache import KernelCache
+import convc.compiler.kernels
+from convc.compiler.cache import KernelCache
 from convc.compiler.compile import compile_problem
-from convc.kernels import Kernels
+from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.ir.problem import ConvProblem
 
@@ -284,7 +284,7 @@ calls = []
 def counted(problem, options):
     calls.append(problem)
     return compile_problem(problem, options=options)
-convc.kernels.compile_problem = counted
+convc.compiler.kernels.compile_problem = counted
 print("ready", flush=True)
 sys.stdin.readline()
 texts = []

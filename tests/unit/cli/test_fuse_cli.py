@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from convc.build import load_build
+from convc.build.folder import load_build
 
 
 @pytest.fixture

@@ -136,7 +136,7 @@ def test_the_process_ends_with_the_commands_code(tmp_path):
 
 def test_the_verbs_of_the_package_stay_verbs_when_the_rooms_are_loaded():
     code = (
-        "import convc.verify.compare, convc.build, convc.api as api, convc\n"
+        "import convc.verify.compare, convc.build.folder, convc.api as api, convc\n"
         "assert (convc.load, convc.compile, convc.run, convc.verify) == "
         "(api.load, api.compile, api.run, api.verify)\n"
         "from convc import verify\n"

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from support.kernel_edits import ONE_ULP, edited
 
-from convc import kernels
+from convc.compiler import kernels
 from convc.ir.launch import KernelArtifact
 from convc.support.resources import model_folder
 

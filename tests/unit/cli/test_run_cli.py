@@ -14,7 +14,7 @@ from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE, edited
 
 import convc as package
 from convc import reference
-from convc.build import load_build
+from convc.build.folder import load_build
 from convc.ir.epilogue import AddResidual, Relu
 
 SHAPE = (1, 16, 12, 12)

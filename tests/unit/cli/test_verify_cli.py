@@ -11,7 +11,7 @@ import pytest
 from support.kernel_edits import EXPECT_MORE, FORGET_8_TO_15, MISPLACE, NEVER_FREE, ONE_ULP, edited
 
 import convc as package
-from convc import kernels
+from convc.compiler import kernels
 from convc.errors import InputError
 from convc.ir.launch import KernelArtifact
 from convc.support.resources import make_models

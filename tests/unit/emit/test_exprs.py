@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.emit.exprs import Code, Number, lower
+from convc.compiler.emit.exprs import Code, Number, lower
 from convc.ir.expr import And, Const, Less, Select, Var, add, bounds, evaluate, floor_div, mod, mul, subterms
 
 LINE = re.compile(r"(?:@(?P<guard>%\w+) )?(?P<op>[\w.]+) (?P<args>.*);")

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.emit.fragments.base import numbers_of
+from convc.compiler.emit.kernel import emit
 from convc.compiler.tile.steps.base import walk
-from convc.emit.context import numbers_of
-from convc.emit.kernel import emit
 from convc.ir.launch import ScalarParam
 from convc.ir.problem import ConvProblem
 from convc.support.resources import template_folder

@@ -9,10 +9,10 @@ import jinja2
 import pytest
 from jinja2 import nodes
 
+from convc.compiler.emit.fragments.base import template_name
+from convc.compiler.emit.render import environment, render
 from convc.compiler.tile.steps.all import STEP_TYPES
 from convc.compiler.tile.steps.base import Step
-from convc.emit.context import template_name
-from convc.emit.render import environment, render
 from convc.errors import BuildError
 from convc.support import resources
 from convc.support.resources import template_folder

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from convc.compiler.kernels import Kernels
 from convc.errors import PlanError
 from convc.frontend.model_file import load_model
 from convc.graph import convolutions as convolutions_module
@@ -19,7 +20,6 @@ from convc.graph.executor import Graph
 from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
 from convc.graph.verifying import allowed_drift, drift, random_inputs
-from convc.kernels import Kernels
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 RNG = np.random.default_rng(8)

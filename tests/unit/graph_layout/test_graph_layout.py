@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.layout.device_form import device_form, pack_activation, pack_residual, unpack_output
 from convc.layout.handover import hand_over, obstacle
 from convc.runtime.session import input_buffers, run_layer, run_packed

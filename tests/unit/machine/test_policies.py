@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.kernels import execute, module
 
+from convc.build.writer import layer_of
 from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
-from convc.kernels import layer_of
 from convc.machine import RunOptions
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending

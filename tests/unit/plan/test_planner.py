@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.arch import SM_100A
+from convc.compiler.arch import SM_100A
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import Candidate, check_problem, check_tiling

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.arch import SM_100A
+from convc.compiler.arch import SM_100A
 from convc.compiler.plan.evidence import RESTS_ON
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options, Plan

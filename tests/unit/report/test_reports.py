@@ -17,7 +17,7 @@ from rich.console import Console
 
 import convc
 from convc.api import VerifyReport
-from convc.build import Build, LayerRecord, NetworkRecord
+from convc.build.folder import Build, LayerRecord, NetworkRecord
 from convc.checking import Check, LayerReport
 from convc.cli.main import main
 from convc.ir.findings import Finding, Verdict

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import convc
-from convc import api, build
-from convc.build import load_build, stems_of, writing
+from convc import api
+from convc.build import folder as build
+from convc.build.folder import load_build, stems_of, writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch

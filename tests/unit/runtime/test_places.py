@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
+from convc.build.writer import layer_of
 from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.runtime.places import located
 from convc.runtime.session import input_buffers
 from convc.verify.data import integer_data

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from convc import reference
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_name
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.kernels import kernel_name, layer_of
 from convc.runtime.session import read_input, readable, run_layer, writer
 from convc.support import memory as limits
 from convc.support.files import write_npy

@@ -19,13 +19,13 @@ from support.interrupting import interrupt, start
 import convc
 from convc import api, jobs
 from convc.checking import LayerReport, check_layer, combined, run_part
+from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import InputError, PlanError, WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.jobs import cta_ranges, worth_sending
-from convc.kernels import Kernels
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.sweep import Pool

@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.compiler.schedules.debug_info import coverage_of
@@ -15,7 +16,6 @@ from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
 from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
-from convc.kernels import layer_of
 from convc.runtime.session import writer
 from convc.verify.data import integer_data
 

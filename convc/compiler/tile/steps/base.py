@@ -3,8 +3,8 @@
 A CTA of Blackwell is a small factory. One warp fetches operand tiles (``load``), one feeds the tensor core
 (``mma``), four carry results away (``store``); rings of mbarriers keep them apart. A `TileProgram` writes that down:
 who does what, in which order, on which tile, and nothing about registers or opcodes. It can be checked
-(`convc.compiler.tile.verify`), read (`convc.compiler.tile.show`) and turned into text (`convc.emit`), one template
-fragment per step.
+(`convc.compiler.tile.verify`), read (`convc.compiler.tile.show`) and turned into text (`convc.compiler.emit`), one
+template fragment per step.
 
 Names inside steps: a tile, ring or buffer is named as in `Storage`; a number that changes while the kernel runs
 (a coordinate, a loop counter) is named as the `Compute` or `Loop` that makes it.

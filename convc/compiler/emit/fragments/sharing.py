@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.emit.fragments.quantise import bias_type, conversion
+from convc.compiler.emit.guards import lane_names, lane_pieces
+from convc.compiler.emit.operands import (
+    acc_address,
+    braces,
+    descriptor,
+    mask_of,
+    more_atoms,
+    multiply_names,
+    powers_of_two,
+    stage,
+    stage_address,
+    tensor_address,
+)
 from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
 from convc.compiler.tile.steps.sharing import (
     AddLaneBias,
@@ -18,20 +32,6 @@ from convc.compiler.tile.steps.sharing import (
     TensorFill,
     TmaWideLoad,
 )
-from convc.emit.guards import lane_names, lane_pieces
-from convc.emit.operands import (
-    acc_address,
-    braces,
-    descriptor,
-    mask_of,
-    more_atoms,
-    multiply_names,
-    powers_of_two,
-    stage,
-    stage_address,
-    tensor_address,
-)
-from convc.emit.quantise_context import bias_type, conversion
 from convc.ir import dtypes
 from convc.ptx.descriptors import ZeroColumnMask, encode_zero_mask
 

@@ -1,26 +1,23 @@
-"""From the convolutions of a network to kernels, one per distinct problem, and into a build folder.
+"""From convolution problems to kernels, one per distinct problem.
 
 What a kernel computes does not depend on the layer's name, so layers that differ in nothing else share one.
 The shared kernel is compiled under a name made of its numbers. What is kept of it is what its folder in a build holds
-(`Kernel`): enough to run it, to check it and to write it, and small enough for the compile cache (`convc.cache`).
+(`Kernel`): enough to run it, to check it and to write it, and small enough for the compile cache
+(`convc.compiler.cache`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from convc import build
-from convc.build import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
-from convc.cache import KernelCache
+from convc.compiler.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.plan.records import Options, to_json
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.compiler.tile.steps.base import Step, TileProgram
@@ -28,10 +25,7 @@ from convc.errors import LaunchError
 from convc.ir.debug_info import dump_coverage
 from convc.ir.expr import IntExpr
 from convc.ir.launch import KernelArtifact
-from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form, pack_weights
-from convc.sources import compiler_digest
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +34,7 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         schedule: the schedule and its variant, for people.
         artifact: the text and its launch.
-        plan, program, coverage: the contents of plan.json, tile.json and coverage.json (see `convc.build`).
+        plan, program, coverage: the contents of plan.json, tile.json and coverage.json (see `convc.build.folder`).
     """
 
     schedule: str
@@ -124,74 +118,6 @@ def _decoded(data: bytes) -> Kernel | None:
     except (msgspec.MsgspecError, LaunchError):
         return None
     return kernel
-
-
-def layer_of(
-    problem: ConvProblem,
-    compiled: Kernel | Compiled,
-    weight: np.ndarray,
-    bias: np.ndarray | None,
-    multiplier: np.ndarray | None = None,
-) -> Layer:
-    """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
-    form = device_form(problem)
-    filters, sums = pack_weights(form, weight, bias, multiplier)
-    return Layer(
-        name=problem.name,
-        form=form,
-        ptx=compiled.artifact.ptx,
-        file=kernel_file(compiled),
-        launch=compiled.artifact.launch,
-        filter=filters,
-        bias=sums,
-    )
-
-
-def kernel_file(compiled: Kernel | Compiled) -> str:
-    """Name of a kernel's text in messages: where a build folder has it."""
-    return f"{digest_of(compiled.artifact)}/kernel.ptx"
-
-
-def write_build(
-    target: Path,
-    network: Network,
-    convs: Sequence[ConvNode],
-    kernels: Kernels,
-    assembler: Callable[[str, str], bytes] | None = None,
-    progress: Callable[[str, float], None] | None = None,
-) -> None:
-    """Write some convolutions of a network with their kernels and weights; `InputError` where that cannot be.
-
-    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``. ``progress`` is called
-    with what is being done and the part that is done, 0 to 1.
-    """
-    written: set[str] = set()
-    records = []
-    with build.writing(target) as folder:
-        for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
-            if progress is not None:
-                progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
-            kernel = kernels.compiled(conv.problem)
-            digest = digest_of(kernel.artifact)
-            if digest not in written:
-                written.add(digest)
-                cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
-                build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
-            form = device_form(conv.problem)
-            build.write_weights(folder, stem, *pack_weights(form, conv.weight, conv.bias, conv.multiplier))
-            record = LayerRecord(
-                name=conv.name,
-                stem=stem,
-                kernel=digest,
-                problem=conv.problem,
-                input=conv.input,
-                output=conv.output,
-                notes=form.notes,
-                residual=conv.residual,
-                fused=conv.fused,
-            )
-            records.append(record)
-        build.write_network(folder, NetworkRecord(source=network.name, layers=tuple(records), skipped=network.skipped))
 
 
 def program_json(program: TileProgram) -> bytes:

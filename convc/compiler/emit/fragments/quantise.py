@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from convc.compiler.emit.operands import quads
 from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
-from convc.emit.operands import quads
 from convc.ir import dtypes
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
+from convc.compiler.emit.exprs import Number
+from convc.compiler.emit.fragments.base import Scene, fragment, numbers_of
+from convc.compiler.emit.fragments.quantise import values_per_word
+from convc.compiler.emit.operands import phase, stage
+from convc.compiler.emit.render import render
 from convc.compiler.tile.show import who
 from convc.compiler.tile.steps.base import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
 from convc.compiler.tile.steps.sharing import LoadMask
-from convc.emit.context import Scene, fragment, numbers_of
-from convc.emit.exprs import Number
-from convc.emit.operands import phase, stage
-from convc.emit.quantise_context import values_per_word
-from convc.emit.render import render
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
 INDENT = "    "

@@ -6,6 +6,8 @@ import math
 import struct
 from typing import Any
 
+from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
+from convc.compiler.emit.operands import braces
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.epilogue import (
     AddLaneResidual,
@@ -16,8 +18,6 @@ from convc.compiler.tile.steps.epilogue import (
     ApplySigmoid,
     ApplySilu,
 )
-from convc.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
-from convc.emit.operands import braces
 from convc.ir import dtypes
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
-from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.emit.operands import (
+from convc.compiler.emit.operands import (
     acc_address,
     braces,
     descriptor,
@@ -17,6 +15,8 @@ from convc.emit.operands import (
     stage_address,
     tensor_address,
 )
+from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
+from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.ir import dtypes
 from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled

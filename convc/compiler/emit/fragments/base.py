@@ -13,6 +13,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from convc.compiler.emit.exprs import Number, lower
+from convc.compiler.emit.fragments.epilogue import epilogue_names
+from convc.compiler.emit.fragments.quantise import bias_type, convert_names, requantise_names
+from convc.compiler.emit.fragments.scaled import scaled_names
+from convc.compiler.emit.fragments.sharing import reuse_names
+from convc.compiler.emit.guards import row_names, row_pieces
+from convc.compiler.emit.operands import (
+    acc_address,
+    braces,
+    descriptor,
+    mask_of,
+    multiply_names,
+    phase,
+    quads,
+    stage,
+    stage_address,
+)
 from convc.compiler.tile.steps.base import (
     AddBias,
     Advance,
@@ -42,23 +59,6 @@ from convc.compiler.tile.steps.base import (
     walk,
 )
 from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
-from convc.emit.epilogue_context import epilogue_names
-from convc.emit.exprs import Number, lower
-from convc.emit.guards import row_names, row_pieces
-from convc.emit.operands import (
-    acc_address,
-    braces,
-    descriptor,
-    mask_of,
-    multiply_names,
-    phase,
-    quads,
-    stage,
-    stage_address,
-)
-from convc.emit.quantise_context import bias_type, convert_names, requantise_names
-from convc.emit.reuse_context import reuse_names
-from convc.emit.scaled_context import scaled_names
 from convc.ir import dtypes
 from convc.ir.expr import bounds
 

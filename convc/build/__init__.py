@@ -1,0 +1,1 @@
+"""The build folder on disk: what passes from compiling to running."""

@@ -1,0 +1,84 @@
+"""Compiled kernels and weights as layers: in memory, or written into a build folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from convc.build import folder as build
+from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
+from convc.compiler.compile import Compiled
+from convc.compiler.kernels import Kernel, Kernels
+from convc.ir.network import ConvNode, Network
+from convc.ir.problem import ConvProblem
+from convc.layout.device_form import device_form, pack_weights
+
+
+def layer_of(
+    problem: ConvProblem,
+    compiled: Kernel | Compiled,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    multiplier: np.ndarray | None = None,
+) -> Layer:
+    """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
+    form = device_form(problem)
+    filters, sums = pack_weights(form, weight, bias, multiplier)
+    return Layer(
+        name=problem.name,
+        form=form,
+        ptx=compiled.artifact.ptx,
+        file=kernel_file(compiled),
+        launch=compiled.artifact.launch,
+        filter=filters,
+        bias=sums,
+    )
+
+
+def kernel_file(compiled: Kernel | Compiled) -> str:
+    """Name of a kernel's text in messages: where a build folder has it."""
+    return f"{digest_of(compiled.artifact)}/kernel.ptx"
+
+
+def write_build(
+    target: Path,
+    network: Network,
+    convs: Sequence[ConvNode],
+    kernels: Kernels,
+    assembler: Callable[[str, str], bytes] | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Write some convolutions of a network with their kernels and weights; `InputError` where that cannot be.
+
+    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``. ``progress`` is called
+    with what is being done and the part that is done, 0 to 1.
+    """
+    written: set[str] = set()
+    records = []
+    with build.writing(target) as folder:
+        for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
+            if progress is not None:
+                progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
+            kernel = kernels.compiled(conv.problem)
+            digest = digest_of(kernel.artifact)
+            if digest not in written:
+                written.add(digest)
+                cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
+                build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
+            form = device_form(conv.problem)
+            build.write_weights(folder, stem, *pack_weights(form, conv.weight, conv.bias, conv.multiplier))
+            record = LayerRecord(
+                name=conv.name,
+                stem=stem,
+                kernel=digest,
+                problem=conv.problem,
+                input=conv.input,
+                output=conv.output,
+                notes=form.notes,
+                residual=conv.residual,
+                fused=conv.fused,
+            )
+            records.append(record)
+        build.write_network(folder, NetworkRecord(source=network.name, layers=tuple(records), skipped=network.skipped))

@@ -1,0 +1,1 @@
+"""From a step to the names and numbers of its template."""
