@@ -17,7 +17,7 @@ from convc.check.kernel import check_kernel
 from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
 from convc.runtime.session import input_buffers
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
 
 
 def measure(selection: str) -> dict[str, float]:

@@ -19,9 +19,9 @@ from benchmarks.layers import light_files
 from convc.frontend.model_file import load_model
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
-from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
-from convc.graph.verifying import random_inputs
+from convc.verification.network import random_inputs
+from convc.verification.random_weights import random_weights
 
 HOSTS = ("reference", "onnxruntime")
 SEED = 0

@@ -31,7 +31,7 @@ from convc.compiler.kernels import Kernels
 from convc.ir.problem import ConvProblem
 from convc.runtime.session import input_buffers
 from convc.support.resources import make_models
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
 
 
 def measure(selection: str) -> dict[str, float]:

@@ -37,7 +37,7 @@ from convc.machine import Counters
 from convc.report.words import convolution
 from convc.runtime.session import input_buffers
 from convc.support.memory import human_bytes
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
 
 SCHEDULES = {
     "reload": Options(schedule="reload"),

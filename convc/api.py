@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from convc.build.folder import Build
-    from convc.checking import LayerReport
     from convc.compiler.compile import Compiled
     from convc.compiler.plan.records import Options
-    from convc.graph.verifying import NetworkReport
     from convc.ir.network import ConvNode, Network, SkippedNode
     from convc.sweep import Pool
+    from convc.verification.layer import LayerReport
+    from convc.verification.network import NetworkReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,12 +252,12 @@ def verify(
             model, reweight, batch=batch, dtype=dtype, precision=precision, numerics=numerics, options=options,
             cache=cache, progress=progress,
         )  # fmt: skip
-    from convc.checking import check_layer, modes_of
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options
     from convc.jobs import check_all, one_thread, worth_sending
     from convc.machine import RunOptions, Switches
+    from convc.verification.layer import check_layer, modes_of
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")

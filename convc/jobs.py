@@ -16,7 +16,6 @@ from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
 
-from convc.checking import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 from convc.compiler.compile import compile_problem
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.kernels import Kernel, Kernels, kernel_of, shared_problem
@@ -28,6 +27,7 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.runtime.session import LayerRun
 from convc.sweep import Piece, Pool
+from convc.verification.layer import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 
 Progress = Callable[[str, float], None]
 
@@ -62,7 +62,7 @@ def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
 def part_job(
     digest: str, conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
 ) -> LayerRun | None:
-    """Run some CTAs of a layer in a worker (see `convc.checking.run_part`); errors as `check_job`."""
+    """Run some CTAs of a layer in a worker (see `convc.verification.layer.run_part`); errors as `check_job`."""
     _require(digest)
     with one_thread():
         return run_part(conv, kernel, mode, seed, options, ctas)
@@ -77,7 +77,7 @@ def check_job(
     options: RunOptions,
     runs: Mapping[Mode, LayerRun],
 ) -> LayerReport:
-    """Check a layer in a worker (see `convc.checking.check_layer`).
+    """Check a layer in a worker (see `convc.verification.layer.check_layer`).
 
     Raises:
         LimitError: the data do not fit into memory.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from convc.compiler.plan.records import Options
-    from convc.graph.verifying import NetworkReport
+    from convc.verification.network import NetworkReport
 
 Cache = str | Path | bool | None
 """Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the

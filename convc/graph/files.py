@@ -17,11 +17,11 @@ from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
 from convc.graph.host import Value, describe
 from convc.graph.nodes import element_dtype
-from convc.graph.verifying import NetworkReport, verify_graph
 from convc.machine import RunOptions
 from convc.runtime.session import named, readable
 from convc.support.files import NpyHeader, plain, read_npy, write_npy
 from convc.support.memory import require_memory
+from convc.verification.network import NetworkReport, verify_graph
 
 Progress = Callable[[str, float], None]
 

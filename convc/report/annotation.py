@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import convc
-from convc.checking import LayerReport
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
 from convc.report.verify import verdict
 from convc.report.words import number
+from convc.verification.layer import LayerReport
 
 
 def notes_of(report: Any) -> dict[str, dict[str, str]]:

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from convc.graph.executor import Tally
-from convc.graph.verifying import LayerResult, NetworkReport
 from convc.report.output import json_text
 from convc.report.words import convolution, number, place, times
 from convc.runtime.session import readable
-from convc.verify.compare import Comparison
+from convc.verification.compare import Comparison
+from convc.verification.network import LayerResult, NetworkReport
 
 COLUMNS = (
     ("layer", "left"),

@@ -15,8 +15,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from convc.checking import LayerReport
 from convc.report.verify import COLUMNS, row, summary, verdict
+from convc.verification.layer import LayerReport
 
 CSV_COLUMNS = (
     "model", "layer", "batch", "in_channels", "in_extent", "out_channels", "kernel", "stride", "dilation", "pad_lo",

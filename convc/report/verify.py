@@ -10,7 +10,6 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from convc.checking import Check, LayerReport
 from convc.errors import ConvcError
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
@@ -21,7 +20,8 @@ from convc.report.output import json_text
 from convc.report.runs import print_findings
 from convc.report.words import convolution, number, place
 from convc.support.memory import human_bytes
-from convc.verify.compare import Comparison
+from convc.verification.compare import Comparison
+from convc.verification.layer import Check, LayerReport
 
 COLUMNS = (
     ("layer", "left"),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.kernel_edits import edited
 from support.witnesses import witnesses_agree
 
-from convc import reference
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
@@ -20,9 +19,10 @@ from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
 from convc.runtime.session import run_layer
-from convc.verify.bound import error_bound
-from convc.verify.compare import compare
-from convc.verify.data import integer_data, normal_data, residual_data
+from convc.verification import reference
+from convc.verification.bound import error_bound
+from convc.verification.compare import compare
+from convc.verification.data import integer_data, normal_data, residual_data
 
 BASE = ConvProblem(
     name="c", batch=2, in_channels=24, out_channels=36, in_extent=(9, 11), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1),

@@ -16,7 +16,7 @@ from convc.compiler.kernels import Kernels
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
 from convc.runtime.session import run_layer
-from convc.verify.data import integer_data, residual_data
+from convc.verification.data import integer_data, residual_data
 
 SETTINGS = dict(Switches().others())
 GOLDEN = {name: dataclasses.replace(p, batch=2 if p.batch > 100 else p.batch) for name, p in PROBLEMS.items()}

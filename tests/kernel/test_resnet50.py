@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from convc.checking import check_layer
 from convc.compiler.kernels import Kernels
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.support.resources import make_models
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
+from convc.verification.layer import check_layer
 
 OUT = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}
 

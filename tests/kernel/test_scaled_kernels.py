@@ -15,10 +15,10 @@ from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
 from convc.runtime.session import input_buffers, run_layer
-from convc.verify.bound import error_bound
-from convc.verify.compare import compare
-from convc.verify.data import integer_data, normal_data
-from convc.verify.expected import expected_result
+from convc.verification.bound import error_bound
+from convc.verification.compare import compare
+from convc.verification.data import integer_data, normal_data
+from convc.verification.expected import expected_result
 
 FORMS = {
     "one channel": {"in_channels": 1, "out_channels": 20, "in_extent": (9, 9), "kernel": (3, 3)},

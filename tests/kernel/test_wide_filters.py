@@ -8,7 +8,6 @@ from functools import cache
 import pytest
 
 from benchmarks.layers import light_models
-from convc import reference
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
@@ -17,9 +16,10 @@ from convc.errors import PlanError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.session import run_layer
-from convc.verify.bound import error_bound
-from convc.verify.compare import compare
-from convc.verify.data import integer_data, normal_data
+from convc.verification import reference
+from convc.verification.bound import error_bound
+from convc.verification.compare import compare
+from convc.verification.data import integer_data, normal_data
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import pack_activation, pack_weights, scaled_bias
 from convc.support.resources import make_models
-from convc.verify.data import integer_data
+from convc.verification.data import integer_data
 
 TESTS = Path(__file__).resolve().parents[1]
 NUMPY = {

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 from support.tile_oracle import run_program
 
-from convc import reference
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.plan.records import Options
@@ -16,11 +15,12 @@ from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.layout import device_form as packing
 from convc.runtime.session import run_layer
-from convc.verify.bound import error_bound
-from convc.verify.compare import compare
-from convc.verify.data import integer_data, multipliers, normal_data, residual_data
-from convc.verify.epilogue_bound import through_epilogue
-from convc.verify.expected import expected_result
+from convc.verification import reference
+from convc.verification.bound import error_bound
+from convc.verification.compare import compare
+from convc.verification.data import integer_data, multipliers, normal_data, residual_data
+from convc.verification.epilogue_bound import through_epilogue
+from convc.verification.expected import expected_result
 
 
 def witnesses_agree(

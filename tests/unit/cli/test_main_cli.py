@@ -136,12 +136,12 @@ def test_the_process_ends_with_the_commands_code(tmp_path):
 
 def test_the_verbs_of_the_package_stay_verbs_when_the_rooms_are_loaded():
     code = (
-        "import convc.verify.compare, convc.build.folder, convc.api as api, convc\n"
+        "import convc.verification.compare, convc.build.folder, convc.api as api, convc\n"
         "assert (convc.load, convc.compile, convc.run, convc.verify) == "
         "(api.load, api.compile, api.run, api.verify)\n"
         "from convc import verify\n"
         "assert verify is api.verify\n"
-        "from convc.verify.compare import compare\n"
+        "from convc.verification.compare import compare\n"
         "assert set(convc.__all__) <= {*vars(convc), *convc._HOME, 'verify'}\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,9 +13,9 @@ import pytest
 from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE, edited
 
 import convc as package
-from convc import reference
 from convc.build.folder import load_build
 from convc.ir.epilogue import AddResidual, Relu
+from convc.verification import reference
 
 SHAPE = (1, 16, 12, 12)
 

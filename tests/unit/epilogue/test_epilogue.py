@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.errors import ProblemError
 from convc.ir.epilogue import (
     AddResidual,
@@ -25,6 +24,7 @@ from convc.ir.epilogue import (
     saturates_at,
 )
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 POINT = ConvProblem(name="c7", in_channels=1, out_channels=1, in_extent=(1, 1), kernel=(1, 1), out="f32")
 

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from convc import reference
 from convc.errors import ConvcError
 from convc.frontend.onnx_reader import read_model
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.network import Network
+from convc.verification import reference
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 CHANNELS = 6

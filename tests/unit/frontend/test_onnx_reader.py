@@ -13,11 +13,11 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from support.onnx_cases import node_cases
 
-from convc import reference
 from convc.errors import InputError, NodeError, ProblemError
 from convc.frontend.onnx_reader import read_model
 from convc.ir import dtypes
 from convc.ir.network import SkippedNode, TensorRef
+from convc.verification import reference
 
 
 def save(path, nodes, *, x=(1, 3, 8, 9), initializers=None, outputs=("y",), element=TensorProto.FLOAT, **model):

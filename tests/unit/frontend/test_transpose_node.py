@@ -9,9 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from convc import reference
 from convc.errors import ConvcError, NodeError, ProblemError
 from convc.frontend.onnx_reader import read_node
+from convc.verification import reference
 
 
 def runtime(node, x: np.ndarray, w: np.ndarray) -> np.ndarray:

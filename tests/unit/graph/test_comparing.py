@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from convc.errors import InputError
-from convc.graph.comparing import compare_integers
+from convc.verification.node import compare_integers
 
 EXPECTED = np.arange(-8, 8, dtype=np.int8).reshape(2, 2, 4)
 

@@ -17,9 +17,9 @@ from convc.graph import convolutions as convolutions_module
 from convc.graph import witness
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
-from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
-from convc.graph.verifying import allowed_drift, drift, random_inputs
+from convc.verification.network import allowed_drift, drift, random_inputs
+from convc.verification.random_weights import random_weights
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 RNG = np.random.default_rng(8)

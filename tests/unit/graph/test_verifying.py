@@ -15,14 +15,15 @@ from rich.console import Console
 
 from convc import api
 from convc.errors import InputError, LimitError, ModelError
-from convc.graph import convolutions, verifying
+from convc.graph import convolutions
 from convc.graph.convolutions import Convolutions
 from convc.graph.executor import Graph
-from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
-from convc.graph.verifying import allowed_drift, drift, verify_graph
 from convc.ir import dtypes
 from convc.report.network import network_json, print_network
+from convc.verification import network as verifying
+from convc.verification.network import allowed_drift, drift, verify_graph
+from convc.verification.random_weights import random_weights
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3, 12, 12] x) => (float[N, 10] y)

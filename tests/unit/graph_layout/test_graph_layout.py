@@ -20,7 +20,7 @@ from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form, pack_activation, pack_residual, unpack_output
 from convc.layout.handover import hand_over, obstacle
 from convc.runtime.session import input_buffers, run_layer, run_packed
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, computed
 
-from convc import reference
 from convc.compiler.index import geometry
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
@@ -21,6 +20,7 @@ from convc.explain.derivation import derive, derive_reload, smaller
 from convc.explain.nest_claims import fetched_map
 from convc.explain.show_nests import derivation_lines
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 LARGE = ConvProblem(
     batch=16, in_channels=64, out_channels=200, in_extent=(56, 57), kernel=(3, 3), stride=(1, 2), pad_lo=(1, 1),

@@ -9,12 +9,12 @@ import pytest
 from support.nests import PROBLEM, computed
 from sympy import Integer
 
-from convc import reference
 from convc.compiler.index.maps import Counterexample, IndexMap, Proof, less
 from convc.compiler.index.symbols import Axis
 from convc.explain.nests import Accumulate, Load, Nest, Read, plain
 from convc.explain.products import products, same_products
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 UNEVEN = ConvProblem(
     batch=2, in_channels=3, out_channels=2, in_extent=(6, 7), kernel=(2, 3), stride=(2, 1), dilation=(1, 2),

@@ -18,7 +18,7 @@ from convc.machine import RunOptions
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending
 from convc.runtime.session import run_layer
-from convc.verify.data import integer_data
+from convc.verification.data import integer_data
 
 POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]
 

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import (
@@ -24,6 +23,7 @@ from convc.layout.block_scaled import (
     quantise,
     tensor_scale,
 )
+from convc.verification import reference
 
 NAMES = dtypes.SCALED_OPERANDS
 ELEMENT = {"mxfp8": ml_dtypes.float8_e4m3fn, "mxfp4": ml_dtypes.float4_e2m1fn, "nvfp4": ml_dtypes.float4_e2m1fn}

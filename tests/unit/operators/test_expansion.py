@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from convc import reference
 from convc.ir.problem import ConvProblem
 from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded, expansion_notes
-from convc.verify.data import integer_data
+from convc.verification import reference
+from convc.verification.data import integer_data
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.frontend.zero_points import filter_type, multiplier_of, remove_zero_points
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.expand import split_filter
+from convc.verification import reference
 
 RANGE = {"u8": (0, 255), "s8": (-128, 127)}
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.errors import InputError, LimitError, ProblemError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import (
@@ -24,6 +23,7 @@ from convc.layout.device_form import (
     unpack_output,
 )
 from convc.support import memory as limits
+from convc.verification import reference
 
 
 def run_on_device(form: DeviceForm, x, w, b) -> np.ndarray:

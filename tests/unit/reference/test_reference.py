@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from convc import reference
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 
 def case(seed: int, rank: int, groups: int, largest: int = 7) -> dict:

@@ -11,9 +11,9 @@ import pytest
 
 from benchmarks import check, models, network, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
-from convc import reference
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.places import located
 from convc.runtime.session import input_buffers
-from convc.verify.data import integer_data
+from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
     in_channels=144, out_channels=80, in_extent=(12, 12), kernel=(3, 2), pad_lo=(1, 1), pad_hi=(1, 0), bias=True

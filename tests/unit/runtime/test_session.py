@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from convc import reference
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_name
@@ -19,7 +18,8 @@ from convc.ir.problem import ConvProblem
 from convc.runtime.session import read_input, readable, run_layer, writer
 from convc.support import memory as limits
 from convc.support.files import write_npy
-from convc.verify.data import integer_data
+from convc.verification import reference
+from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
     name="p", batch=2, in_channels=5, out_channels=20, in_extent=(9, 11), kernel=(3, 2), stride=(2, 1),

@@ -18,7 +18,6 @@ from support.interrupting import interrupt, start
 
 import convc
 from convc import api, jobs
-from convc.checking import LayerReport, check_layer, combined, run_part
 from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import InputError, PlanError, WorkerError
@@ -29,7 +28,8 @@ from convc.jobs import cta_ranges, worth_sending
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.sweep import Pool
-from convc.verify.data import normal_data
+from convc.verification.data import normal_data
+from convc.verification.layer import LayerReport, check_layer, combined, run_part
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 from convc.runtime.session import writer
-from convc.verify.data import integer_data
+from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
     batch=2, in_channels=144, out_channels=40, in_extent=(9, 11), kernel=(2, 3), pad_lo=(1, 1), pad_hi=(0, 1), bias=True

@@ -17,7 +17,7 @@ from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
 from convc.layout import device_form as packing
 from convc.layout.device_form import device_form
-from convc.reference import conv_problem
+from convc.verification.reference import conv_problem
 
 
 def prepare(problem: ConvProblem, seed: int, **choice):

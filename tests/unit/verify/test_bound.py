@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import as_multiplied
-from convc.verify.bound import UNIT, error_bound
+from convc.verification import reference
+from convc.verification.bound import UNIT, error_bound
 
 
 def dot_problem(terms: int, operand: str = "f16") -> ConvProblem:

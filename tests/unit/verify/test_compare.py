@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.verify.compare import compare
+from convc.verification.compare import compare
 
 STORAGE = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)]
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import as_multiplied
 from convc.support import memory as limits
-from convc.verify.data import integer_data, multipliers, normal_data
+from convc.verification import reference
+from convc.verification.data import integer_data, multipliers, normal_data
 
 types = st.tuples(st.sampled_from(dtypes.FLOAT_OPERANDS), st.sampled_from(dtypes.FLOAT_OUTPUTS))
 

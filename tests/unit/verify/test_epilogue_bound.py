@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc import reference
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
-from convc.verify.data import integer_data, normal_data, residual_data
-from convc.verify.epilogue_bound import UNIT, through_epilogue
+from convc.verification import reference
+from convc.verification.data import integer_data, normal_data, residual_data
+from convc.verification.epilogue_bound import UNIT, through_epilogue
 
 COUNT = 4000
 POINTS = ConvProblem(in_channels=1, out_channels=1, in_extent=(1, COUNT), kernel=(1, 1), out="f32")

@@ -49,7 +49,7 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
     Args:
         y: what the kernel stored, (N, K, P, Q) in the storage of one of `convc.ir.dtypes.OUTPUTS`.
         y_ref: the oracle's float64, same shape, not rounded.
-        bound: allowed error before the final rounding, same shape (see `convc.verify.bound.error_bound`);
+        bound: allowed error before the final rounding, same shape (see `convc.verification.bound.error_bound`);
             None: y must be y_ref rounded to nearest even, bit for bit up to the sign of zero.
 
     Raises:

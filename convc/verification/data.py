@@ -3,7 +3,7 @@
 *Integer data* makes the answer exact: operands are small whole numbers, and every sum that can occur, in
 any order, is a whole number below 2^24, which float32 holds exactly. No rounding happens before the final
 one, so a kernel must match the oracle bit for bit; one wrong tap, pixel or channel shows. *Normal data*
-looks like a real layer and exercises rounding; the answer is then judged with `convc.verify.bound`.
+looks like a real layer and exercises rounding; the answer is then judged with `convc.verification.bound`.
 Convolutions of whole numbers are exact on any data: their integer data use the whole range of the types, and a bias
 that makes s32 sums wrap; their normal data have the spread of a quantised layer.
 
@@ -26,7 +26,7 @@ from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import EXACT_BITS
 from convc.support.memory import require_memory
-from convc.verify.block_data import numbers_in_blocks
+from convc.verification.block_data import numbers_in_blocks
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 

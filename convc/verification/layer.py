@@ -1,9 +1,9 @@
 """Is a compiled convolution right? Its text is run on data whose answer is known, and every element compared.
 
-Two kinds of data (`convc.verify.data`): *integer* data have exact sums, so every bit must agree (unless the epilogue
-computes exponentials or the like: then what that may err by, and no more, is allowed); *normal*
-data with the model's own weights must stay inside a derived bound (`convc.verify.bound`). Where an element is
-wrong, the kernel is run once more to see who wrote it.
+Two kinds of data (`convc.verification.data`): *integer* data have exact sums, so every bit must agree (unless the
+epilogue computes exponentials or the like: then what that may err by, and no more, is allowed); *normal* data with the
+model's own weights must stay inside a derived bound (`convc.verification.bound`). Where an element is wrong, the kernel
+is run once more to see who wrote it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Literal
 
 import numpy as np
 
-from convc import reference
 from convc.build.writer import kernel_file, layer_of
 from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel
@@ -29,11 +28,12 @@ from convc.layout.device_form import device_form
 from convc.machine import Counters, RunOptions
 from convc.runtime.session import LayerRun, run_layer, writer
 from convc.support.files import plain
-from convc.verify.bound import error_bound
-from convc.verify.compare import Comparison, compare
-from convc.verify.data import integer_data, multipliers, normal_data, residual_data
-from convc.verify.epilogue_bound import through_epilogue
-from convc.verify.expected import expected_result
+from convc.verification import reference
+from convc.verification.bound import error_bound
+from convc.verification.compare import Comparison, compare
+from convc.verification.data import integer_data, multipliers, normal_data, residual_data
+from convc.verification.epilogue_bound import through_epilogue
+from convc.verification.expected import expected_result
 
 Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")

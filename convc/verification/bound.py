@@ -48,12 +48,13 @@ takes it with the smallest normal exponent. Counting each operand other than zer
 normal number of its type repairs this. What is lost below float32's normals is at most one of its smallest
 subnormals for a product and two for an instruction or addition, and 3*n is more than all of them.
 
-**Epilogue.** `convc.verify.epilogue_bound` carries the bound through what is done to the sum after the bias.
+**Epilogue.** `convc.verification.epilogue_bound` carries the bound through what is done to the sum after the bias.
 
-**Whole numbers** are added without any rounding: `convc.verify.compare` asks for every bit, and there is no bound.
+**Whole numbers** are added without any rounding: `convc.verification.compare` asks for every bit, and there is no
+bound.
 
 **Result type.** Rounding is monotone: if the float32 value is within ``bound`` of s + b, the stored result
-lies between the rounded ends of that interval. `convc.verify.compare` does just that, so the bound here is
+lies between the rounded ends of that interval. `convc.verification.compare` does just that, so the bound here is
 for before the final rounding.
 """
 
@@ -61,13 +62,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import reference
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import as_multiplied
 from convc.layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
-from convc.verify.epilogue_bound import through_epilogue
+from convc.verification import reference
+from convc.verification.epilogue_bound import through_epilogue
 
 UNIT = 2.0**-23
 """Unit roundoff of float32 for cutting toward zero; twice that of rounding to nearest."""

@@ -2,7 +2,7 @@ r"""Is a whole network right? Run it with weights that mean something, and hold 
 
 **Layer by layer, on the input that reached the layer**, so that a layer's verdict does not depend on what earlier
 layers did: against the float64 reference, and against onnxruntime where it is installed, within derived bounds
-(`convc.graph.comparing`). The first layer that fails departs first.
+(`convc.verification.node`). The first layer that fails departs first.
 
 **End to end** there is no useful derived bound: worst cases multiply from layer to layer. What is given is the
 *drift*, the root mean square of the difference from onnxruntime's run of the whole network as a share of the root mean
@@ -24,20 +24,20 @@ import onnx
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.graph import witness
-from convc.graph.comparing import against_reference, against_runtime
 from convc.graph.convolutions import Convolutions, ConvRun
 from convc.graph.executor import Graph, Progress
 from convc.graph.host import HostNodes
 from convc.graph.inline import inlined
 from convc.graph.nodes import element_dtype
-from convc.graph.reweight import random_weights
 from convc.graph.values import StartValues
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import MISSING
 from convc.support.memory import require_memory
-from convc.verify.compare import Comparison
+from convc.verification.compare import Comparison
+from convc.verification.node import against_reference, against_runtime
+from convc.verification.random_weights import random_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

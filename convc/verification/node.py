@@ -1,6 +1,7 @@
 r"""One convolution of a network against two witnesses, on the input that reached it.
 
-1. `convc.reference` in float64, on the operands as the kernel gets them, within `convc.verify.bound`: this is the test
+1. `convc.verification.reference` in float64, on the operands as the kernel gets them, within
+`convc.verification.bound`: this is the test
    of the kernel, the same as ``convc verify`` makes.
 2. onnxruntime on the node as the model has it. With S the sum of the magnitudes |x * w| and the bias, it may differ
    from the kernel's accumulator by
@@ -27,9 +28,9 @@ import numpy as np
 
 from convc.graph.convolutions import ConvRun
 from convc.ir import dtypes
-from convc.verify.bound import error_bound, sum_gamma
-from convc.verify.compare import Comparison, compare
-from convc.verify.expected import expected_result
+from convc.verification.bound import error_bound, sum_gamma
+from convc.verification.compare import Comparison, compare
+from convc.verification.expected import expected_result
 
 
 def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Comparison:

@@ -39,10 +39,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc import reference
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, EpilogueStep, LeakyRelu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
+from convc.verification import reference
 
 UNIT = 2.0**-23
 FLUSHED = 2.0**-125

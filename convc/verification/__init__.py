@@ -1,0 +1,1 @@
+"""Whether a compiled convolution is right: reference, data, bounds, comparison, of layers and of networks."""
