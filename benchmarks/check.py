@@ -16,7 +16,7 @@ from convc.build.writer import layer_of
 from convc.check.kernel import check_kernel
 from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
-from convc.runtime.session import input_buffers
+from convc.runtime.layer import input_buffers
 from convc.verification.data import normal_data
 
 

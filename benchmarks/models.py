@@ -17,9 +17,9 @@ from pathlib import Path
 
 from benchmarks.layers import light_files
 from convc.frontend.model_file import load_model
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.values import StartValues
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
 from convc.verification.network import random_inputs
 from convc.verification.random_weights import random_weights
 

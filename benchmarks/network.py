@@ -29,7 +29,7 @@ from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.ir.problem import ConvProblem
-from convc.runtime.session import input_buffers
+from convc.runtime.layer import input_buffers
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
 

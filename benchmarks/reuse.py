@@ -35,7 +35,7 @@ from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
 from convc.machine import Counters
 from convc.report.words import convolution
-from convc.runtime.session import input_buffers
+from convc.runtime.layer import input_buffers
 from convc.support.memory import human_bytes
 from convc.verification.data import normal_data
 

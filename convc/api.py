@@ -199,7 +199,7 @@ def run(
     """
     from convc.build.folder import load_build
     from convc.machine import RunOptions, Switches
-    from convc.runtime.session import run_layer
+    from convc.runtime.layer import run_layer
 
     options = RunOptions(switches=Switches(numerics=numerics))
     ready = load_build(Path(build_dir)).load(layer)

@@ -32,9 +32,9 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
 from convc.machine import RunOptions, Switches
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
 
 
 class PreparedModel(BackendRep):

@@ -25,7 +25,7 @@ from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
-from convc.runtime.session import LayerRun
+from convc.runtime.layer import LayerRun
 from convc.sweep import Piece, Pool
 from convc.verification.layer import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
 

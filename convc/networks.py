@@ -57,8 +57,9 @@ def verify_network(
         ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
     """
     from convc.compiler.cache import kept_kernels
-    from convc.graph.files import convolutions_of, verify_file
     from convc.machine import RunOptions, Switches
+    from convc.runtime.network.io import convolutions_of
+    from convc.verification.network import verify_file
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
@@ -97,8 +98,8 @@ def run_model(
         NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
     """
     from convc.compiler.cache import kept_kernels
-    from convc.graph.files import convolutions_of, fitting, naming, open_graph
     from convc.machine import RunOptions, Switches
+    from convc.runtime.network.io import convolutions_of, fitting, naming, open_graph
 
     machine = RunOptions(switches=Switches(numerics=numerics))
     path = Path(model)

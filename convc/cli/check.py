@@ -40,8 +40,8 @@ def check_command(
     from convc.report.console import console, part_of, progress_bar
     from convc.report.output import check_reports
     from convc.report.runs import print_findings, print_verdict, write_findings
-    from convc.runtime.places import located
-    from convc.runtime.session import input_buffers, random_input, random_residual
+    from convc.runtime.layer import input_buffers, random_input, random_residual
+    from convc.runtime.source_map import located
 
     out = console(stderr=check_reports(json_file, sarif_file))
     options = RunOptions(switches=parse_switches(switches))

@@ -51,7 +51,7 @@ def exec_command(
     from convc.report.counts import print_counts
     from convc.report.output import check_reports, write_report
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
-    from convc.runtime.launch import read_buffers, save_targets
+    from convc.runtime.launch_files import read_buffers, save_targets
     from convc.support.files import plain, read_text, write_npy
 
     text = read_text(kernel)

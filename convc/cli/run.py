@@ -79,7 +79,7 @@ def _run_layer(
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
     from convc.report.runs import layer_run_json, print_findings, print_run
-    from convc.runtime.session import read_input, read_residual, readable, run_layer
+    from convc.runtime.layer import read_input, read_residual, readable, run_layer
     from convc.support.files import check_target, write_npy
 
     check_target(target)

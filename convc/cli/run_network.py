@@ -26,13 +26,13 @@ def run_network(
 ) -> None:  # fmt: skip
     """Run a model, and write or describe its outputs."""
     from convc.compiler.cache import kept_kernels
-    from convc.graph.files import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
-    from convc.graph.host import describe
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.network import print_tally, run_json
     from convc.report.output import check_reports, write_report
+    from convc.runtime.network.host import describe
+    from convc.runtime.network.io import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
     from convc.support.files import check_target
 
     out = console(stderr=check_reports(json_file))
@@ -56,7 +56,7 @@ def run_network(
 
 def _files_of(outputs: tuple[str, ...], targets: dict[str, Path]) -> dict[str, Path]:
     """Files by output of the model, of which "" means the only one; `InputError` for names that it has not."""
-    from convc.graph.files import by_name
+    from convc.runtime.network.io import by_name
 
     files = by_name(targets, outputs, "output", "-o")
     unknown = sorted(set(files) - set(outputs))

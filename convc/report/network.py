@@ -10,10 +10,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from convc.graph.executor import Tally
 from convc.report.output import json_text
 from convc.report.words import convolution, number, place, times
-from convc.runtime.session import readable
+from convc.runtime.layer import readable
+from convc.runtime.network.executor import Tally
 from convc.verification.compare import Comparison
 from convc.verification.network import LayerResult, NetworkReport
 

@@ -11,7 +11,7 @@ from convc.ir.findings import Finding, Verdict
 from convc.machine import Counters, RunResult
 from convc.report.output import json_text, write_report
 from convc.report.sarif import plain, sarif
-from convc.runtime.session import LayerRun, readable
+from convc.runtime.layer import LayerRun, readable
 from convc.support.memory import human_bytes
 
 

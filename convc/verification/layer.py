@@ -26,7 +26,7 @@ from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form
 from convc.machine import Counters, RunOptions
-from convc.runtime.session import LayerRun, run_layer, writer
+from convc.runtime.layer import LayerRun, run_layer, writer
 from convc.support.files import plain
 from convc.verification import reference
 from convc.verification.bound import error_bound

@@ -22,18 +22,19 @@ import numpy as np
 import onnx
 
 from convc.errors import ModelError
-from convc.frontend.model_file import ONNX_DOMAINS
-from convc.graph import witness
-from convc.graph.convolutions import Convolutions, ConvRun
-from convc.graph.executor import Graph, Progress
-from convc.graph.host import HostNodes
-from convc.graph.inline import inlined
-from convc.graph.nodes import element_dtype
-from convc.graph.values import StartValues
+from convc.frontend.model_file import ONNX_DOMAINS, load_model
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import MISSING
+from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Convolutions, ConvRun
+from convc.runtime.network.executor import Graph, Progress
+from convc.runtime.network.host import HostNodes
+from convc.runtime.network.inline import inlined
+from convc.runtime.network.io import naming
+from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
 from convc.verification.compare import Comparison
 from convc.verification.node import against_reference, against_runtime
@@ -126,6 +127,22 @@ class NetworkReport:
         return self.departs is None
 
 
+def verify_file(
+    path: Path, convolutions: Convolutions, *, seed: int, batch: int | None, host: str, progress: Progress | None
+) -> NetworkReport:
+    """`verify_graph` on a model file."""
+    with naming(path):
+        return verify_graph(
+            load_model(path),
+            seed=seed,
+            folder=path.parent,
+            batch=1 if batch is None else batch,
+            convolutions=convolutions,
+            host=host,
+            progress=progress,
+        )
+
+
 def verify_graph(
     model: onnx.ModelProto,
     *,
@@ -144,7 +161,7 @@ def verify_graph(
         folder: of the model, for external data.
         batch: what stands for extents that the inputs leave open.
         convolutions: how to run them.
-        host: who runs the other nodes, one of `convc.graph.host.HOSTS`.
+        host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
 
     Raises:
         ModelError: an input is not a tensor of numbers with known rank.

@@ -26,8 +26,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.graph.convolutions import ConvRun
 from convc.ir import dtypes
+from convc.runtime.network.convolutions import ConvRun
 from convc.verification.bound import error_bound, sum_gamma
 from convc.verification.compare import Comparison, compare
 from convc.verification.expected import expected_result

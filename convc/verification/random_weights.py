@@ -26,8 +26,8 @@ import numpy as np
 import onnx
 
 from convc.frontend.model_file import ONNX_DOMAINS
-from convc.graph.values import StartValues
 from convc.ir import dtypes
+from convc.runtime.network.constants import StartValues
 from convc.support.memory import require_memory
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]

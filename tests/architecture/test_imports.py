@@ -19,6 +19,8 @@ ARROWS = {
     "frontend": "errors ir support",
     "layout": "errors ir support",
     "build": "errors ir layout support compiler.kernels compiler.compile",
+    "runtime": "errors ir build compiler.kernels layout frontend machine support",
+    "verification": "errors ir runtime build compiler.kernels layout frontend machine support",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 
@@ -123,7 +125,7 @@ DECIDERS = tuple(
         ("convc.ir.launch", HEAVY),
         ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
         (
-            "convc.runtime.session",
+            "convc.runtime.layer",
             ("onnx", "sympy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
         ),
         ("convc.verification.compare", ("onnx", "sympy", "jinja2", "convc.machine")),

@@ -16,7 +16,7 @@ from convc.compiler.index.lane_masks import tile_mask
 from convc.compiler.index.reuse import reuse_maps
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
-from convc.runtime.session import random_input, random_residual, run_layer
+from convc.runtime.layer import random_input, random_residual, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
 RELOAD = [name for name in SMALL if "options" not in CHOICES[name] and "scaled" not in name]

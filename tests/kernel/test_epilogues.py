@@ -18,7 +18,7 @@ from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound
 from convc.verification.compare import compare

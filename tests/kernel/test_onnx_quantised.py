@@ -17,7 +17,7 @@ from convc import api
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.frontend.onnx_reader import read_model, read_node
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 
 CASES = node_cases("convinteger", "qlinearconv")
 TYPES = {"u8": np.uint8, "s8": np.int8}

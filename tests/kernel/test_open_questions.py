@@ -15,7 +15,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 from convc.verification.data import integer_data, residual_data
 
 SETTINGS = dict(Switches().others())

@@ -14,7 +14,7 @@ from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
-from convc.runtime.session import input_buffers, run_layer
+from convc.runtime.layer import input_buffers, run_layer
 from convc.verification.bound import error_bound
 from convc.verification.compare import compare
 from convc.verification.data import integer_data, normal_data

@@ -15,7 +15,7 @@ from convc.compiler.plan.reuse import VARIANTS
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound
 from convc.verification.compare import compare

@@ -14,7 +14,7 @@ from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.layout import device_form as packing
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound
 from convc.verification.compare import compare

@@ -9,9 +9,9 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import InputError, ModelError, NodeError
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.steps import last_uses, plain_steps
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.steps import last_uses, plain_steps
 
 RNG = np.random.default_rng(3)
 
@@ -232,7 +232,9 @@ def test_the_host_may_be_onnxruntime(feature, monkeypatch):
         feeds = {"x": whole(1, 4)}
     else:
         made, feeds = branches(), {"x": whole(2, 3, 8, 8)}
-        monkeypatch.setattr("convc.graph.host.HostNode.run", lambda node, values: pytest.fail("not asked for"))
+        monkeypatch.setattr(
+            "convc.runtime.network.host.HostNode.run", lambda node, values: pytest.fail("not asked for")
+        )
     graph = Graph(made, host="onnxruntime")
     for _ in range(2):
         for mine, expected in zip(graph.run(feeds).values(), ReferenceEvaluator(made).run(None, feeds), strict=True):
@@ -245,7 +247,7 @@ def test_a_host_that_is_not_known():
 
 
 def test_without_onnxruntime_the_host_cannot_be_onnxruntime(monkeypatch):
-    monkeypatch.setattr("convc.graph.witness.available", lambda: None)
+    monkeypatch.setattr("convc.runtime.network.onnxruntime.available", lambda: None)
     with pytest.raises(InputError, match="onnxruntime is not installed"):
         Graph(branches(), host="onnxruntime")
 

@@ -13,11 +13,11 @@ from onnx.reference import ReferenceEvaluator
 from convc.compiler.kernels import Kernels
 from convc.errors import PlanError
 from convc.frontend.model_file import load_model
-from convc.graph import convolutions as convolutions_module
-from convc.graph import witness
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.values import StartValues
+from convc.runtime.network import convolutions as convolutions_module
+from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
 from convc.verification.network import allowed_drift, drift, random_inputs
 from convc.verification.random_weights import random_weights
 

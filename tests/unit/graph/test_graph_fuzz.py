@@ -11,9 +11,9 @@ from onnx import TensorProto, helper
 
 from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, ModelError, NodeError
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.files import open_graph
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.io import open_graph
 
 TEXT = """<ir_version: 8, opset_import: ["": 11, "local": 1]>
 g (float[1, 2, 6, 6] x, bool which) => (float[1, 4] y)

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from convc.graph.executor import Graph
+from convc.runtime.network.executor import Graph
 
 X = np.random.default_rng(5).standard_normal((2, 3, 4, 5), dtype=np.float32)
 

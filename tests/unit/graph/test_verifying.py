@@ -15,12 +15,12 @@ from rich.console import Console
 
 from convc import api
 from convc.errors import InputError, LimitError, ModelError
-from convc.graph import convolutions
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.values import StartValues
 from convc.ir import dtypes
 from convc.report.network import network_json, print_network
+from convc.runtime.network import convolutions
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
 from convc.verification import network as verifying
 from convc.verification.network import allowed_drift, drift, verify_graph
 from convc.verification.random_weights import random_weights

@@ -19,7 +19,7 @@ from convc.ir.epilogue import AddResidual, Relu, Sigmoid
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import device_form, pack_activation, pack_residual, unpack_output
 from convc.layout.handover import hand_over, obstacle
-from convc.runtime.session import input_buffers, run_layer, run_packed
+from convc.runtime.layer import input_buffers, run_layer, run_packed
 from convc.verification.data import normal_data
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

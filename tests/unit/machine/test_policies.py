@@ -17,7 +17,7 @@ from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending
-from convc.runtime.session import run_layer
+from convc.runtime.layer import run_layer
 from convc.verification.data import integer_data
 
 POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]

@@ -15,8 +15,8 @@ from convc.compiler.plan.records import Options
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.places import located
-from convc.runtime.session import input_buffers
+from convc.runtime.layer import input_buffers
+from convc.runtime.source_map import located
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(

@@ -15,7 +15,7 @@ from convc.compiler.kernels import kernel_name
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.session import read_input, readable, run_layer, writer
+from convc.runtime.layer import read_input, readable, run_layer, writer
 from convc.support import memory as limits
 from convc.support.files import write_npy
 from convc.verification import reference

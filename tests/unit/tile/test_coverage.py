@@ -16,7 +16,7 @@ from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
 from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
-from convc.runtime.session import writer
+from convc.runtime.layer import writer
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(

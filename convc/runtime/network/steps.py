@@ -16,11 +16,11 @@ from onnx import ModelProto, NodeProto
 from convc.build.folder import Layer
 from convc.errors import ModelError
 from convc.frontend.onnx_reader import read_fused
-from convc.graph.host import Value, needed
-from convc.graph.packed import PackedTensor
-from convc.graph.values import StartValues
 from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.device_tensor import PackedTensor
+from convc.runtime.network.host import Value, needed
 
 Named = tuple[str, NodeProto]
 """A node and its name, which is unique in the graph."""

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper
 
-from convc.graph import witness
+from convc.runtime.network import onnxruntime as witness
 
 _NO_RUNTIME = {
     "Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
@@ -29,7 +29,7 @@ class RuntimeNode:
     Args:
         node: its attributes hold no graphs.
         opset: of the standard domain.
-        fallback: a `convc.graph.host.HostNode` that takes over where onnxruntime refuses.
+        fallback: a `convc.runtime.network.host.HostNode` that takes over where onnxruntime refuses.
     """
 
     def __init__(self, node: NodeProto, opset: int, fallback: Any) -> None:
@@ -39,7 +39,7 @@ class RuntimeNode:
         self._refused = False
 
     def run(self, values: Mapping[str, Any]) -> list[Any]:
-        """The outputs that have names, in their order; see `convc.graph.host.HostNode.run`."""
+        """The outputs that have names, in their order; see `convc.runtime.network.host.HostNode.run`."""
         given = {name: values[name] for name in dict.fromkeys(self._node.input) if name}
         if self._refused or not all(isinstance(value, np.ndarray) for value in given.values()):
             return self._fallback.run(values)

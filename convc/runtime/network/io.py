@@ -13,15 +13,14 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import load_model
-from convc.graph.convolutions import Convolutions
-from convc.graph.executor import Graph
-from convc.graph.host import Value, describe
-from convc.graph.nodes import element_dtype
 from convc.machine import RunOptions
-from convc.runtime.session import named, readable
+from convc.runtime.layer import named, readable
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.host import Value, describe
+from convc.runtime.network.node_info import element_dtype
 from convc.support.files import NpyHeader, plain, read_npy, write_npy
 from convc.support.memory import require_memory
-from convc.verification.network import NetworkReport, verify_graph
 
 Progress = Callable[[str, float], None]
 
@@ -33,22 +32,6 @@ def open_graph(
     with naming(path):
         model = load_model(path)
         return Graph(model, folder=path.parent, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
-
-
-def verify_file(
-    path: Path, convolutions: Convolutions, *, seed: int, batch: int | None, host: str, progress: Progress | None
-) -> NetworkReport:
-    """`verify_graph` on a model file."""
-    with naming(path):
-        return verify_graph(
-            load_model(path),
-            seed=seed,
-            folder=path.parent,
-            batch=1 if batch is None else batch,
-            convolutions=convolutions,
-            host=host,
-            progress=progress,
-        )
 
 
 def convolutions_of(

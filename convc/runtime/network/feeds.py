@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorShapeProto, ValueInfoProto
 
 from convc.errors import InputError
-from convc.graph.nodes import element_dtype
+from convc.runtime.network.node_info import element_dtype
 
 
 def check_feeds(

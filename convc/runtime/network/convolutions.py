@@ -17,15 +17,15 @@ from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.frontend.onnx_reader import PRECISIONS, read_node
-from convc.graph.nodes import place
-from convc.graph.packed import PackedTensor, unpacked
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.layout.device_form import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
 from convc.layout.handover import Use
 from convc.machine import RunOptions
-from convc.runtime.session import LayerRun, run_layer, run_packed
+from convc.runtime.layer import LayerRun, run_layer, run_packed
+from convc.runtime.network.device_tensor import PackedTensor, unpacked
+from convc.runtime.network.node_info import place
 from convc.support.memory import require_memory
 
 Arrays = Sequence[np.ndarray | None]

@@ -1,8 +1,8 @@
 """Running a model: its nodes in the order of the file, which in ONNX is a valid order of execution.
 
-Convolutions of the main graph run from their PTX (`convc.graph.convolutions`), every other node on the host
-(`convc.graph.host`), unless a convolution takes it in (`convc.graph.steps`). A node is built when it first runs, and
-again used in later runs; a tensor is let go after the last step that reads it.
+Convolutions of the main graph run from their PTX (`convc.runtime.network.convolutions`), every other node on the host
+(`convc.runtime.network.host`), unless a convolution takes it in (`convc.runtime.network.steps`). A node is built when
+it first runs, and again used in later runs; a tensor is let go after the last step that reads it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.onnx_reader import is_convolution, node_names
-from convc.graph.convolutions import Convolutions, ConvRun, Ready
-from convc.graph.feeds import check_feeds, has_fixed_shape
-from convc.graph.host import HostNode, HostNodes, Value, needed
-from convc.graph.inline import hidden_convolutions, inlined
-from convc.graph.nodes import place
-from convc.graph.packed import PackedTensor, unpacked
-from convc.graph.runtime_host import RuntimeNode
-from convc.graph.steps import Step, fused_steps, last_uses, plain_steps
-from convc.graph.values import StartValues
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
+from convc.runtime.network.device_tensor import PackedTensor, unpacked
+from convc.runtime.network.feeds import check_feeds, has_fixed_shape
+from convc.runtime.network.host import HostNode, HostNodes, Value, needed
+from convc.runtime.network.inline import hidden_convolutions, inlined
+from convc.runtime.network.node_info import place
+from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
 
 Watch = Callable[[str, ConvRun], None]
 """Called with the name of each convolution and its run, as soon as it ran."""
@@ -67,7 +67,7 @@ class Graph:
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
         refused: one of `REFUSED`.
-        host: who runs the other nodes, one of `convc.graph.host.HOSTS`.
+        host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
         replaced: arrays in place of constants of the model, by name.
         fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
         hand_over: where nodes are fused, let kernels read what others wrote without repacking where they can

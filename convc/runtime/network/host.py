@@ -2,7 +2,8 @@
 
 `onnx.reference` has an implementation of every standard operator, in numpy, for each version of the operator. A node
 is built once, as a graph of its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them,
-and functions that are still called (`convc.graph.inline`), are one such node: convolutions inside them run here too.
+and functions that are still called (`convc.runtime.network.inline`), are one such node: convolutions inside them run
+here too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
 from convc.frontend.model_file import subgraphs
-from convc.graph import witness
-from convc.graph.nodes import place, refuse_external
-from convc.graph.older import as_defined
-from convc.graph.runtime_host import RuntimeNode, takes
+from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network.node_info import place, refuse_external
+from convc.runtime.network.onnxruntime_nodes import RuntimeNode, takes
+from convc.runtime.network.opset_compat import as_defined
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
