@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from convc.compiler.compile import Compiled
     from convc.compiler.plan.records import Options
     from convc.ir.network import ConvNode, Network, SkippedNode
-    from convc.sweep import Pool
     from convc.verification.layer import LayerReport
     from convc.verification.network import NetworkReport
+    from convc.workers.pool import Pool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def compile(
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options
-    from convc.jobs import compile_all
+    from convc.workers.jobs import compile_all
 
     target = Path(out_dir)
     check_target(target)
@@ -235,7 +235,8 @@ def verify(
         options: which schedules to consider; all of them by default.
         cache: where kernels are kept (see `Cache`).
         jobs, executor: where the layers are checked: in this process (the default), in that many processes of this
-            machine, on an executor (see `convc.executors.crew_opener`), or on a `Pool` that several calls share.
+            machine, on an executor (see `convc.workers.executors.crew_opener`), or on a `Pool` that several calls
+            share.
         fuse: as of `load`, where a path is given.
         reweight: give every layer random weights of this seed and verify the whole network (`verify_network`, which
             also says what comes back); ``seed``, ``mode``, ``jobs``, ``executor`` and ``fuse`` then have no say, and a
@@ -255,9 +256,9 @@ def verify(
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options
-    from convc.jobs import check_all, one_thread, worth_sending
     from convc.machine import RunOptions, Switches
     from convc.verification.layer import check_layer, modes_of
+    from convc.workers.jobs import check_all, one_thread, worth_sending
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
@@ -289,7 +290,7 @@ def verify(
 @contextmanager
 def _pool(executor: str | Executor | Pool | None, jobs: int | None) -> Iterator[Pool | None]:
     """The pool asked for, which is closed again unless it is the caller's; None: work in this process."""
-    from convc.sweep import Pool
+    from convc.workers.pool import Pool
 
     if isinstance(executor, Pool):
         yield None if executor.here else executor

@@ -53,7 +53,7 @@ def compile_command(
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
     from convc.support import ptxas
-    from convc.sweep import Pool
+    from convc.workers.pool import Pool
 
     assembled: dict[str, ptxas.Assembled] = {}
 

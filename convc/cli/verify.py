@@ -87,7 +87,7 @@ def verify_command(
     from convc.report.console import console, print_heading, progress_bar
     from convc.report.output import check_reports, write_report
     from convc.report.verify import print_report, report_json, sweep_json
-    from convc.sweep import Pool
+    from convc.workers.pool import Pool
 
     if reweight is not None:
         others = {

@@ -21,6 +21,7 @@ ARROWS = {
     "build": "errors ir layout support compiler.kernels compiler.compile",
     "runtime": "errors ir build compiler.kernels layout frontend machine support",
     "verification": "errors ir runtime build compiler.kernels layout frontend machine support",
+    "workers": "errors ir verification runtime compiler machine",
 }
 """What the files of a room may import besides their own room: whole rooms, or single modules and what lies below them.
 

@@ -42,7 +42,7 @@ def fail() -> None:
 
 
 def blas_threads() -> list[int]:
-    from convc.jobs import one_thread
+    from convc.workers.jobs import one_thread
 
     with one_thread():
         return [entry["num_threads"] for entry in threadpool_info() if entry["user_api"] == "blas"]

@@ -14,10 +14,10 @@ import deeds
 import pytest
 from support.interrupting import interrupt, start
 
-from convc import sweep
 from convc.errors import InputError, LimitError, WorkerError
-from convc.executors import cores, crew_opener
-from convc.sweep import Piece, Pool
+from convc.workers import pool as sweep
+from convc.workers.executors import cores, crew_opener
+from convc.workers.pool import Piece, Pool
 
 HERE = Path(__file__).parent
 
@@ -156,7 +156,7 @@ def test_how_many_processes():
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("convc.executors.CONNECT_S", 0.5)
+    monkeypatch.setattr("convc.workers.executors.CONNECT_S", 0.5)
     with pytest.raises(WorkerError, match="no Dask scheduler answers") as error:
         crew_opener("dask://127.0.0.1:9", 1)()
     assert error.value.where == "dask://127.0.0.1:9"
@@ -172,7 +172,7 @@ def test_without_distributed_the_extra_is_named(monkeypatch):
 SCRIPT = """
 import sys
 import deeds
-from convc.sweep import Piece, Pool
+from convc.workers.pool import Piece, Pool
 def sweep():
     with Pool(jobs=2) as pool:
         for index, value in pool.run([Piece(name=str(n), function=deeds.wait_long, arguments=(f"{sys.argv[1]}{n}",))

@@ -17,19 +17,20 @@ import pytest
 from support.interrupting import interrupt, start
 
 import convc
-from convc import api, jobs
+from convc import api
 from convc.compiler.kernels import Kernels
 from convc.compiler.plan.records import Options
 from convc.errors import InputError, PlanError, WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.jobs import cta_ranges, worth_sending
 from convc.machine import RunOptions
 from convc.support.resources import make_models
-from convc.sweep import Pool
 from convc.verification.data import normal_data
 from convc.verification.layer import LayerReport, check_layer, combined, run_part
+from convc.workers import jobs
+from convc.workers.jobs import cta_ranges, worth_sending
+from convc.workers.pool import Pool
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +355,7 @@ def test_bad_values_are_refused(model, tmp_path, arguments, words, verb, monkeyp
 
     from convc.cli.main import main
 
-    monkeypatch.setattr("convc.executors.CONNECT_S", 0.5)
+    monkeypatch.setattr("convc.workers.executors.CONNECT_S", 0.5)
     folder = ("-o", str(tmp_path / "build")) if verb == "compile" else ()
     done = CliRunner().invoke(main, [verb, str(model), *folder, *arguments], prog_name="convc")
     assert done.exit_code == 2, done.output

@@ -26,8 +26,8 @@ from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
-from convc.sweep import Piece, Pool
 from convc.verification.layer import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
+from convc.workers.pool import Piece, Pool
 
 Progress = Callable[[str, float], None]
 

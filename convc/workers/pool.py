@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convc.errors import ConvcError, InputError, WorkerError
-from convc.executors import AUTO_JOBS, Crew, cores, crew_opener
+from convc.workers.executors import AUTO_JOBS, Crew, cores, crew_opener
 
 AHEAD = 2
 """Pieces with the executor for each that it can do at the same time: one is done, one waits."""
@@ -44,7 +44,7 @@ class Pool:
     """
 
     def __init__(self, executor: str | Executor | None = None, jobs: int | None = None) -> None:
-        """``executor`` and ``jobs`` as `convc.executors.crew_opener` has them; by default a process per core.
+        """``executor`` and ``jobs`` as `convc.workers.executors.crew_opener` has them; by default a process per core.
 
         Raises:
             InputError: there is no such executor, or both a cluster and a number of processes are given.
