@@ -13,10 +13,10 @@ from benchmarks.layers import resnet50
 from benchmarks.timing import best
 from convc import machine
 from convc.build.writer import layer_of
-from convc.check.kernel import check_kernel
 from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
 from convc.runtime.layer import input_buffers
+from convc.sanitizer.run import check_kernel
 from convc.verification.data import normal_data
 
 

@@ -33,7 +33,6 @@ def check_command(
     Exit code 1 when the verdict of any kernel is incomplete or error.
     """
     from convc.build.folder import load_build
-    from convc.check.kernel import check_kernel
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions
     from convc.machine.switches import parse_switches
@@ -42,6 +41,7 @@ def check_command(
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.layer import input_buffers, random_input, random_residual
     from convc.runtime.source_map import located
+    from convc.sanitizer.run import check_kernel
 
     out = console(stderr=check_reports(json_file, sarif_file))
     options = RunOptions(switches=parse_switches(switches))

@@ -43,7 +43,6 @@ def exec_command(
     The JSON has the findings and everything that the machine counted.
     """
     from convc import machine
-    from convc.check.kernel import check_kernel
     from convc.ir.findings import Verdict, worst
     from convc.ir.launch import load_launch
     from convc.machine.switches import parse_switches
@@ -52,6 +51,7 @@ def exec_command(
     from convc.report.output import check_reports, write_report
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch_files import read_buffers, save_targets
+    from convc.sanitizer.run import check_kernel
     from convc.support.files import plain, read_text, write_npy
 
     text = read_text(kernel)

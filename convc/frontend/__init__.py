@@ -1,1 +1,1 @@
-"""The front door: ONNX files become plain records. Only `convc.runtime.network`, `convc.verification` and `convc.backend` import onnx besides."""
+"""The front door: ONNX files become plain records, of which the compiler knows nothing but the numbers."""

@@ -18,6 +18,7 @@ ARROWS = {
     "support": "errors",
     "frontend": "errors ir support",
     "layout": "errors ir support",
+    "sanitizer": "errors ir.findings ir.launch ptx machine",
     "build": "errors ir layout support compiler.kernels compiler.compile",
     "runtime": "errors ir build compiler.kernels layout frontend machine support",
     "verification": "errors ir runtime build compiler.kernels layout frontend machine support",

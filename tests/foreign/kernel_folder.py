@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.check.kernel import check_kernel
 from convc.ir.findings import Verdict
 from convc.ir.launch import LaunchSpec, load_launch
+from convc.sanitizer.run import check_kernel
 
 HERE = Path(__file__).parent
 

@@ -7,7 +7,6 @@ import pytest
 from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
-from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu
@@ -15,6 +14,7 @@ from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
 from convc.runtime.layer import input_buffers, run_layer
+from convc.sanitizer.run import check_kernel
 from convc.verification.bound import error_bound
 from convc.verification.compare import compare
 from convc.verification.data import integer_data, normal_data

@@ -36,12 +36,12 @@ from sabotage_changes import LEFT_OUT, MOVED, Sabotage
 from sabotage_excuses import EXCUSES, excuse
 from sabotage_kernels import KERNELS, SLOW, TESTS, Subject, conv
 
-from convc.check.kernel import Checked, check_kernel
 from convc.compiler.emit import kernel as emit_kernel
 from convc.compiler.emit.render import environment
 from convc.errors import ConvcError
 from convc.ir.findings import Finding, Verdict
 from convc.machine import RunResult, run
+from convc.sanitizer.run import Checked, check_kernel
 from convc.support.resources import make_models, template_folder
 
 ALL = KERNELS | SLOW

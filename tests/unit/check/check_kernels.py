@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.check.kernel import Checked, check_kernel
 from convc.ir.findings import Finding, Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
+from convc.sanitizer.run import Checked, check_kernel
 
 LEADER = "setp.ne.u32 %skip, %t, 0; @%skip bra {label};"
 """Only thread 0 goes on, up to the label."""

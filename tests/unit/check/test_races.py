@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from support.kernels import module
 
-from convc.check.kernel import Checked, check_kernel
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.sanitizer.run import Checked, check_kernel
 
 
 def check(text: str, *, grid: int = 1, threads: int = 128, size: int = 4096, shared: int = 0) -> Checked:

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.check.shadow import PAGE, Access, Shadow, Sparse, Tables
-from convc.check.strength import RELAXED
+from convc.sanitizer.shadow import PAGE, Access, Shadow, Sparse, Tables
+from convc.sanitizer.strength import RELAXED
 
 INSTR = SimpleNamespace(index=0, step=None, span=None)
 SIZES = st.sampled_from([1, 2, 4, 8, 16, 48, 128])

@@ -9,7 +9,6 @@ import pytest
 from support.kernels import execute, module
 
 from convc.build.writer import layer_of
-from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
@@ -18,6 +17,7 @@ from convc.machine import RunOptions
 from convc.machine.bulk_groups import BulkGroups
 from convc.machine.pending import Pending
 from convc.runtime.layer import run_layer
+from convc.sanitizer.run import check_kernel
 from convc.verification.data import integer_data
 
 POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tma_programs import COMPLETED, execute_program, recordings
 
-from convc.check.kernel import Several
-from convc.check.races import Races
-from convc.check.writes import Writes
 from convc.errors import MachineFault
+from convc.sanitizer.cross_cluster import Writes
+from convc.sanitizer.racecheck import Races
+from convc.sanitizer.run import Several
 
 
 def test_no_race_is_seen_in_the_recorded_programs():

@@ -9,11 +9,11 @@ import pytest
 import tensor_kernels
 from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
-from convc.check.kernel import check_kernel
 from convc.errors import MachineFault
 from convc.machine import RunOptions
 from convc.machine.switches import Switches
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.sanitizer.run import check_kernel
 
 pytestmark = pytest.mark.usefixtures("both_numerics")
 RNG = np.random.default_rng(11)

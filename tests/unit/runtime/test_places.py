@@ -9,7 +9,6 @@ import pytest
 from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.build.writer import layer_of
-from convc.check.kernel import check_kernel
 from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.compiler.schedules.debug_info import coverage_of
@@ -17,6 +16,7 @@ from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import input_buffers
 from convc.runtime.source_map import located
+from convc.sanitizer.run import check_kernel
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.check.clocks import Pipe, Views
-from convc.check.exits import Exits
-from convc.check.order import Home, Order
-from convc.check.pipeline import Pipeline
-from convc.check.shadow import Access, Shadow, Sparse, Spot, Tables
-from convc.check.sites import finding, region_of, site_of
-from convc.check.strength import apart
 from convc.ir.findings import Finding, Verdict
 from convc.machine.tensor_state import COLUMNS, LANES
+from convc.sanitizer.clocks import Pipe, Views
+from convc.sanitizer.happens_before import Home, Order
+from convc.sanitizer.lifetimes import Exits
+from convc.sanitizer.shadow import Access, Shadow, Sparse, Spot, Tables
+from convc.sanitizer.sites import finding, region_of, site_of
+from convc.sanitizer.strength import apart
+from convc.sanitizer.tcgen05_order import Pipeline
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 """Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""

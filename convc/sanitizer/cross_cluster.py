@@ -4,18 +4,18 @@ Clusters run in no particular order, so two that store to one place race, and so
 (PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
 readers of different clusters. Atomics and reductions are no stores; strong accesses do not race with each other. In a
 kernel with strong accesses a lock or a flag may order the others, so a person has to look. Inside one cluster,
-`convc.check.races` follows what is ordered.
+`convc.sanitizer.racecheck` follows what is ordered.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.check.shadow import Sparse
-from convc.check.sites import finding
-from convc.check.strength import strength_of
 from convc.ir.findings import Finding, Region, Site, Verdict
 from convc.machine.events import Observer, Reach
+from convc.sanitizer.shadow import Sparse
+from convc.sanitizer.sites import finding
+from convc.sanitizer.strength import strength_of
 
 
 class Writes(Observer):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.check.pipeline import Stream
-from convc.check.strength import Strength
+from convc.sanitizer.strength import Strength
+from convc.sanitizer.tcgen05_order import Stream
 
 LANES = 32
 PAGE = 4096
@@ -33,7 +33,7 @@ class Access:
         row, warp: CTA (row of the cohort) and warp that executed or issued it; lane: the thread that issued it, None
             where all lanes took part.
         home: CTA whose memory it is; in global memory, the CTA that made it.
-        stream, after: of a tensor operation, see `convc.check.pipeline`; else None and empty.
+        stream, after: of a tensor operation, see `convc.sanitizer.tcgen05_order`; else None and empty.
         strength: where it is strong.
         instr: the instruction; nth: how often this warp had made this access with it before.
     """

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from convc.check.clocks import Clock, Views, join
-from convc.check.shadow import Access
-from convc.check.sites import finding, site_of
 from convc.ir.findings import Finding, Verdict
+from convc.sanitizer.clocks import Clock, Views, join
+from convc.sanitizer.shadow import Access
+from convc.sanitizer.sites import finding, site_of
 
 
 class Exits:

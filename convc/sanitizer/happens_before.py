@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from convc.check.clocks import Message, Pipe, Views, join
-from convc.check.strength import Locations
 from convc.machine.events import Observer
 from convc.machine.ops.telling import actors
+from convc.sanitizer.clocks import Message, Pipe, Views, join
+from convc.sanitizer.strength import Locations
 
 NOTHING = Message()
 """What a relaxed arrival without a fence before it passes on."""

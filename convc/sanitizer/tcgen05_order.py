@@ -7,7 +7,7 @@ instruction also comes after everything that the ones before it come after, so p
 
 from __future__ import annotations
 
-from convc.check.clocks import join
+from convc.sanitizer.clocks import join
 
 Stream = tuple[str, object]
 """Kind of an instruction, and accumulator and shape of an mma (None for others)."""

@@ -6,9 +6,9 @@ from dataclasses import fields
 
 import numpy as np
 
-from convc.check.shadow import LANES, Access, Spot
 from convc.ir.findings import Finding, Region, Site, Verdict, merged
 from convc.machine.tensor_state import COLUMNS
+from convc.sanitizer.shadow import LANES, Access, Spot
 
 RUNS = 32
 """Most pieces of memory that a finding lists."""

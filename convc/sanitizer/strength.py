@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from convc.check.clocks import Message, Views
+from convc.sanitizer.clocks import Message, Views
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 FORMS = ("ld", "ld.mmio", "st", "st.mmio", "atom", "atom.cas", "red", "red.async")

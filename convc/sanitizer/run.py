@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.check.races import Races
-from convc.check.warps import Warps
-from convc.check.writes import Writes
 from convc.errors import DeadlockError, MachineFault
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, run
 from convc.machine.events import Observer
+from convc.sanitizer.cross_cluster import Writes
+from convc.sanitizer.racecheck import Races
+from convc.sanitizer.warps import Warps
 
 EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
 

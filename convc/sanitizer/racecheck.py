@@ -1,25 +1,26 @@
 """The race checker: what the CTAs of one cluster do to shared, tensor and global memory.
 
 Two accesses of one place, at least one a write, race unless one happened before the other. Only what the PTX manual
-promises orders them: program order of a warp, what `convc.check.order` follows, and the pairs of tcgen05 instructions
-that the tensor core keeps in order. The machine performs everything in some order; that order is no excuse here.
+promises orders them: program order of a warp, what `convc.sanitizer.happens_before` follows, and the pairs of tcgen05
+instructions that the tensor core keeps in order. The machine performs everything in some order; that order is no excuse
+here.
 
 Clusters of a launch do the same things, so the first one of every cohort stands for all. What different clusters do to
-global memory is the matter of `convc.check.writes`.
+global memory is the matter of `convc.sanitizer.cross_cluster`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.check.accesses import Accesses
-from convc.check.clocks import Pipe, Views
-from convc.check.pipeline import Pipeline
-from convc.check.shadow import Access, Spot
-from convc.check.strength import RELAXED, Strength, strength_of
 from convc.machine.events import Transfer
 from convc.machine.ops.telling import actors, touches
 from convc.machine.tensor_state import COLUMNS, LANES
+from convc.sanitizer.accesses import Accesses
+from convc.sanitizer.clocks import Pipe, Views
+from convc.sanitizer.shadow import Access, Spot
+from convc.sanitizer.strength import RELAXED, Strength, strength_of
+from convc.sanitizer.tcgen05_order import Pipeline
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""
