@@ -35,7 +35,7 @@ def check_command(
     from convc.build.folder import load_build
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions
-    from convc.machine.switches import parse_switches
+    from convc.machine.base.switches import parse_switches
     from convc.report.console import console, part_of, progress_bar
     from convc.report.output import check_reports
     from convc.report.runs import print_findings, print_verdict, write_findings

@@ -45,7 +45,7 @@ def exec_command(
     from convc import machine
     from convc.ir.findings import Verdict, worst
     from convc.ir.launch import load_launch
-    from convc.machine.switches import parse_switches
+    from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
     from convc.report.output import check_reports, write_report

@@ -121,7 +121,7 @@ class _SwitchOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The option and its help, with the switches and their settings."""
-        from convc.machine.switches import CHOICES, OPEN
+        from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
         self.help = f"Read what no public source settles in another way (see FIDELITY.md); the default first: {listed}."

@@ -75,7 +75,7 @@ def _run_layer(
     from convc.build.folder import load_build
     from convc.ir.findings import Verdict
     from convc.machine import RunOptions
-    from convc.machine.switches import parse_switches
+    from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
     from convc.report.runs import layer_run_json, print_findings, print_run

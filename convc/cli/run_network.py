@@ -27,7 +27,7 @@ def run_network(
     """Run a model, and write or describe its outputs."""
     from convc.compiler.cache import kept_kernels
     from convc.machine import RunOptions
-    from convc.machine.switches import parse_switches
+    from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.network import print_tally, run_json
     from convc.report.output import check_reports, write_report

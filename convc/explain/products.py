@@ -18,7 +18,7 @@ from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.explain.nests import Accumulate, Load, Move, Nest
 from convc.explain.shared_rows import needed_pixel
-from convc.ir import expr as intexpr
+from convc.ir import expr
 from convc.ir.problem import ConvProblem
 
 POINTS = 1 << 20
@@ -147,16 +147,16 @@ class _Run:
         """Number of the activation element of each iteration."""
         if self.nest.read is None:
             return _elements(self.problem, self.activation, points)
-        row = np.asarray(intexpr.evaluate(translate(self.nest.read.row), points))
+        row = np.asarray(expr.evaluate(translate(self.nest.read.row), points))
         inside = (row >= 0) & (row < self.rows.shape[0])
         return np.where(inside, self.rows[np.where(inside, row, 0), points["e"]], NOTHING)
 
     def masked(self, points: Mapping, values: Mapping) -> np.ndarray:
         """Whether a mask leaves the iteration out."""
         read = self.nest.read
-        tile_m = intexpr.evaluate(translate(read.tile_m), points)
+        tile_m = expr.evaluate(translate(read.tile_m), points)
         names = {"tile_m": tile_m, "lane": points[self.nest.pixels], "r": values["r"], "s": values["s"]}
-        return np.any(np.broadcast_arrays(*(np.asarray(intexpr.evaluate(m, names), bool) for m in read.masks)), axis=0)
+        return np.any(np.broadcast_arrays(*(np.asarray(expr.evaluate(m, names), bool) for m in read.masks)), axis=0)
 
     def kept(self) -> np.ndarray:
         """What stays: of an output that was stored more than once, the last sum; of that, what is not zero."""

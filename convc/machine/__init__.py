@@ -6,8 +6,8 @@ for what each modelled rule rests on.
 
 from __future__ import annotations
 
-from convc.machine.backend import RunOptions, RunResult, run, writer_of
-from convc.machine.counters import Counters
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
+from convc.machine.launch import RunOptions, RunResult, run, writer_of
+from convc.machine.state.counters import Counters
 
 __all__ = ["Counters", "RunOptions", "RunResult", "Switches", "run", "writer_of"]

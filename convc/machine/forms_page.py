@@ -1,7 +1,7 @@
 """FORMS.md: every instruction form that the reader knows, whether the machine runs it, on what evidence, and its test.
 
 Made from the tables themselves, so that it cannot say anything else than they do: the rows of `convc/ptx/forms`, the
-builders registered under `convc/machine/ops`, the reasons in `convc.machine.ops.registry`, and the texts of the tests.
+builders registered under `convc/machine/ops`, the reasons in `convc.machine.isa.registry`, and the texts of the tests.
 
     python -m convc.machine.forms_page      # write FORMS.md again, in a checkout
 """
@@ -12,10 +12,10 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import convc.machine.program  # noqa: F401 - registers every builder
+import convc.machine.execute.decode  # noqa: F401 - registers every builder
+from convc.machine.execute.inline import REWRITTEN
 from convc.machine.form_cases import cases
-from convc.machine.inline import REWRITTEN
-from convc.machine.ops.registry import OPS, REFUSED
+from convc.machine.isa.registry import OPS, REFUSED
 from convc.ptx.grammar import forms
 
 PAGE = Path(__file__).with_name("FORMS.md")

@@ -57,7 +57,7 @@ ZERO_MASK_FIELDS: Fields = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedDescriptor:
-    """Where a matrix operand lies in shared memory; ``convc.machine.matrix_layout`` has the address formulas.
+    """Where a matrix operand lies in shared memory; ``convc.machine.tensor_core.smem_layout`` has the address formulas.
 
     Attributes:
         start: byte address of the first row, a multiple of 16 below 2**18.

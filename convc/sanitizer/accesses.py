@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir.findings import Finding, Verdict
-from convc.machine.tensor_state import COLUMNS, LANES
+from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.sanitizer.clocks import Pipe, Views
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits

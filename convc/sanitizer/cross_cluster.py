@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict
-from convc.machine.events import Observer, Reach
+from convc.machine.state.observer import Observer, Reach
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import strength_of

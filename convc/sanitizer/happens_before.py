@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from convc.machine.events import Observer
-from convc.machine.ops.telling import actors
+from convc.machine.isa.observe import actors
+from convc.machine.state.observer import Observer
 from convc.sanitizer.clocks import Message, Pipe, Views, join
 from convc.sanitizer.strength import Locations
 

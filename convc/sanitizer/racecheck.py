@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.events import Transfer
-from convc.machine.ops.telling import actors, touches
-from convc.machine.tensor_state import COLUMNS, LANES
+from convc.machine.isa.observe import actors, touches
+from convc.machine.state.observer import Transfer
+from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.sanitizer.accesses import Accesses
 from convc.sanitizer.clocks import Pipe, Views
 from convc.sanitizer.shadow import Access, Spot

@@ -13,7 +13,7 @@ from convc.errors import DeadlockError, MachineFault
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, run
-from convc.machine.events import Observer
+from convc.machine.state.observer import Observer
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.warps import Warps
@@ -65,8 +65,8 @@ def check_kernel(
 ) -> Checked:
     """Run a kernel with all checkers watching, then again with asynchronous work performed late and at random.
 
-    With ``all_switches``, run it also under every other setting of every switch (see `convc.machine.switches`): where
-    its result changes, it depends on an open question.
+    With ``all_switches``, run it also under every other setting of every switch (see `convc.machine.base.switches`):
+    where its result changes, it depends on an open question.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.

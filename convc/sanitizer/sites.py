@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict, merged
-from convc.machine.tensor_state import COLUMNS
+from convc.machine.tensor_core.tensor_memory import COLUMNS
 from convc.sanitizer.shadow import LANES, Access, Spot
 
 RUNS = 32

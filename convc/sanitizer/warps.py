@@ -10,9 +10,9 @@ compilers that move arithmetic above the wait rely on the assembler to track the
 from __future__ import annotations
 
 from convc.ir.findings import Finding, Region, Verdict
-from convc.machine.events import Observer
-from convc.machine.ops.telling import watched_rows
-from convc.machine.tensor_state import COLUMNS
+from convc.machine.isa.observe import watched_rows
+from convc.machine.state.observer import Observer
+from convc.machine.tensor_core.tensor_memory import COLUMNS
 
 Warp = tuple[int, int]
 """Row of the CTA in its cohort, and number of the warp."""

@@ -14,7 +14,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels
 from convc.machine import RunOptions
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
 from convc.runtime.layer import run_layer
 from convc.verification.data import integer_data, residual_data
 

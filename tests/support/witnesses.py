@@ -13,7 +13,7 @@ from convc.compiler.plan.records import Options
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.layout import device_form as packing
+from convc.layout import device_form
 from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound
@@ -50,13 +50,13 @@ def witnesses_agree(
     machine = compare(run.y, expected, allowed)
     assert machine.ok, machine
     buffers = {
-        "activation": packing.pack_activation(compiled.form, x),
+        "activation": device_form.pack_activation(compiled.form, x),
         "filter": layer.filter,
-        "bias": packing.scaled_bias(compiled.form, layer.bias, x),
+        "bias": device_form.scaled_bias(compiled.form, layer.bias, x),
     }
     if residual is not None:
-        buffers["residual"] = packing.pack_residual(compiled.form, residual)
-    oracle = packing.unpack_output(compiled.form, run_program(compiled.program, buffers))
+        buffers["residual"] = device_form.pack_residual(compiled.form, residual)
+    oracle = device_form.unpack_output(compiled.form, run_program(compiled.program, buffers))
     assert compare(oracle, expected, allowed).ok
     if allowed is None:
         assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))

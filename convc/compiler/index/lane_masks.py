@@ -15,7 +15,7 @@ import numpy as np
 from convc.compiler.index.lower import lower, translate
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.reuse import ReuseMaps
-from convc.ir import expr as intexpr
+from convc.ir import expr
 from convc.ir.expr import And, Const, IntExpr, Less, Select
 
 WORD = 32
@@ -55,7 +55,7 @@ def masked_lanes(mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
     """Bool (tiles, lanes): where a mask holds at one tap."""
     tiles, lanes = (axis.extent for axis in index_map.domain[:2])
     points = {"tile_m": np.arange(tiles)[:, None], "lane": np.arange(lanes)[None, :], **tap}
-    return np.broadcast_to(np.asarray(intexpr.evaluate(mask, points), bool), (tiles, lanes))
+    return np.broadcast_to(np.asarray(expr.evaluate(mask, points), bool), (tiles, lanes))
 
 
 def tile_mask(maps: ReuseMaps, tile_m: int, r: int, s: int) -> np.ndarray:

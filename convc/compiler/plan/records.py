@@ -17,7 +17,7 @@ from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.work import Work
-from convc.ir import expr as intexpr
+from convc.ir import expr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
@@ -395,6 +395,6 @@ def to_json(plan: Plan) -> bytes:
     """A plan for people and for `inspect`, as indented JSON; expressions as `convc.ir.expr.to_json` writes them."""
     data = msgspec.to_builtins(plan)
     for entry, coordinate in zip(data["coordinates"], plan.coordinates, strict=True):
-        entry["value"] = intexpr.to_json(coordinate.value)
+        entry["value"] = expr.to_json(coordinate.value)
         entry["text"] = str(coordinate.value)
     return msgspec.json.format(msgspec.json.encode(data), indent=1)

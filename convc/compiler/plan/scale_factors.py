@@ -9,9 +9,9 @@ and stores them side by side. The filter's go the same way.
 A step of the K loop uses some of the 16 bytes of a row: fewer TMA does not bring, and it starts at multiples of them
 (recorded: ``tests/recordings``).
 
-Source of the layout: `convc.machine.scale_factors`. Two more rings: ``landed`` (factors are in shared memory: load
-signals, store waits), ``ready`` (they are in tensor memory: every thread of store signals, mma waits). The ring
-``free`` gives back all tiles of a stage, since an MMA that has completed has read its factors.
+Source of the layout: `convc.machine.tensor_core.scale_factors`. Two more rings: ``landed`` (factors are in shared
+memory: load signals, store waits), ``ready`` (they are in tensor memory: every thread of store signals, mma waits). The
+ring ``free`` gives back all tiles of a stage, since an MMA that has completed has read its factors.
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ module of its own.
 from __future__ import annotations
 
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules import kernel as frame
-from convc.compiler.schedules import reload, scaled, stationary
+from convc.compiler.schedules import kernel, reload, scaled, stationary
 from convc.compiler.schedules import roles as reuse
 from convc.compiler.tile.steps.base import Range, TileProgram
 
@@ -22,12 +21,12 @@ def build(plan: Plan) -> TileProgram:
     grid, before, after = plan.launch.grid, (), ()
     match plan.schedule:
         case "reload":
-            epilogue = frame.store(plan, scaled.carry_factors(plan), scaled.scale_sums(plan, frame.chunk_of(plan)))
-            roles = frame.main(reload.load(plan), reload.multiply(plan), epilogue)
+            epilogue = kernel.store(plan, scaled.carry_factors(plan), scaled.scale_sums(plan, kernel.chunk_of(plan)))
+            roles = kernel.main(reload.load(plan), reload.multiply(plan), epilogue)
         case "stationary":
-            roles = frame.main(reuse.load(plan), stationary.multiply(plan), stationary.store(plan))
+            roles = kernel.main(reuse.load(plan), stationary.multiply(plan), stationary.store(plan))
         case _:
-            roles = frame.main(reuse.load(plan), reuse.multiply(plan), frame.store(plan))
+            roles = kernel.main(reuse.load(plan), reuse.multiply(plan), kernel.store(plan))
             before, after = reuse.masks(plan), reuse.clear(plan)
     return TileProgram(
         name=plan.problem.name,
@@ -35,17 +34,17 @@ def build(plan: Plan) -> TileProgram:
         schedule=plan.title,
         arch=plan.arch.name,
         ptx_version=plan.arch.ptx_version,
-        warps=frame.WARPS,
-        params=(*frame.maps_of(plan), *frame.pointers(plan)),
+        warps=kernel.WARPS,
+        params=(*kernel.maps_of(plan), *kernel.pointers(plan)),
         inputs=(
             Range(name="tile_m", low=0, high=grid[0] - 1),
             Range(name="tile_n", low=0, high=grid[1] - 1),
-            Range(name="warp", low=0, high=frame.WARPS - 1),
-            Range(name="thread", low=0, high=32 * frame.WARPS - 1),
+            Range(name="warp", low=0, high=kernel.WARPS - 1),
+            Range(name="thread", low=0, high=32 * kernel.WARPS - 1),
         ),
-        setup=frame.setup(plan, before, after),
+        setup=kernel.setup(plan, before, after),
         roles=roles,
-        teardown=frame.teardown(plan),
+        teardown=kernel.teardown(plan),
         storage=plan.storage,
-        launch=frame.launch(plan),
+        launch=kernel.launch(plan),
     )

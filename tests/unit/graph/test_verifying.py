@@ -21,7 +21,7 @@ from convc.runtime.network import convolutions
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
-from convc.verification import network as verifying
+from convc.verification import network
 from convc.verification.network import allowed_drift, drift, verify_graph
 from convc.verification.random_weights import random_weights
 
@@ -142,7 +142,7 @@ def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
 
 
 def test_without_onnxruntime_the_reference_is_left(monkeypatch):
-    monkeypatch.setattr(verifying.witness, "available", lambda: None)
+    monkeypatch.setattr(network.witness, "available", lambda: None)
     report = verify_graph(model(), seed=3)
     assert report.ok
     assert all(layer.runtime is None and layer.drift is None for layer in report.layers)
@@ -202,7 +202,7 @@ def test_results_of_another_shape_depart():
 )
 def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
     with pytest.raises(error):
-        verifying.random_inputs((onnx.helper.make_tensor_value_info("x", kind, shape),), 0, 1)
+        network.random_inputs((onnx.helper.make_tensor_value_info("x", kind, shape),), 0, 1)
 
 
 @pytest.mark.parametrize("batch", [0, -1])

@@ -9,7 +9,7 @@ import pytest
 import tensor_kernels
 
 from convc.machine import RunOptions
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
 from convc.support.ptxas import assemble
 
 

@@ -1,4 +1,4 @@
-"""The tensor core's truncated sum in rational numbers: every step as `convc.machine.numerics` describes it."""
+"""The tensor core's truncated sum in rational numbers, step by step (see `convc.machine.tensor_core.numerics`)."""
 
 from __future__ import annotations
 

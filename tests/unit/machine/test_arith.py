@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.ops import arith, convert, floating, narrow_floats
-from convc.machine.values import DTYPE, MASK, array, signed
+from convc.machine.base.values import DTYPE, MASK, array, signed
+from convc.machine.isa.float import convert, floating, narrow_floats
+from convc.machine.isa.scalar import integer
 
 EDGES = [
     0,
@@ -51,21 +52,21 @@ def same(function, bits, result_bits, *operands):
 def test_wrapping(bits, a, b, name):
     a, b = a & MASK[bits], b & MASK[bits]
     op = getattr(operator, name)
-    assert same(arith.wrapping(op, bits), bits, bits, a, b) == op(a, b) % (1 << bits)
+    assert same(integer.wrapping(op, bits), bits, bits, a, b) == op(a, b) % (1 << bits)
 
 
 @given(st.sampled_from([16, 32]), word, word, st.booleans())
 def test_wide_and_high_products(bits, a, b, is_signed):
     a, b = a & MASK[bits], b & MASK[bits]
     x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
-    assert same(arith.multiply_wide(bits, is_signed), bits, 2 * bits, a, b) == (x * y) & MASK[2 * bits]
-    assert same(arith.multiply_high(bits, is_signed), bits, bits, a, b) == ((x * y) >> bits) & MASK[bits]
+    assert same(integer.multiply_wide(bits, is_signed), bits, 2 * bits, a, b) == (x * y) & MASK[2 * bits]
+    assert same(integer.multiply_high(bits, is_signed), bits, bits, a, b) == ((x * y) >> bits) & MASK[bits]
 
 
 @given(word, word, st.booleans())
 def test_high_product_of_64_bits(a, b, is_signed):
     x, y = (signed(a, 64), signed(b, 64)) if is_signed else (a, b)
-    assert same(arith.multiply_high(64, is_signed), 64, 64, a, b) == ((x * y) >> 64) & MASK[64]
+    assert same(integer.multiply_high(64, is_signed), 64, 64, a, b) == ((x * y) >> 64) & MASK[64]
 
 
 @given(bits_of, word, word, st.booleans())
@@ -73,8 +74,8 @@ def test_division_truncates_toward_zero(bits, a, b, is_signed):
     a, b = a & MASK[bits], (b & MASK[bits]) or 3
     x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
     quotient = int(Fraction(x, y)) if x * y >= 0 else -int(Fraction(-x, y))
-    assert same(arith.divide(bits, is_signed, False, "ones"), bits, bits, a, b) == quotient & MASK[bits]
-    assert same(arith.divide(bits, is_signed, True, "ones"), bits, bits, a, b) == (x - quotient * y) & MASK[bits]
+    assert same(integer.divide(bits, is_signed, False, "ones"), bits, bits, a, b) == quotient & MASK[bits]
+    assert same(integer.divide(bits, is_signed, True, "ones"), bits, bits, a, b) == (x - quotient * y) & MASK[bits]
 
 
 @given(bits_of, word, st.integers(0, 80))
@@ -86,10 +87,10 @@ def test_shifts(bits, a, amount):
         (array(a, bits), array(amount, 32)),
         (a, array(amount, 32)),
     ):
-        assert int(np.asarray(arith.shift_left(bits)(*mixed)).reshape(-1)[0]) == (a << amount) & MASK[bits]
-        assert int(np.asarray(arith.shift_right(bits, False)(*mixed)).reshape(-1)[0]) == (a >> amount)
+        assert int(np.asarray(integer.shift_left(bits)(*mixed)).reshape(-1)[0]) == (a << amount) & MASK[bits]
+        assert int(np.asarray(integer.shift_right(bits, False)(*mixed)).reshape(-1)[0]) == (a >> amount)
         assert (
-            int(np.asarray(arith.shift_right(bits, True)(*mixed)).reshape(-1)[0])
+            int(np.asarray(integer.shift_right(bits, True)(*mixed)).reshape(-1)[0])
             == (signed(a, bits) >> amount) & MASK[bits]
         )
 
@@ -98,9 +99,9 @@ def test_shifts(bits, a, amount):
 def test_comparisons_and_extremes(bits, a, b, is_signed, name):
     a, b = a & MASK[bits], b & MASK[bits]
     x, y = (signed(a, bits), signed(b, bits)) if is_signed else (a, b)
-    assert bool(same(arith.compare(name, bits, is_signed), bits, 1, a, b)) == getattr(operator, name)(x, y)
-    assert same(arith.extreme(bits, is_signed, True), bits, bits, a, b) == max(x, y) & MASK[bits]
-    assert same(arith.extreme(bits, is_signed, False), bits, bits, a, b) == min(x, y) & MASK[bits]
+    assert bool(same(integer.compare(name, bits, is_signed), bits, 1, a, b)) == getattr(operator, name)(x, y)
+    assert same(integer.extreme(bits, is_signed, True), bits, bits, a, b) == max(x, y) & MASK[bits]
+    assert same(integer.extreme(bits, is_signed, False), bits, bits, a, b) == min(x, y) & MASK[bits]
 
 
 @given(st.sampled_from([(16, 32), (32, 64), (64, 32), (32, 16)]), word, st.booleans())
@@ -108,8 +109,8 @@ def test_extension(widths, a, is_signed):
     bits, to = widths
     a &= MASK[bits]
     expected = (signed(a, bits) if is_signed else a) & MASK[to]
-    assert arith.extend(a, bits, to, is_signed) == expected
-    assert int(arith.extend(array(a, bits), bits, to, is_signed)[0, 0, 0]) == expected
+    assert integer.extend(a, bits, to, is_signed) == expected
+    assert int(integer.extend(array(a, bits), bits, to, is_signed)[0, 0, 0]) == expected
 
 
 def f32(value: float) -> int:
@@ -153,7 +154,7 @@ def test_packed_conversion_is_ieee(words):
 
 @given(st.integers(0, 0xFFFF))
 def test_every_half_widens_exactly(bits):
-    from convc.machine.formats import widen_bf16, widen_f16
+    from convc.machine.tensor_core.formats import widen_bf16, widen_f16
 
     raw = np.full(4, bits, np.uint16)
     assert np.array_equal(widen_f16(raw), raw.view(np.float16).astype(np.float32), equal_nan=True)

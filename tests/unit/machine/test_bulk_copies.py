@@ -13,11 +13,11 @@ from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
-from convc.machine.bulk_groups import BulkGroups
-from convc.machine.clusters import RANK_SHIFT, place
-from convc.machine.mbarrier import MBarrier
-from convc.machine.tma_operands import Route, complete, own_route, route
-from convc.machine.tma_reduce import reduce_into, reduction
+from convc.machine.base.cluster_ranks import RANK_SHIFT, place
+from convc.machine.isa.copies.operands import Route, complete, own_route, route
+from convc.machine.memory.bulk_groups import BulkGroups
+from convc.machine.memory.mbarrier import MBarrier
+from convc.machine.tma.reduce import reduce_into, reduction
 
 SHARED = 1024 + 4096
 BULK = "cp.async.bulk.global.shared::cta.bulk_group"

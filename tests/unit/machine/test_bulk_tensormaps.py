@@ -12,8 +12,8 @@ from tma_programs import execute_program
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import TensorMap
-from convc.machine.memory import GlobalMemory
-from convc.machine.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
+from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.tma.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
 
 IM2COL = TensorMap(
     mode="im2col", buffer="src", dtype="bf16", dims=(64, 9, 7, 2), strides=(128, 1152, 8064), channels=64, pixels=32,

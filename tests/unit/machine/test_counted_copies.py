@@ -10,7 +10,7 @@ from tma_programs import execute_program
 
 from convc.ir.tensormap import TensorMap
 from convc.machine import Counters, RunOptions
-from convc.machine.counters import Copies
+from convc.machine.state.counters import Copies
 
 pytestmark = pytest.mark.parametrize("policy", ["eager", "late", "seeded"])
 CTA = ".reg .b32 %cta, %row; mov.u32 %cta, %ctaid.x;\n"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.machine.matrix_layout import chunk_offsets, element_offsets, mn_chunk_offsets
+from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets, mn_chunk_offsets
 from convc.ptx.descriptors import SharedDescriptor
 
 RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "descriptors_h200.npz"

@@ -19,11 +19,11 @@ from support.ptxas import DECLARATIONS, END
 from tma_programs import recordings
 
 from convc.errors import UnmodelledError
+from convc.machine.execute.decode import decode
+from convc.machine.execute.inline import REWRITTEN
 from convc.machine.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
 from convc.machine.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
-from convc.machine.inline import REWRITTEN
-from convc.machine.ops.registry import NO_RESULT, OPS, REFUSED
-from convc.machine.program import decode
+from convc.machine.isa.registry import NO_RESULT, OPS, REFUSED
 from convc.ptx import parse
 from convc.ptx.grammar import forms
 from convc.ptx.tables import Row, opcodes, rows_of

@@ -379,7 +379,7 @@ cvt.u64.u32 %g, %r; cvta.shared::cluster.u64 %g, %g;
     ],
 )
 def test_shared_memory_of_the_other_cta(store, load):
-    """Two CTAs per cluster exchange values; the address of a peer is made as `convc.machine.clusters` says."""
+    """Two CTAs per cluster exchange values; addresses of peers: `convc.machine.base.cluster_ranks`."""
     text = module(ID + OUT + CLUSTER + store + load + "st.global.u32 [%o], %w;", shared=TILE).replace(
         ".version 8.7", ".version 8.8"
     )

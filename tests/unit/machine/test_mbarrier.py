@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convc.errors import MachineFault
-from convc.machine.mbarrier import MAX_COUNT, MBarrier
+from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
 
 
 def test_a_phase_completes_when_arrivals_and_bytes_are_both_in():

@@ -11,8 +11,9 @@ import tensor_kernels
 from sum_oracle import expected, exponent, joined, rounded
 from tensor_kernels import BASE, k_major, mma_text, run_tensor
 
-from convc.machine import RunOptions, numerics
-from convc.machine.switches import Switches
+from convc.machine import RunOptions
+from convc.machine.base.switches import Switches
+from convc.machine.tensor_core import numerics
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
     InstructionDescriptor,

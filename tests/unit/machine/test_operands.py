@@ -8,8 +8,8 @@ import tensor_kernels
 from tensor_kernels import BASE, k_major, mma_text, run_tensor
 
 from convc.machine import RunOptions
-from convc.machine.operands import fetch_k_major
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
+from convc.machine.tensor_core.fetch import fetch_k_major
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 RNG = np.random.default_rng(29)

@@ -14,8 +14,8 @@ from convc.errors import InputError
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions
-from convc.machine.bulk_groups import BulkGroups
-from convc.machine.pending import Pending
+from convc.machine.base.completion import Pending
+from convc.machine.memory.bulk_groups import BulkGroups
 from convc.runtime.layer import run_layer
 from convc.sanitizer.run import check_kernel
 from convc.verification.data import integer_data

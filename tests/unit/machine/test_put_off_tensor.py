@@ -8,7 +8,7 @@ import tensor_kernels
 from tensor_kernels import TEXTS, run_tensor
 
 from convc.machine import RunOptions, RunResult
-from convc.machine.events import Observer
+from convc.machine.state.observer import Observer
 from convc.ptx.descriptors import SharedDescriptor, encode_shared
 
 POLICIES = [("eager", 0), ("late", 0), *(("seeded", seed) for seed in range(4))]

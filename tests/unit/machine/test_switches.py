@@ -12,8 +12,8 @@ from support.recorded import assemble_all, recorded
 from convc import machine
 from convc.errors import InputError, LaunchError
 from convc.machine import RunOptions
-from convc.machine.switches import CHOICES, OPEN, Switches, parse_switches
-from convc.machine.tma_reduce import reduction
+from convc.machine.base.switches import CHOICES, OPEN, Switches, parse_switches
+from convc.machine.tma.reduce import reduction
 
 LANE = np.arange(32, dtype=np.uint32)
 TINY = np.float32(2.0**-126)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.swizzle import chunk_xor, pitch, swizzle
+from convc.machine.base.swizzle import chunk_xor, pitch, swizzle
 
 FORMULAS = {
     "none": lambda p: p,

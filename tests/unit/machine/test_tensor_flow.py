@@ -11,7 +11,7 @@ from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
 from convc.errors import MachineFault
 from convc.machine import RunOptions
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 from convc.sanitizer.run import check_kernel
 

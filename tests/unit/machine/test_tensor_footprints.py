@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tensor_kernels import BASE
 
-from convc.machine.footprints import footprint
-from convc.machine.mma import Mma
-from convc.machine.shapes import shape_of
-from convc.machine.switches import Switches
-from convc.machine.tensor_moves import Copy, Shift
+from convc.machine.base.switches import Switches
+from convc.machine.tensor_core.copy_shift import Copy, Shift
+from convc.machine.tensor_core.footprints import footprint
+from convc.machine.tensor_core.mma import Mma
+from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
     InstructionDescriptor,

@@ -9,7 +9,7 @@ import pytest
 from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine.shapes import shape_of
+from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 pytestmark = pytest.mark.usefixtures("both_numerics")

@@ -9,7 +9,7 @@ from tensor_kernels import BASE, TEXTS, k_major, mma_text, run_tensor
 
 from convc.errors import MachineFault
 from convc.machine import RunOptions
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
 from convc.ptx.descriptors import BlockScaledDescriptor, SharedDescriptor, encode_block_scaled, encode_shared
 
 RNG = np.random.default_rng(53)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.state import Written
-from convc.machine.tensor_state import LANES, TensorMemory
+from convc.machine.memory.shared_memory import Written
+from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import ELEMENT_BYTES, SWIZZLE_SPAN, TensorMap
-from convc.machine.tma import TensorLoader
-from convc.machine.tma_cache import WalkCache
-from convc.machine.tma_source import round_tf32
+from convc.machine.tma.cache import WalkCache
+from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.source import round_tf32
 
 SHARED = 20 << 10
 UNTOUCHED = 0xCD

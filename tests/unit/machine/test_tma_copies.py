@@ -11,8 +11,8 @@ from tma_programs import execute_program
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import TensorMap
-from convc.machine.tma import TensorLoader
-from convc.machine.tma_store import store
+from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.store import store
 from convc.support.ptxas import assemble, find_ptxas
 
 LINES = TensorMap(

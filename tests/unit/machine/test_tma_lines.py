@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_tma import SHARED, make_coords, make_map, make_offsets
 
 from convc.ir.tensormap import TensorMap
-from convc.machine.tma import TensorLoader
-from convc.machine.tma_lines import tensor_reach
-from convc.machine.tma_store import store
+from convc.machine.isa.copies.lines import tensor_reach
+from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.store import store
 
 PLAIN = ("tile", "im2col")
 

@@ -11,8 +11,8 @@ from tma_recordings import SPECIAL, UNTOUCHED, Case, global_memory, read
 
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
-from convc.machine.tma import TensorLoader
-from convc.machine.tma_source import round_tf32
+from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.source import round_tf32
 
 COMPLETED, ENCODED, REFUSED = 1, 2, -1
 ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED = -100700, -100715, -100716

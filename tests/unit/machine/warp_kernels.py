@@ -11,7 +11,7 @@ import warp_fragments as manual
 from support.kernels import execute, module
 
 from convc.machine import RunOptions, RunResult
-from convc.machine.switches import Switches
+from convc.machine.base.switches import Switches
 
 STORED = {
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "tf32": np.dtype(np.float32),

@@ -23,7 +23,7 @@ from convc.ir.findings import Finding, Verdict
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
-from convc.machine.counters import Copies
+from convc.machine.state.counters import Copies
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
 from convc.report.counts import print_counts

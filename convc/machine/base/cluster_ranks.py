@@ -1,0 +1,78 @@
+"""CTAs of a launch: their numbers, and how clusters group them.
+
+The rows of a cohort are whole clusters laid flat: row = cluster * cluster size + rank, ranks x fastest (PTX manual,
+"%cluster_ctarank"). A shared address carries the rank of its CTA above bit `RANK_SHIFT`: the address that a CTA takes
+of its own variables is also its address for the other CTAs of the cluster, and clearing bit 24 names the even CTA of a
+pair (recorded on an H200: 0x400 in rank 0 is 0x1000400 in rank 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.base.values import DTYPE, Value, narrow
+
+RANK_SHIFT = 24
+"""Bits of a shared address below the rank; the 227 KiB of a CTA need 18."""
+
+OFFSET = (1 << RANK_SHIFT) - 1
+"""Mask of the address inside a CTA."""
+
+Extent = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the CTAs of a cohort are in the grid: arrays of shape (ctas,), one per axis x, y, z."""
+
+    ctaid: tuple[np.ndarray, np.ndarray, np.ndarray]
+    clusterid: tuple[np.ndarray, np.ndarray, np.ndarray]
+    cluster_ctaid: tuple[np.ndarray, np.ndarray, np.ndarray]
+    rank: np.ndarray
+    number: np.ndarray
+
+    def register(self, name: str, axis: int) -> Value:
+        """``ctaid``, ``clusterid``, ``cluster_ctaid`` or ``cluster_ctarank`` as a register value."""
+        column = self.rank if name == "cluster_ctarank" else getattr(self, name)[axis]
+        return narrow(column.astype(np.uint32).reshape(-1, 1, 1))
+
+
+def place(grid: Extent, cluster: Extent, first: int, ctas: int) -> Place:
+    """CTAs number ``first .. first + ctas - 1`` in cluster order; ``number`` is the linear CTA number in the grid."""
+    row = np.arange(first, first + ctas)
+    rank, index = row % math.prod(cluster), row // math.prod(cluster)
+    inner = _unravel(rank, cluster)
+    outer = _unravel(index, tuple(g // c for g, c in zip(grid, cluster, strict=True)))
+    at = tuple(o * c + i for o, c, i in zip(outer, cluster, inner, strict=True))
+    number = at[0] + grid[0] * (at[1] + grid[1] * at[2])
+    return Place(ctaid=at, clusterid=outer, cluster_ctaid=inner, rank=rank, number=number)
+
+
+def _unravel(index: np.ndarray, extent: Extent) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return index % extent[0], index // extent[0] % extent[1], index // (extent[0] * extent[1])
+
+
+def own_address(ranks: np.ndarray, size: int, local: int, bits: int) -> Value:
+    """The address that CTAs of these ranks, in clusters of ``size``, have for their own local address."""
+    if size == 1:
+        return local
+    return narrow((local + (ranks.astype(DTYPE[bits]) << DTYPE[bits].type(RANK_SHIFT))).reshape(-1, 1, 1))
+
+
+def own_offset(address: Value, ranks: np.ndarray, size: int, what: str) -> Value:
+    """The local part of addresses in the own CTA, of CTAs with these ranks; faults where one names another CTA."""
+    if size == 1 and isinstance(address, int):
+        if address > OFFSET:
+            raise MachineFault(f"{what}: {address:#x} is not an address in shared memory")
+        return address
+    field = np.asarray(address).astype(np.int64) >> RANK_SHIFT
+    own = ranks.reshape(-1, *[1] * (field.ndim - 1)) if field.ndim else ranks
+    wrong = (field != 0) & (field != own)
+    if wrong.any():
+        worst = int(np.broadcast_to(field, wrong.shape)[wrong][0])
+        raise MachineFault(f"{what}: an address in CTA {worst} of the cluster, where one in the own CTA is needed")
+    return address & OFFSET if isinstance(address, int) else address & address.dtype.type(OFFSET)

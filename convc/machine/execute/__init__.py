@@ -1,0 +1,1 @@
+"""Decoding a module once, and running it on cohorts of CTAs."""

@@ -1,0 +1,38 @@
+"""Every builder of every chapter: importing this module registers them all."""
+
+# ruff: noqa: F401 - imported for what they register
+
+from __future__ import annotations
+
+import convc.machine.isa.copies.async_copies
+import convc.machine.isa.copies.async_stores
+import convc.machine.isa.copies.bulk_copies
+import convc.machine.isa.copies.tensor_copies
+import convc.machine.isa.copies.tensormap
+import convc.machine.isa.float.convert
+import convc.machine.isa.float.float_forms
+import convc.machine.isa.float.floating
+import convc.machine.isa.float.narrow_floats
+import convc.machine.isa.memory.atomics
+import convc.machine.isa.memory.ld_st
+import convc.machine.isa.scalar.bitfields
+import convc.machine.isa.scalar.compare
+import convc.machine.isa.scalar.integer
+import convc.machine.isa.scalar.integer_forms
+import convc.machine.isa.scalar.logic
+import convc.machine.isa.scalar.move
+import convc.machine.isa.scalar.products
+import convc.machine.isa.sync.bar_red
+import convc.machine.isa.sync.clusters
+import convc.machine.isa.sync.control
+import convc.machine.isa.sync.launch_control
+import convc.machine.isa.sync.mbarriers
+import convc.machine.isa.sync.misc
+import convc.machine.isa.tcgen05.alloc
+import convc.machine.isa.tcgen05.commit_wait
+import convc.machine.isa.tcgen05.cp_shift
+import convc.machine.isa.tcgen05.ld_st
+import convc.machine.isa.tcgen05.mma
+import convc.machine.isa.warp.ldmatrix
+import convc.machine.isa.warp.mma_sync
+import convc.machine.isa.warp.shuffle_vote

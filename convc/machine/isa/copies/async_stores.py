@@ -1,0 +1,129 @@
+"""st.async and red.async: stores into another CTA's shared memory that an mbarrier there counts (PTX manual, 9.7.9.12
+and 9.7.13.7).
+
+Every thread stores (or combines) its bytes and completes as many on the mbarrier, which must lie in the CTA that it
+writes to. When it takes effect is up to the completion policy, see `pending`. The manual leaves the effect on the
+thread's own CTA undefined: that is reported, and done.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.ir.findings import Verdict
+from convc.machine.base.completion import named
+from convc.machine.base.values import DTYPE, MASK, Value, width
+from convc.machine.isa.memory import spaces
+from convc.machine.isa.memory.atomics import Atomic
+from convc.machine.isa.memory.ld_st import address_of, shared_address_of, space_of
+from convc.machine.isa.memory.shared_space import remote
+from convc.machine.isa.observe import actors
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer_forms import type_of
+from convc.machine.isa.threads import rows_of, thread_shape, witness
+from convc.machine.state.observer import Touch
+from convc.machine.state.strand import Strand
+from convc.ptx import Vector
+
+
+def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
+    """(local address, row of the CTA) that each thread of the strand names."""
+    local, rows = remote(strand, address)
+    shape, rows = thread_shape(strand), rows_of(strand) if rows is None else rows
+    return np.broadcast_to(local, shape).astype(np.int64), np.broadcast_to(rows, shape)
+
+
+class Signal:
+    """What follows the store: complete_tx of ``size`` bytes per thread."""
+
+    def __init__(self, instr, program, size: int) -> None:
+        self.instr, self.size = instr, size
+        self.target = shared_address_of(instr.args["a"], program)
+        self.barrier = shared_address_of(instr.args["mbar"], program)
+
+    def follow(self, strand: Strand, act: Callable[[Strand], None]) -> None:
+        """Perform ``act`` for the active threads and signal their barriers, now or when the policy says so."""
+        barriers, rows = self.resolve(strand)
+
+        def send(strand: Strand) -> None:
+            act(strand)
+            self.ring(strand, barriers, rows)
+
+        if strand.cohort.pending.eager:
+            send(strand)
+        else:
+            strand.cohort.pending.copy(named(self.instr, functools.partial(send, strand.frozen())))
+
+    def resolve(self, strand: Strand) -> tuple[np.ndarray, np.ndarray]:
+        """(address of the barrier, row) of every active thread; checked before anything is stored."""
+        active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, thread_shape(strand))
+        _, rows = _places(strand, self.target(strand.regs))
+        barriers, bells = _places(strand, self.barrier(strand.regs))
+        name = self.instr.form.name
+        if (rows != bells)[active].any():
+            raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
+        if (rows == rows_of(strand))[active].any():
+            strand.cohort.report(
+                "async-store-own-cta", f"{name} to the thread's own CTA is undefined", self.instr, Verdict.review,
+                **witness(strand),
+            )  # fmt: skip
+        for address in np.unique(barriers[active]).tolist():
+            strand.cohort.barrier(address, name)
+        return barriers[active], bells[active]
+
+    def ring(self, strand: Strand, barriers: np.ndarray, rows: np.ndarray) -> None:
+        """Complete the bytes."""
+        cohort = strand.cohort
+        for address in np.unique(barriers).tolist():
+            threads = np.bincount(rows[barriers == address], minlength=cohort.ctas)
+            barrier = cohort.barrier(address, self.instr.form.name)
+            if (threads == threads[0]).all():
+                barrier.add_tx(cohort.ctas, None, -self.size * int(threads[0]))
+            else:
+                there = np.flatnonzero(threads)
+                barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
+        if cohort.observer is not None:
+            self._tell(strand)
+
+    def _tell(self, strand: Strand) -> None:
+        """Tell the observer what each warp sends to each barrier of each CTA."""
+        local, homes = _places(strand, self.target(strand.regs))
+        bells, _ = _places(strand, self.barrier(strand.regs))
+        parts = []
+        for at, row, w, warp, lanes in actors(strand):
+            signalled = list(zip(homes[at, w, lanes].tolist(), bells[at, w, lanes].tolist(), strict=True))
+            for home, bell in dict.fromkeys(signalled):
+                own = lanes[[pair == (home, bell) for pair in signalled]]
+                places = local[at, w, own][:, None] + np.arange(self.size)
+                parts.append((Touch(row, warp, home, own, places), bell))
+        strand.cohort.observer.async_store(strand, self.instr, parts)
+
+
+@op("st.async", result=False)
+def store(instr, program):
+    """st.async{.vec}.type [a], b, [mbar]."""
+    space, bits = space_of(instr), width(type_of(instr))
+    source = instr.args["b"]
+    slots = [program.slot(o, bits) for o in (source.items if isinstance(source, Vector) else (source,))]
+    address, signal = address_of(instr.args["a"], program), Signal(instr, program, bits // 8 * len(slots))
+
+    def low(value: Value) -> Value:
+        return value.astype(DTYPE[bits]) if isinstance(value, np.ndarray) else value & MASK[bits]
+
+    def put(strand: Strand) -> None:
+        regs = strand.regs
+        spaces.store(strand, instr, space, address(regs), [low(regs[s]) for s in slots], bits)
+
+    return lambda strand: signal.follow(strand, put)
+
+
+@op("red.async", result=False)
+def reduce(instr, program):
+    """red.async.op.type [a], b, [mbar]."""
+    atomic = Atomic(instr, program)
+    signal = Signal(instr, program, atomic.size)
+    return lambda strand: signal.follow(strand, atomic)

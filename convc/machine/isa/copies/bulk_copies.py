@@ -1,0 +1,228 @@
+"""Bulk copies of plain bytes: cp.async.bulk, cp.reduce.async.bulk, st.bulk (PTX manual).
+
+Sizes and addresses are multiples of 16 bytes. Copies into shared memory end with a complete_tx of the size on a
+barrier in the destination CTA; copies into global memory belong to the issuing thread's bulk group.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.isa.copies.operands import (
+    Route,
+    Turn,
+    aligned,
+    complete,
+    global_span,
+    own_address,
+    own_route,
+    route,
+    shared_span,
+    turns,
+)
+from convc.machine.isa.copies.tensor_copies import (
+    check_written,
+    contents_changed,
+    note_writer,
+    perform_load,
+    perform_store,
+)
+from convc.machine.isa.memory.ld_st import address_of
+from convc.machine.isa.observe import tell_copy
+from convc.machine.isa.registry import op
+from convc.machine.memory.global_memory import Buffer
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.counters import copies_of
+from convc.machine.state.observer import Lines, Reach, Touch
+from convc.machine.state.strand import Strand
+from convc.machine.tma.reduce import reduce_into, reduction
+
+
+@op("cp.async.bulk.load", result=False)
+def bulk_load(instr, program):
+    """[dst], [src], size, [mbar] {, mask}: global to shared memory of one CTA or several."""
+    args, name = instr.args, "cp.async.bulk"
+    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
+    size_slot = program.slot(args["size"], 32)
+    mask = [program.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
+    local = instr.slots["dst"] == "shared::cta"
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        origin = source(regs)
+        for turn in turns(strand, [target(regs), barrier(regs), regs[size_slot], *(regs[s] for s in mask)]):
+            where, signal, size, *ranks = turn.values
+            if local:
+                path = own_route(cohort, turn.rows, where, signal)
+            else:
+                path = route(cohort, turn.rows, where, signal, ranks[0] if ranks else None)
+            aligned(name, **{"shared address": path.address, "size": size})
+            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, origin), size)
+            perform_load(strand, instr, turn, _load, path, size, buffer, offset)
+
+    return run
+
+
+def _load(strand: Strand, instr, turn: Turn, path: Route, size: int, buffer, offset) -> None:
+    """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
+    cohort = strand.cohort
+    if isinstance(offset, np.ndarray):
+        data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
+    else:
+        data = buffer.data[offset : offset + size]
+    places = _deliver(strand, instr, path, size, data)
+    tell_copy(strand, instr, turn, path, writes=places, memory=_reach(buffer, "ld", offset, size))
+    count = cohort.ctas if path.rows is None else len(path.rows)
+    copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
+
+
+def _reach(buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes_: np.ndarray | None = None) -> Reach:
+    """``size`` bytes (or ``bytes_`` of them) at an offset of a buffer, one for all or one per issuing CTA."""
+
+    def lines(which: np.ndarray) -> list[Lines]:
+        if not size:
+            return []
+        starts = np.broadcast_to(offset[which] if isinstance(offset, np.ndarray) else offset, which.shape)[:, None]
+        return [(which, starts, size)] if bytes_ is None else [(which, starts + bytes_, 1)]
+
+    return Reach(buffer=buffer.name, kind=kind, lines=lines)
+
+
+def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> np.ndarray:
+    """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
+
+    Returns the places written.
+    """
+    cohort = strand.cohort
+    where = shared_span(cohort, instr.form.name, path.address, size)
+    rows = slice(None) if path.rows is None else path.rows
+    if operation is None:
+        cohort.shared.bytes[rows, where] = data
+        cohort.shared.written.mark(where, path.rows)
+    else:
+        check_written(cohort, instr, where.start, ((0, size),), path.rows)
+        kind, combine = operation
+        for row, own in zip(np.arange(cohort.ctas)[rows], data, strict=True):
+            target = cohort.shared.bytes[row, where].view(kind)
+            target[:] = combine(target, own.view(kind))
+    complete(cohort, path, size, instr.form.name)
+    return np.arange(where.start, where.stop)
+
+
+@op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
+def bulk_peer(instr, program):
+    """[dst], [src], size, [mbar]: shared memory of this CTA to that of a CTA of the cluster."""
+    args, name = instr.args, instr.form.name
+    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
+    size_slot = program.slot(args["size"], 32)
+    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        for turn in turns(strand, [target(regs), source(regs), barrier(regs), regs[size_slot]]):
+            where, origin, signal, size = turn.values
+            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
+            path = route(cohort, turn.rows, where, signal)
+            aligned(name, destination=path.address, source=origin, size=size)
+            perform_load(strand, instr, turn, _send, origin, path, size, operation)
+
+    return run
+
+
+def _send(strand: Strand, instr, turn: Turn, origin: int, path: Route, size: int, operation) -> None:
+    """``size`` bytes at shared address ``origin`` of the turn's CTAs to a CTA of each one's cluster."""
+    data = _from_shared(strand.cohort, instr, origin, size, turn.rows)
+    places = _deliver(strand, instr, path, size, data, operation)
+    tell_copy(strand, instr, turn, path, reads=np.arange(origin, origin + size), writes=places)
+    strand.cohort.counters.peer_copies.add(turn.count, size)
+
+
+def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
+    """Bytes (ctas, size) of the shared memory of the issuing CTAs."""
+    where = shared_span(cohort, instr.form.name, origin, size)
+    check_written(cohort, instr, origin, ((0, size),), rows)
+    return cohort.shared.bytes[slice(None) if rows is None else rows, where].copy()
+
+
+@op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
+def bulk_store(instr, program):
+    """[dst], [src], size {, byte mask}: shared to global memory."""
+    args, name = instr.args, instr.form.name
+    target, source = address_of(args["dst"], program), address_of(args["src"], program)
+    size_slot = program.slot(args["size"], 32)
+    mask = [program.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
+    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        destination = target(regs)
+        for turn in turns(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
+            origin, size, *chosen = turn.values
+            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
+            aligned(name, **{"shared address": origin, "size": size})
+            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, destination), size)
+            bytes_ = np.arange(size)
+            if chosen:
+                bytes_ = bytes_[(chosen[0] >> (bytes_ & 15)) & 1 == 1]
+            perform_store(strand, instr, turn, _store, origin, size, buffer, offset, bytes_, operation)
+
+    return run
+
+
+def _store(
+    strand: Strand, instr, turn: Turn, origin: int, size: int, buffer: Buffer, offset, bytes_: np.ndarray, operation
+) -> None:
+    """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the turn's CTAs."""
+    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    data = _from_shared(cohort, instr, origin, size, turn.rows)
+    offsets = np.broadcast_to(offset, len(data))
+    switches = cohort.launch.switches
+    backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"
+    for i in range(len(data))[:: -1 if backward else 1]:
+        start, own = int(offsets[i]), data[i]
+        if operation is None:
+            buffer.data[start + bytes_] = own[bytes_]
+        else:
+            kind, combine = operation
+            index = np.arange(size // kind.itemsize)
+            reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
+        if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
+            note_writer(strand, instr, turn, i)
+    contents_changed(cohort, buffer.name)
+    kind = "st" if operation is None else "atom"
+    written = _reach(buffer, kind, offset, size, bytes_ if len(bytes_) < size else None)
+    tell_copy(strand, instr, turn, None, reads=np.arange(origin, origin + size), memory=written)
+    copies_of(cohort.counters.bulk_stores, buffer.name).add(turn.count, len(bytes_))
+
+
+@op("st.bulk", result=False)
+def fill_zero(instr, program):
+    """st.bulk [a], size, 0: zero a range of shared memory."""
+    target, size_slot = address_of(instr.args["a"], program), program.slot(instr.args["size"], 64)
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        for turn in turns(strand, [target(regs), regs[size_slot]]):
+            address, size = own_address(cohort, turn.rows, turn.values[0], "st.bulk"), turn.values[1]
+            if address % 8 or size % 8:
+                raise MachineFault(f"st.bulk: address {address:#x} and size {size} must be multiples of 8")
+            where = shared_span(cohort, "st.bulk", address, size)
+            cohort.shared.bytes[slice(None) if turn.rows is None else turn.rows, where] = 0
+            cohort.shared.written.mark(where, turn.rows)
+            _tell_zeros(strand, instr, turn, np.arange(where.start, where.stop))
+
+    return run
+
+
+def _tell_zeros(strand: Strand, instr, turn: Turn, places: np.ndarray) -> None:
+    """Tell the observer of a thread's st.bulk in the watched CTAs."""
+    cohort, (warp, lane) = strand.cohort, turn.thread
+    if cohort.observer is not None:
+        rows = range(cohort.watched) if turn.rows is None else turn.rows[turn.rows < cohort.watched].tolist()
+        lanes, warp = np.array([lane]), int(strand.warps[warp])
+        cohort.observer.shared(strand, instr, "st", [Touch(row, warp, row, lanes, places[None]) for row in rows])

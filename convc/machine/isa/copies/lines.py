@@ -1,0 +1,56 @@
+"""Which bytes of global memory a tensor copy reaches: for observers, which look for races.
+
+A row of shared memory is one position along the outer dimensions (see `tma_walk`), so in global memory it is one line
+of consecutive bytes. Lines outside the tensor are not touched, nor what lies behind dimension 0; but a store writes
+whole chunks of 16 bytes (see `tma_store`).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from convc.ir.tensormap import PADDED
+from convc.machine.state.observer import Lines, Reach
+from convc.machine.tma.cache import Coordinate, signed
+from convc.machine.tma.load import TensorLoader
+
+
+def tensor_reach(
+    loader: TensorLoader, name: str, kind: str, coords: tuple[Coordinate, ...], offsets: tuple[int, ...] | None,
+    mode: str, repeat: int = 1,
+) -> Reach:  # fmt: skip
+    """What copies with these operands reach.
+
+    Args:
+        loader, coords, offsets, mode: as for `TensorLoader.load`; ``offsets`` None: a store or reduction.
+        name: of the buffer. kind: see `Reach`.
+        repeat: destinations per issuing CTA, for each of which there are coordinates.
+    """
+    return Reach(buffer=name, kind=kind, lines=functools.partial(_lines, loader, coords, offsets, mode, repeat))
+
+
+def _lines(loader: TensorLoader, coords: tuple, offsets: tuple | None, mode: str, repeat: int, which) -> list[Lines]:
+    tmap, store = loader.tmap, offsets is None
+    if store:
+        offsets = (0,) * (tmap.rank - 2) if mode == "im2col" else ()
+    at = tuple(c[which * repeat] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords)
+    shape = loader.shape(offsets, mode)
+    walk = loader.walks.find(at[1:], shape.steps, len(which))
+    first = walk.base * 16 + tmap.offset + sum(t * s for t, s in zip(shape.taps, tmap.strides, strict=True))
+    first[loader.lines_outside(walk, shape)] = -1
+    first = np.broadcast_to(first, (len(which), first.shape[1])) if walk.members is None else first[walk.members]
+    channel = np.broadcast_to(np.asarray(at[0]), which.shape).astype(np.int64)
+    found = []
+    for value in np.unique(channel).tolist():
+        chosen = np.flatnonzero(channel == value)
+        lead = signed(value) * tmap.shared_bits >> 3
+        low, high = loader.window(lead)
+        if store:
+            high = -(-high // 16) * 16
+        if tmap.dtype in PADDED:
+            low, high, lead = (n // 16 * PADDED[tmap.dtype] for n in (low, high, lead))
+        if high > low:
+            found.append((which[chosen], np.where(first[chosen] < 0, -1, first[chosen] + lead + low), high - low))
+    return found

@@ -1,0 +1,89 @@
+"""Tensor maps made by the kernel: tensormap.replace and the proxy fences that go with it (PTX manual).
+
+The bytes of a map in memory are in the machine's own encoding, see `convc.machine.tma.tensormap_bytes`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.isa.copies.operands import own_address, shared_span, turns
+from convc.machine.isa.memory.ld_st import address_of
+from convc.machine.isa.registry import op
+from convc.machine.memory.global_memory import Buffer
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.strand import Strand
+from convc.machine.tma.tensormap_bytes import SIZE, replace
+
+
+@op("tensormap.replace", result=False)
+def tensormap_replace(instr, program):
+    """tensormap.replace.tile.field [a] {, ord}, value: change one field of the map at ``a``."""
+    args, field, space = instr.args, instr.slots["field"], instr.slots["space"]
+    target = address_of(args["a"], program)
+    new = program.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
+    index = args["ord"].value if args.get("ord") is not None else 0
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        for turn in turns(strand, [target(regs)]):
+            value = turn.pick(strand, regs[new])
+            if space == "shared::cta":
+                where = _map_in_shared(cohort, turn.rows, turn.values[0])
+                rows = slice(None) if turn.rows is None else turn.rows
+                raw = np.ascontiguousarray(cohort.shared.bytes[rows, where])
+                replace(raw, field, index, value)
+                cohort.shared.bytes[rows, where] = raw
+            else:
+                where, buffer = _map_in_global(cohort, turn.values[0])
+                for each in np.unique(value).tolist():
+                    replace(buffer.data[where].reshape(1, SIZE), field, index, each)
+
+    return run
+
+
+@op("tensormap.cp_fenceproxy", result=False)
+def copy_map(instr, program):
+    """tensormap.cp_fenceproxy [dst], [src], 128: copy a map from shared to global memory, and fence."""
+    target, source = address_of(instr.args["dst"], program), address_of(instr.args["src"], program)
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        done = set()
+        for turn in turns(strand, [target(regs), source(regs)]):
+            key = (turn.thread[0], turn.values, None if turn.rows is None else turn.rows.tobytes())
+            if key in done:  # the lanes of a warp do this together, once
+                continue
+            done.add(key)
+            into, buffer = _map_in_global(cohort, turn.values[0])
+            where = _map_in_shared(cohort, turn.rows, turn.values[1])
+            for row in range(cohort.ctas) if turn.rows is None else turn.rows:
+                buffer.data[into] = cohort.shared.bytes[row, where]
+
+    return run
+
+
+@op("fence.proxy.tensormap", result=False)
+def fence_map(instr, program):
+    """fence.proxy.tensormap: the machine performs every access in order."""
+
+    def run(strand: Strand) -> None:
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.fence(strand, instr)
+
+    return run
+
+
+def _map_in_shared(cohort: Cohort, rows: np.ndarray | None, address: int) -> slice:
+    return shared_span(cohort, "a tensor map", own_address(cohort, rows, address, "a tensor map"), SIZE)
+
+
+def _map_in_global(cohort: Cohort, address: int) -> tuple[slice, Buffer]:
+    buffer = cohort.launch.memory.at(address)
+    if buffer is None or address - buffer.base + SIZE > buffer.size:
+        raise MachineFault(f"a tensor map: the 128 bytes at global address {address:#x} are not all inside a buffer")
+    start = address - buffer.base
+    return slice(start, start + SIZE), buffer

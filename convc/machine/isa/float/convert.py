@@ -1,0 +1,181 @@
+"""cvt and cvt.pack (PTX manual, 9.7.9.21 and 9.7.9.22)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, lifted, width
+from convc.machine.isa.float import floating, rounding
+from convc.machine.isa.float.rounding import FORMATS
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer import extend
+from convc.machine.isa.scalar.integer_forms import apply
+
+FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
+MODES = {"rn": "rn", "rz": "rz", "rm": "rm", "rp": "rp", "rna": "rna"}
+INTEGER_MODES = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
+Function = Callable[..., Value]
+
+
+def widen(kind: str) -> Callable[[Value], Value]:
+    """f16 or bf16 to f32, exactly."""
+    return lifted(lambda a: rounding.encode(rounding.decode(a, kind), "f32"), 16)
+
+
+def integer_to_integer(source: str, target: str, saturate: bool) -> Function:
+    """Between integers: the low bits, extended by the source's sign; .sat clamps to the target's range."""
+    bits, to, is_signed = width(source), width(target), source[0] == "s"
+    if not saturate:
+        return lambda a: extend(a, bits, to, is_signed)
+    low, high = _limits(target)
+    source_low, source_high = _limits(source)
+    low, high = max(low, source_low), min(high, source_high)
+
+    def run(a: np.ndarray) -> np.ndarray:
+        number = a.view(SIGNED[bits]) if is_signed else a
+        return np.clip(number, number.dtype.type(low), number.dtype.type(high)).astype(DTYPE[to])
+
+    return lifted(run, bits)
+
+
+def _limits(kind: str) -> tuple[int, int]:
+    bits = width(kind)
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, MASK[bits])
+
+
+def float_to_integer(source: str, target: str, mode: str) -> Function:
+    """Rounded to an integer by ``mode`` and clamped to the target's range.
+
+    NaN gives 0, but where one of the two types has 64 bits 1 << (bits - 1) (PTX manual, cvt).
+    """
+    bits = width(target)
+    low, high = _limits(target)
+    top = 2.0 ** (bits - (target[0] == "s"))
+    nan = 1 << (bits - 1) if source == "f64" or bits == 64 else 0
+    wide = np.int64 if target[0] == "s" else np.uint64
+
+    def run(a: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            number = rounding.TO_INTEGER[mode](rounding.decode(a, source))
+        inside = (number > low - 1) & (number < top) if bits < 64 else (number >= low) & (number < top)
+        result = np.where(inside, number, 0.0).astype(wide).view(np.uint64)
+        result = np.where(number >= top, np.uint64(high), np.where(inside, result, np.uint64(low & MASK[64])))
+        return np.where(np.isnan(number), np.uint64(nan), result).astype(DTYPE[bits])
+
+    return lifted(run, width(source))
+
+
+def integer_to_float(source: str, target: str, mode: str) -> Function:
+    """An integer rounded once to a floating type."""
+    bits, is_signed = width(source), source[0] == "s"
+
+    def run(a: np.ndarray) -> np.ndarray:
+        number = a.view(SIGNED[bits]) if is_signed else a
+        if bits < 64:
+            exact = number.astype(np.float64)
+        elif mode == "rn" and target == "f64":
+            return number.astype(np.float64).view(np.uint64)
+        elif target == "f64":
+            exact = np.vectorize(lambda x: rounding.nearest_integer(int(x), mode), otypes=[np.float64])(number)
+        else:
+            exact = _odd_double(number)
+        return rounding.encode(rounding.rounded(exact, target, mode), target)
+
+    return lifted(run, bits)
+
+
+def _odd_double(number: np.ndarray) -> np.ndarray:
+    """64-bit integers as float64 rounded to odd: the lowest 11 bits become one sticky bit where they do not fit."""
+    negative = number < 0
+    magnitude = np.where(negative, -number.view(np.uint64), number.view(np.uint64))
+    low = magnitude & np.uint64(0x7FF)
+    sticky = np.where(low != 0, np.uint64(0x800), np.uint64(0))
+    kept = np.where(magnitude >> np.uint64(53) != 0, (magnitude - low) | sticky, magnitude).astype(np.float64)
+    return np.where(negative, -kept, kept)
+
+
+def float_to_float(source: str, target: str, mode: str, *, saturate: bool = False) -> Function:
+    """Between floating types, rounded once; ``saturate`` (.satfinite) gives the largest number for an infinity."""
+    limit = FORMATS[target].largest
+
+    def run(a: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            x = rounding.decode(a, source)
+            if source != target:
+                x = rounding.rounded(x, target, mode, saturate)
+            if saturate:
+                x = np.where(np.isnan(x), x, np.clip(x, -limit, limit))
+            return rounding.encode(x, target)
+
+    return lifted(run, width(source))
+
+
+def round_float(kind: str, target: str, mode: str) -> Function:
+    """cvt.rni and its like between floating types: to an integer that stays a floating-point number."""
+
+    def run(a: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return rounding.encode(rounding.TO_INTEGER[mode](rounding.decode(a, kind)), target)
+
+    return lifted(run, width(kind))
+
+
+def convert(target: str, source: str, options: set[str]) -> Function:
+    """cvt of one number: {rounding, ftz, sat, relu, satfinite} as ``options``."""
+    mode = next((MODES[m] for m in options if m in MODES), "rn")
+    to_integer = next((INTEGER_MODES[m] for m in options if m in INTEGER_MODES), None)
+    if source not in FLOATS and target not in FLOATS:
+        return integer_to_integer(source, target, "sat" in options)
+    before = floating.flush(32) if "ftz" in options and source == "f32" else None
+    after = []
+    if source not in FLOATS:
+        function = integer_to_float(source, target, mode)
+    elif target not in FLOATS:
+        function = float_to_integer(source, target, to_integer or "rz")
+    else:
+        if to_integer is not None:
+            function = round_float(source, target, to_integer)
+        else:
+            function = float_to_float(source, target, mode, saturate="satfinite" in options)
+        if "ftz" in options and target == "f32":
+            after.append(floating.flush(32))
+        if "relu" in options:
+            after.append(floating.relu("f32" if target == "tf32" else target))
+    if "sat" in options and target in FLOATS:
+        after.append(floating.saturate(target))
+    if before is None and not after:
+        return function
+
+    def run(value: Value) -> Value:
+        value = function(value if before is None else before(value))
+        for step in after:
+            value = step(value)
+        return value
+
+    return run
+
+
+@op("cvt")
+def cvt(instr, program):
+    """cvt between integers and floating types; registers may be wider, the result is extended."""
+    target, source = instr.mods[-2:]
+    function = convert(target, source, set(instr.mods[:-2]))
+    bits, to = width(source), width(target)
+    register = program.width_of(instr.operands[0])
+    plain = register == to
+    is_signed = target[0] == "s"
+
+    def run(value: Value) -> Value:
+        result = function(cut(value, bits))
+        return result if plain else extend(result, to, register, is_signed)
+
+    return apply(instr, program, run, bits)
+
+
+def cut(value: Value, bits: int) -> Value:
+    """Read a register that may be wider than the type."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.itemsize * 8 == bits else value.astype(DTYPE[bits])
+    return value & MASK[bits]

@@ -1,0 +1,150 @@
+"""Registration of the floating-point forms: modifiers and types bound to the functions of `floating`."""
+
+from __future__ import annotations
+
+from convc.machine.base.values import packed
+from convc.machine.isa.float import floating
+from convc.machine.isa.float.approximate import approximate, approximate_double
+from convc.machine.isa.float.convert import widen
+from convc.machine.isa.float.rounding import FORMATS
+from convc.machine.isa.registry import op, switched
+from convc.machine.isa.scalar.integer_forms import apply, type_of
+
+MODES = ("rn", "rz", "rm", "rp")
+
+
+def element(kind: str) -> tuple[str, int]:
+    """Element type of a floating type and how many a register holds: ``f16x2`` -> (``f16``, 2)."""
+    return (kind[:-2], 2) if kind.endswith("x2") else (kind, 1)
+
+
+def bind(instr, program, function, kind: str, sources: int):
+    """Apply ``function`` of elements to registers of ``kind``."""
+    single, count = element(kind)
+    bits = FORMATS[single].bits
+    return apply(instr, program, packed(function, bits) if count == 2 else function, *[bits * count] * sources)
+
+
+def bind_approximate(instr, program, name: str, sources: int):
+    """An .approx function, in the rounding of the switch."""
+    kind, options = type_of(instr), set(instr.mods)
+    single = element(kind)[0]
+
+    def build(toward: str):
+        function = floating.modified(approximate(name, single, toward), single, options)
+        return bind(instr, program, function, kind, sources)
+
+    return switched("approximate", build)
+
+
+def mode_of(instr) -> str:
+    """The rounding mode, nearest even where none is given."""
+    return next((m for m in instr.mods if m in MODES), "rn")
+
+
+def build_arithmetic(name: str, sources: int):
+    """Builder of add, sub, mul, fma, and of div, rcp and sqrt with a rounding mode or .approx."""
+
+    def builder(instr, program):
+        kind, options = type_of(instr), set(instr.mods)
+        single = element(kind)[0]
+        if options & {"approx", "full"}:
+            if kind == "f64":
+                return apply(instr, program, approximate_double(name), 64)
+            return bind_approximate(instr, program, "div.full" if "full" in options else name, sources)
+        function = floating.arithmetic(name, single, mode_of(instr))
+        return bind(instr, program, floating.modified(function, single, options), kind, sources)
+
+    return builder
+
+
+def build_approximate(name: str):
+    """Builder of the functions that exist only as .approx."""
+
+    def builder(instr, program):
+        kind, options = type_of(instr), set(instr.mods)
+        if kind == "f64" and "ftz" in options:
+            return apply(instr, program, approximate_double(name), 64)
+        return bind_approximate(instr, program, name, 1)
+
+    return builder
+
+
+def build_mixed(name: str, sources: int):
+    """Builder of add, sub and fma whose first operands are f16 or bf16 and whose last one and result are f32."""
+
+    def builder(instr, program):
+        kind = type_of(instr)
+        function = floating.modified(floating.arithmetic(name, "f32", mode_of(instr)), "f32", set(instr.mods))
+        up = widen(kind)
+
+        def run(*operands):
+            return function(*[up(v) for v in operands[:-1]], operands[-1])
+
+        return apply(instr, program, run, *[16] * (sources - 1), 32)
+
+    return builder
+
+
+def build_extreme(name: str, sources: int):
+    """Builder of min and max, of two or three."""
+
+    def builder(instr, program):
+        kind, options = type_of(instr), set(instr.mods)
+        single = element(kind)[0]
+        two = floating.extreme(name == "max", single, options)
+        function = two
+        if sources == 3:
+            clear = floating.sign_bit(32, False)
+            ready = clear if "abs" in options else (lambda v: v)
+
+            def function(a, b, c):
+                a, b, c = ready(a), ready(b), ready(c)
+                return two(two(a, b), c)
+
+        return bind(instr, program, floating.modified(function, single, options & {"ftz"}), kind, sources)
+
+    return builder
+
+
+def build_sign(name: str):
+    """Builder of neg and abs."""
+
+    def builder(instr, program):
+        kind = type_of(instr)
+        single = element(kind)[0]
+        function = floating.sign_bit(FORMATS[single].bits, name == "neg")
+        return bind(instr, program, floating.modified(function, single, set(instr.mods)), kind, 1)
+
+    return builder
+
+
+@op("float.copysign")
+def copysign(instr, program):
+    """copysign d, a, b."""
+    bits = FORMATS[type_of(instr)].bits
+    return apply(instr, program, floating.copysign(bits), bits, bits)
+
+
+@op("float.testp")
+def testp(instr, program):
+    """testp.op p, a."""
+    kind = type_of(instr)
+    name = next(m for m in instr.mods if m in floating.TESTS)
+    return apply(instr, program, floating.has_property(name, kind), FORMATS[kind].bits)
+
+
+for _name in ("add", "sub", "mul", "div"):
+    op(f"float.{_name}")(build_arithmetic(_name, 2))
+for _name in ("rcp", "sqrt"):
+    op(f"float.{_name}")(build_arithmetic(_name, 1))
+op("float.fma")(build_arithmetic("fma", 3))
+for _name in ("rsqrt", "sin", "cos", "lg2", "ex2", "tanh"):
+    op(f"float.{_name}")(build_approximate(_name))
+for _name, _sources in (("add", 2), ("sub", 2), ("fma", 3)):
+    op(f"float.{_name}.mixed")(build_mixed(_name, _sources))
+for _name in ("min", "max"):
+    op(f"float.{_name}")(build_extreme(_name, 2))
+    op(f"float.{_name}3")(build_extreme(_name, 3))
+for _name in ("neg", "abs"):
+    op(f"float.{_name}")(build_sign(_name))

@@ -1,0 +1,272 @@
+"""Floating-point semantics (PTX manual, "Floating Point Instructions", half precision and mixed precision included).
+
+Registers hold bit patterns. ``.rn`` of f16, f32 and f64 is numpy's own arithmetic: nearest even, subnormals kept.
+Everything else is computed in float64, exactly or rounded to odd, and rounded once (see `rounding`). NaN results are
+the canonical NaN of the manual (0x7FFFFFFF for f32).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, Value, floats, from_floats, lifted
+from convc.machine.isa.float import rounding
+from convc.machine.isa.float.rounding import FORMATS
+
+CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FFFFFFFFFFFFFFF}
+PLAIN = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+Function = Callable[..., Value]
+
+
+def canonical(result, bits: int) -> Value:
+    """A float result as bits, every NaN the canonical one."""
+    out = from_floats(result, bits)
+    if isinstance(out, np.ndarray):
+        nan = np.isnan(result)
+        return np.where(nan, DTYPE[bits].type(CANONICAL_NAN[bits]), out) if nan.any() else out
+    return CANONICAL_NAN[bits] if np.isnan(result) else out
+
+
+def native(op: Callable, bits: int) -> Function:
+    """add, sub, mul of f16, f32 or f64 in numpy's arithmetic, round to nearest even."""
+
+    def run(a: Value, b: Value) -> Value:
+        with np.errstate(all="ignore"):
+            return canonical(op(floats(a, bits), floats(b, bits)), bits)
+
+    return run
+
+
+def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
+    """add, sub, mul, fma, div, rcp or sqrt of one floating type, correctly rounded by ``mode`` (rn rz rm rp)."""
+    form = FORMATS[kind]
+    if name in PLAIN and mode == "rn" and kind != "bf16":
+        return native(PLAIN[name], form.bits)
+    if kind == "f64":
+        compute = _native_double(name) if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
+    else:
+        compute = _COMPUTE[name]
+    down = mode == "rm" and name in ("add", "sub", "fma") and kind != "f64"
+
+    def run(*operands: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            x = [rounding.decode(o, kind) for o in operands]
+            exact = np.asarray(compute(*x))
+            result = rounding.rounded(exact, kind, mode)
+            if down:
+                result = np.where((exact == 0) & ~_both_positive(name, x), -0.0, result)
+            return rounding.encode(result, kind)
+
+    widths = {"fma": 3, "rcp": 1, "sqrt": 1}.get(name, 2)
+    return lifted(run, *[form.bits] * widths)
+
+
+def _native_double(name: str) -> Callable:
+    return {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}[name]
+
+
+_COMPUTE = {
+    "add": rounding.odd_sum,
+    "sub": lambda a, b: rounding.odd_sum(a, -b),
+    "mul": operator.mul,
+    "fma": lambda a, b, c: rounding.odd_sum(a * b, c),
+    "div": rounding.odd_quotient,
+    "rcp": lambda a: rounding.odd_quotient(np.float64(1.0), a),
+    "sqrt": rounding.odd_root,
+}
+"""In float64: exact or rounded to odd, for operands of at most 24 bits."""
+
+
+def _both_positive(name: str, x: list[np.ndarray]) -> np.ndarray:
+    """Where an exact zero sum has two terms with positive sign: it stays +0 even when rounding down."""
+    first = x[0] * x[1] if name == "fma" else x[0]
+    second = -x[1] if name == "sub" else x[-1]
+    return ~np.signbit(first) & ~np.signbit(second)
+
+
+# ---- modifiers --------------------------------------------------------------------------------------------
+
+
+def flush(bits: int) -> Callable[[Value], Value]:
+    """.ftz: subnormal numbers become zero of the same sign (f16 and f32; the other widths are left alone)."""
+    if bits not in (16, 32):
+        return lambda value: value
+    fraction = 10 if bits == 16 else 23
+    sign, field = 1 << (bits - 1), ((1 << (bits - 1)) - 1) >> fraction << fraction
+
+    def run(value: Value) -> Value:
+        if isinstance(value, np.ndarray):
+            part = value.dtype.type
+            return np.where(value & part(field) == 0, value & part(sign), value)
+        return value if value & field else value & sign
+
+    return run
+
+
+def saturate(kind: str) -> Callable[[Value], Value]:
+    """.sat: clamp to [0, 1]; NaN becomes +0."""
+
+    def run(value: np.ndarray) -> np.ndarray:
+        x = rounding.decode(value, kind)
+        return np.where(x > 0, np.where(x > 1, rounding.encode(np.float64(1.0), kind), value), value.dtype.type(0))
+
+    return lifted(run, FORMATS[kind].bits)
+
+
+def relu(kind: str) -> Callable[[Value], Value]:
+    """.relu: negative numbers become +0; NaN stays."""
+
+    def run(value: np.ndarray) -> np.ndarray:
+        x = rounding.decode(value, kind)
+        return np.where((x > 0) | np.isnan(x), value, value.dtype.type(0))
+
+    return lifted(run, FORMATS[kind].bits)
+
+
+def modified(function: Function, kind: str, options: set[str]) -> Function:
+    """``function`` with .ftz of operands and result, .sat and .relu as ``options`` say."""
+    after: list[Callable[[Value], Value]] = []
+    bits = FORMATS[kind].bits
+    if "ftz" in options:
+        inner, flushed = function, flush(bits)
+
+        def function(*operands: Value) -> Value:
+            return flushed(inner(*[flushed(o) for o in operands]))
+
+    if "sat" in options:
+        after.append(saturate(kind))
+    if "relu" in options:
+        after.append(relu(kind))
+    if not after:
+        return function
+
+    def run(*operands: Value) -> Value:
+        value = function(*operands)
+        for step in after:
+            value = step(value)
+        return value
+
+    return run
+
+
+# ---- bits and order ---------------------------------------------------------------------------------------
+
+
+def sign_bit(bits: int, flip: bool) -> Callable[[Value], Value]:
+    """neg (flip the sign) and abs (clear it)."""
+    top = 1 << (bits - 1)
+
+    def run(a: Value) -> Value:
+        if isinstance(a, np.ndarray):
+            return a ^ DTYPE[bits].type(top) if flip else a & DTYPE[bits].type(top - 1)
+        return a ^ top if flip else a & (top - 1)
+
+    return run
+
+
+def copysign(bits: int) -> Function:
+    """copysign d, a, b: the sign of a on the magnitude of b."""
+    top = 1 << (bits - 1)
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        part = DTYPE[bits].type
+        return (a & part(top)) | (b & part(top - 1))
+
+    return lifted(run, bits, bits)
+
+
+def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = frozenset()) -> Function:
+    """min and max of two: a NaN gives the other operand (with "NaN" in the options: NaN); -0 is below +0.
+
+    "xorsign": of the magnitudes, with the exclusive or of the signs.
+    """
+    bits = FORMATS[kind].bits
+    top = 1 << (bits - 1)
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        part = DTYPE[bits].type
+        nan_out, sign = part(CANONICAL_NAN[bits]), (a ^ b) & part(top)
+        if "xorsign" in options:
+            a, b = a & part(top - 1), b & part(top - 1)
+        x, y = _comparable(a, kind), _comparable(b, kind)
+        with np.errstate(invalid="ignore"):
+            out = np.where((x > y) if largest else (x < y), a, b)
+            out = np.where(x == y, (a & b) if largest else (a | b), out)
+        if "xorsign" in options:
+            out = out | sign
+        first, second = np.isnan(x), np.isnan(y)
+        if not (first.any() or second.any()):
+            return out
+        if "NaN" in options:
+            return np.where(first | second, nan_out, out)
+        keep = [v | sign if "xorsign" in options else v for v in (a, b)]
+        return np.where(first, np.where(second, nan_out, keep[1]), np.where(second, keep[0], out))
+
+    return lifted(run, bits, bits)
+
+
+def _comparable(bits: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "bf16":
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return bits.view({16: np.float16, 32: np.float32, 64: np.float64}[FORMATS[kind].bits])
+
+
+FLOAT_COMPARE = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def compare(name: str, kind: str) -> Function:
+    """Ordered comparisons (eq ne lt le gt ge), the unordered ones (equ neu ltu leu gtu geu), num and nan."""
+    bits = FORMATS[kind].bits
+    view = (lambda v: _comparable(lifted_array(v), kind)) if kind == "bf16" else (lambda v: floats(v, bits))
+
+    def run(a: Value, b: Value) -> Value:
+        x, y = view(a), view(b)
+        unordered = np.isnan(x) | np.isnan(y)
+        if name == "num":
+            out = ~unordered
+        elif name == "nan":
+            out = unordered
+        elif name in FLOAT_COMPARE:
+            out = FLOAT_COMPARE[name](x, y) & ~unordered
+        else:
+            out = FLOAT_COMPARE[name[:-1]](x, y) | unordered
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            return out
+        return bool(np.asarray(out).reshape(-1)[0])
+
+    return run
+
+
+def lifted_array(value: Value) -> np.ndarray:
+    """A 16-bit value as an array."""
+    return value if isinstance(value, np.ndarray) else np.full((1, 1, 1), value, np.uint16)
+
+
+TESTS = {
+    "finite": np.isfinite,
+    "infinite": np.isinf,
+    "number": lambda x: ~np.isnan(x),
+    "notanumber": np.isnan,
+    "normal": lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    "subnormal": lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
+}
+
+
+def has_property(name: str, kind: str) -> Function:
+    """testp: which kind of number it is."""
+
+    def run(a: np.ndarray) -> np.ndarray:
+        return TESTS[name](_comparable(a, kind))
+
+    return lifted(run, FORMATS[kind].bits)

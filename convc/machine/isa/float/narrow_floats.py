@@ -1,0 +1,164 @@
+"""cvt of pairs: two f32 into one register, the 8, 6 and 4-bit formats, scale factors, cvt.pack (PTX manual, cvt)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, Value, array, floats, lifted, signed, width
+from convc.machine.isa.float import floating, rounding
+from convc.machine.isa.float.convert import Function, convert, cut
+from convc.machine.isa.float.rounding import FORMATS
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer import extend
+from convc.machine.isa.scalar.integer_forms import apply
+
+
+def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
+    """cvt.rn.{f16x2,bf16x2}.f32 d, a, b: a goes to the upper half, b to the lower."""
+    x, y = (np.asarray(floats(v, 32)) for v in (high, low))
+    shape = np.broadcast_shapes(x.shape, y.shape, (1, 1, 1))
+    pair = np.empty((*shape, 2), np.float32)
+    pair[..., 0], pair[..., 1] = y, x
+    nan = np.isnan(pair)
+    if relu:
+        pair = np.where(nan | (pair > 0), pair, np.float32(0))
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = pair.astype(np.float16).view(np.uint16) if target == "f16x2" else round_bf16(pair)
+    if nan.any():
+        half = np.where(nan, np.uint16(0x7FFF), half)
+    return half.view(np.uint32)[..., 0]
+
+
+def round_bf16(value: np.ndarray) -> np.ndarray:
+    """float32 to bfloat16 bits (uint16), round to nearest even; NaN becomes 0x7FFF."""
+    bits = np.ascontiguousarray(value, np.float32).view(np.uint32)
+    rounded = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
+    return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
+
+
+def scale_factor(kind: str, mode: str, saturate: bool) -> Function:
+    """f32 or bf16 to ue8m0: the exponent of the magnitude, rounded down (rz) or up (rp); NaN is 0xFF.
+
+    The sign is dropped, values below 2**-127 give 0 and an infinity 0xFF, or 0xFE with .satfinite (cuda_fp8.hpp).
+    """
+
+    def run(a: np.ndarray) -> np.ndarray:
+        x = np.abs(rounding.decode(a, kind))
+        fraction, exponent = np.frexp(x)
+        biased = exponent - 1 + 127 + ((fraction != 0.5) & (x > 0) if mode == "rp" else 0)
+        code = np.where(x == 0, 0, np.clip(biased, 0, 0xFE if saturate else 0xFF))
+        code = np.where(np.isinf(x), 0xFE if saturate else 0xFF, code)
+        return np.where(np.isnan(x), 0xFF, code).astype(np.uint8)
+
+    return lifted(run, width(kind))
+
+
+def from_scale_factor() -> Function:
+    """ue8m0 to bf16: 2**(code - 127), NaN for 0xFF."""
+
+    def run(a: np.ndarray) -> np.ndarray:
+        value = np.where(a == 0xFF, np.nan, np.ldexp(1.0, a.astype(np.int64) - 127))
+        return rounding.encode(value, "bf16")
+
+    return lifted(run, 8)
+
+
+def narrow_float(source: str, target: str, options: set[str]) -> Function:
+    """f32, f16 or bf16 to a narrow format, always .satfinite; .relu clamps negative numbers to zero first."""
+    if target == "ue8m0":
+        return scale_factor(source, "rp" if "rp" in options else "rz", "satfinite" in options)
+    clamp = floating.relu(source) if "relu" in options else None
+    limit = FORMATS[target].largest
+
+    def run(a: np.ndarray) -> np.ndarray:
+        x = rounding.rounded(rounding.decode(a, source), target, "rn", saturate=True)
+        return rounding.encode(np.where(np.isnan(x), x, np.clip(x, -limit, limit)), target)
+
+    function = lifted(run, width(source))
+    return function if clamp is None else lambda a: function(clamp(a))
+
+
+def _together(high: Value, low: Value, bits: int, total: int) -> Value:
+    """Two codes of ``bits`` bits as a register of ``total`` bits."""
+    if isinstance(high, np.ndarray) or isinstance(low, np.ndarray):
+        part = DTYPE[total].type
+        return (array(high, 8).astype(part) << part(bits)) | array(low, 8).astype(part)
+    return high << bits | low
+
+
+@op("cvt.pack2")
+def cvt_pack2(instr, program):
+    """cvt.…x2.f32 d, a, b: a goes to the upper half, b to the lower."""
+    target, options = instr.mods[-2], set(instr.mods[:-2])
+    name = target[:-2]
+    if target in ("f16x2", "bf16x2") and options <= {"rn", "relu"}:
+        return apply(instr, program, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
+    if target in ("f16x2", "bf16x2"):
+        one, bits, total = convert(name, "f32", options), 16, 32
+    else:
+        one, total = narrow_float("f32", name, options), width(target)
+        bits = total // 2
+    join = _together if bits < 16 else lambda a, b, *_: _join16(a, b)
+    register = program.width_of(instr.operands[0])
+    return apply(instr, program, lambda a, b: extend(join(one(a), one(b), bits, total), total, register, False), 32, 32)
+
+
+def _join16(high: Value, low: Value) -> Value:
+    if isinstance(high, np.ndarray) or isinstance(low, np.ndarray):
+        return (array(high, 16).astype(np.uint32) << np.uint32(16)) | array(low, 16).astype(np.uint32)
+    return high << 16 | low
+
+
+@op("cvt.packed")
+def cvt_packed(instr, program):
+    """cvt of a packed pair: f16x2 or bf16x2 to narrow formats and back."""
+    target, source = instr.mods[-2:]
+    options, name, origin = set(instr.mods[:-2]), target[:-2], source[:-2]
+    if target in ("f16x2", "bf16x2"):
+        bits = width(source) // 2
+        if origin == "ue8m0":
+            one = from_scale_factor()
+        else:
+            one = lifted(lambda a: rounding.encode(rounding.decode(a, origin), name), 8)
+        if "relu" in options:
+            clamp, inner = floating.relu(name), one
+            one = lambda a: clamp(inner(a))  # noqa: E731
+        low_mask = (1 << bits) - 1
+
+        def up(value: Value) -> Value:
+            value = cut(value, width(source))
+            if isinstance(value, np.ndarray):
+                part = value.dtype.type
+                parts = ((value >> part(bits)).astype(np.uint8), (value & part(low_mask)).astype(np.uint8))
+            else:
+                parts = (value >> bits, value & low_mask)
+            return _join16(one(parts[0]), one(parts[1]))
+
+        return apply(instr, program, up, width(source))
+    one, total = narrow_float(origin, name, options), width(target)
+
+    def down(value: Value) -> Value:
+        if isinstance(value, np.ndarray):
+            parts = ((value >> np.uint32(16)).astype(np.uint16), value.astype(np.uint16))
+        else:
+            parts = (value >> 16, value & 0xFFFF)
+        return _together(one(parts[0]), one(parts[1]), total // 2, total)
+
+    return apply(instr, program, down, 32)
+
+
+@op("cvt.pack")
+def cvt_pack(instr, program):
+    """cvt.pack.sat.type.s32: clamp a and b to the type and put them, a above b, below the low part of c."""
+    kind = instr.mods[instr.mods.index("sat") + 1]
+    bits, is_signed = int(kind[1:]), kind[0] == "s"
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
+    mask = np.uint32((1 << bits) - 1)
+
+    def run(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
+        x, y = (np.clip(signed(v, 32).astype(np.int64), low, high).astype(np.uint32) & mask for v in (a, b))
+        pair = (x << np.uint32(bits)) | y
+        return pair | (c[0] << np.uint32(2 * bits)) if c else pair
+
+    sources = len(instr.operands) - 1
+    return apply(instr, program, lifted(run, *[32] * sources), *[32] * sources)

@@ -1,0 +1,125 @@
+"""Shared memory, of the own CTA and of others in the cluster (PTX manual, 5.1.7 "Shared State Space")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
+from convc.machine.base.values import DTYPE, Value, narrow
+from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.threads import active_only, rows_of, thread_shape, witness
+from convc.machine.memory.global_memory import write_words
+from convc.machine.state.strand import Strand
+
+
+def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value:
+    """Check a range of the CTA's own shared memory, and alignment; returns it as int or int64 array."""
+    cohort = strand.cohort
+    limit = cohort.shared.size
+    if isinstance(address, np.ndarray):
+        address = active_only(strand, address)
+    if cohort.cluster_size > 1:
+        ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+        address = own_offset(address, ranks, cohort.cluster_size, what)
+    if isinstance(address, np.ndarray):
+        offset = address.astype(np.int64)
+        low, high, odd = int(offset.min()), int(offset.max()), bool((offset % size).any())
+    else:
+        offset = low = high = int(address)
+        odd = offset % size != 0
+    if low < 0 or high + size > limit:
+        raise MachineFault(f"{what} of {size} bytes at shared address {high:#x}, but the CTA has {limit:#x} bytes")
+    if odd:
+        raise MachineFault(f"{what} at shared address {low:#x} is not aligned to {size} bytes")
+    return offset
+
+
+def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
+    """A shared::cluster address as (local address, row of the CTA it names per thread); None: every thread's own."""
+    size = strand.cohort.cluster_size
+    if size == 1:
+        return address, None
+    wide = address if isinstance(address, np.ndarray) else np.full((1, 1, 1), address, np.int64)
+    safe = active_only(strand, wide).astype(np.int64)
+    rank = safe >> RANK_SHIFT
+    if int(rank.max()) >= size:
+        raise MachineFault(f"shared address {int(safe.max()):#x} names CTA {int(rank.max())} of a cluster of {size}")
+    own = rows_of(strand)
+    named = own // size * size + rank
+    return safe & OFFSET, None if (named == own).all() else named
+
+
+def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
+    """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
+    written, what = strand.cohort.shared.written, instr.form.name
+    if rows is None:
+        places = np.unique(np.asarray(offset).reshape(-1))[:, None] + np.arange(size)
+        missing = written.missing(None, places.reshape(-1), strand.rows)
+    else:
+        wide, target = np.broadcast_arrays(offset, rows)
+        places = wide[..., None] + np.arange(size)
+        lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
+        missing = int((~written.map[lines[..., None], places]).sum())
+    if missing:
+        target = np.broadcast_to(rows_of(strand) if rows is None else rows, thread_shape(strand))
+        wide = np.broadcast_to(np.asarray(offset), target.shape)[..., None] + np.arange(size)
+        lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
+        strand.cohort.report(
+            "shared-memory-unwritten", f"{what}.shared reads {missing} bytes of shared memory never written", instr,
+            **witness(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
+        )  # fmt: skip
+
+
+def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray | None = None) -> None:
+    """Record a write of the active threads; ``offset`` is fully shaped."""
+    mask = None if strand.mask is None else np.broadcast_to(strand.mask, offset.shape)
+    written = strand.cohort.shared.written
+    if rows is None and strand.mask is not None and (strand.mask != strand.mask[:1]).any():
+        rows = rows_of(strand)  # other lanes in other CTAs
+    if rows is None:
+        active = offset if mask is None else offset[mask]
+        written.mark((np.unique(active)[:, None] + np.arange(size)).reshape(-1), strand.rows)
+        return
+    target = np.broadcast_to(rows, offset.shape)
+    for row in np.unique(target if mask is None else target[mask]):
+        here = offset[(target == row) if mask is None else (target == row) & mask]
+        written.mark((np.unique(here)[:, None] + np.arange(size)).reshape(-1), np.array([row]))
+
+
+def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, rows=None) -> list[Value]:
+    cohort = strand.cohort
+    size = bits // 8 * count
+    offset = shared_offset(strand, address, size, "ld.shared")
+    check_written(strand, instr, offset, size, rows)
+    tell_shared(strand, instr, "ld", offset, size, rows)
+    words = cohort.shared.bytes.view(DTYPE[bits])
+    index = np.asarray(offset) // (bits // 8)
+    index = index.reshape(1, 1, 1) if index.ndim == 0 else index
+    rows = rows_of(strand) if rows is None else rows
+    return [narrow(words[rows, index + i]) for i in range(count)]
+
+
+def store_shared(strand: Strand, instr, address: Value, values: list[Value], bits: int, rows=None) -> None:
+    cohort = strand.cohort
+    cohort.core.seal()
+    size = bits // 8 * len(values)
+    offset = shared_offset(strand, address, size, "st.shared")
+    stride = cohort.shared.bytes.shape[1]
+    full = np.broadcast_to(np.asarray(offset), thread_shape(strand))
+    base = (rows_of(strand) if rows is None else rows) * stride
+    winner = cohort.launch.switches.colliding_stores
+    write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
+    mark_written(strand, full, size, rows)
+    if instr.form.name != "st.async":  # which says more, see `async_stores`
+        tell_shared(strand, instr, "st", full, size, rows)
+
+
+def load_cluster(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+    local, rows = remote(strand, address)
+    return load_shared(strand, instr, local, bits, count, rows)
+
+
+def store_cluster(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+    local, rows = remote(strand, address)
+    store_shared(strand, instr, local, values, bits, rows)

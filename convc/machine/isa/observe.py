@@ -1,0 +1,83 @@
+"""What an instruction does, as observers are told it: who executes, and what each lane accesses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.isa.copies.operands import Route, Turn
+from convc.machine.state.observer import Reach, Touch, Transfer
+from convc.machine.state.strand import Strand
+
+LANES = np.arange(32)
+NOTHING = np.empty(0, np.int64)
+
+
+def watched_rows(strand: Strand) -> list[tuple[int, int]]:
+    """(position in the strand, row in the cohort) of the CTAs that observers are told of."""
+    count = strand.cohort.watched
+    if strand.rows is None:
+        return [(row, row) for row in range(count)]
+    return [(position, int(strand.rows[position])) for position in np.flatnonzero(strand.rows < count).tolist()]
+
+
+def actors(strand: Strand, mask: np.ndarray | None = None) -> list[tuple[int, int, int, int, np.ndarray]]:
+    """(position, row, warp position, warp, lanes) of every warp that executes in a watched CTA.
+
+    ``mask`` has the lanes that execute, where it is not the strand's.
+    """
+    rows, mask = watched_rows(strand), strand.mask if mask is None else mask
+    warps = list(enumerate(strand.warps.tolist()))
+    if mask is None:
+        return [(at, row, w, warp, LANES) for at, row in rows for w, warp in warps]
+    full = np.broadcast_to(mask, (strand.row_count, len(warps), 32))
+    found = [(at, row, w, warp, np.flatnonzero(full[at, w])) for at, row in rows for w, warp in warps]
+    return [actor for actor in found if actor[-1].size]
+
+
+def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[Touch]:
+    """Accesses of ``size`` bytes of shared memory at offsets that broadcast to (rows, warps, lanes).
+
+    ``homes`` are the CTAs whose memory it is, of the same shape; None: each its own.
+    """
+    shape = (strand.row_count, len(strand.warps), 32)
+    starts = np.broadcast_to(np.asarray(offset), shape)
+    owners = None if homes is None else np.broadcast_to(homes, shape)
+    found = []
+    for at, row, w, warp, lanes in actors(strand):
+        places = starts[at, w, lanes].astype(np.int64)[:, None] + np.arange(size)
+        if owners is None:
+            found.append(Touch(row, warp, row, lanes, places))
+            continue
+        own = owners[at, w, lanes]
+        for home in np.unique(own).tolist():
+            found.append(Touch(row, warp, home, lanes[own == home], places[own == home]))
+    return found
+
+
+def tell_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
+    """Tell the observer of ordinary accesses of shared memory; see `touches`."""
+    observer = strand.cohort.observer
+    if observer is not None:
+        observer.shared(strand, instr, kind, touches(strand, offset, size, homes))
+
+
+def tell_copy(
+    strand: Strand, instr, turn: Turn, path: Route | None, *,
+    reads: np.ndarray = NOTHING, writes: np.ndarray = NOTHING, memory: Reach | None = None,
+) -> None:  # fmt: skip
+    """Tell the observer of a copy that the CTAs of a turn issue: along a path, or (None) into global memory."""
+    cohort = strand.cohort
+    if cohort.observer is None:
+        return
+    rows = np.arange(cohort.ctas) if turn.rows is None else turn.rows
+    homes = signals = np.empty((len(rows), 0), np.int64)
+    if path is not None:
+        everyone = np.arange(cohort.ctas)
+        homes = (everyone if path.rows is None else path.rows).reshape(len(rows), -1)
+        signals = (everyone if path.signals is None else path.signals).reshape(len(rows), -1)
+    warp, lane = turn.thread
+    transfer = Transfer(
+        rows=rows, thread=(int(strand.warps[warp]), lane), reads=reads, writes=writes, homes=homes, signals=signals,
+        barrier=None if path is None else path.barrier, memory=memory,
+    )  # fmt: skip
+    cohort.observer.copy(strand, instr, transfer)

@@ -1,0 +1,51 @@
+"""The table from form names to semantics builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from convc.machine.base.switches import CHOICES
+
+if TYPE_CHECKING:
+    from convc.machine.execute.decode import Program
+    from convc.machine.state.strand import Strand
+    from convc.ptx import Instr
+
+Run = Callable[["Strand"], int | None]
+Builder = Callable[["Instr", "Program"], Run]
+
+OPS: dict[str, Builder] = {}
+NO_RESULT: set[str] = set()
+"""Forms whose first operand is read although it is written as a plain register."""
+
+_SPARSE = "sparse A (2:4) is not modelled: the layout of its metadata has no public test"
+
+REFUSED: dict[str, str] = {
+    "mma.sp": _SPARSE,
+    "tcgen05.mma.sp": _SPARSE,
+    "tcgen05.mma.sp.block_scale": _SPARSE,
+    "tcgen05.mma.ws.sp": _SPARSE,
+}
+"""Forms that are read, printed and checked but never run, each with the reason. A builder of one always raises."""
+
+
+def switched(name: str, build: Callable[[str], Run]) -> Run:
+    """An instruction whose meaning a switch chooses; ``build`` makes it for each of the settings."""
+    runs = {setting: build(setting) for setting in CHOICES[name]}
+    return lambda strand: runs[getattr(strand.cohort.launch.switches, name)](strand)
+
+
+def op(*names: str, result: bool = True) -> Callable[[Builder], Builder]:
+    """Register a builder for form names; ``result=False`` when the first operand is not written."""
+
+    def register(builder: Builder) -> Builder:
+        for name in names:
+            if name in OPS:
+                raise ValueError(f"two builders for form {name}")
+            OPS[name] = builder
+            if not result:
+                NO_RESULT.add(name)
+        return builder
+
+    return register

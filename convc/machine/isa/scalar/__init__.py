@@ -1,0 +1,1 @@
+"""Integers, comparisons, moves."""

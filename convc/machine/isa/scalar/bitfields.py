@@ -1,0 +1,177 @@
+"""Bit fields and counting (PTX manual, "Integer Arithmetic").
+
+Each function takes unsigned arrays of its operands' widths and returns one; `lifted` gives them ints as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, MASK, lifted, width
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer_forms import apply
+
+Function = Callable[..., np.ndarray]
+
+
+def form(*names: str):
+    """Register a function maker (mods) -> (function, widths of the operands)."""
+
+    def register(make: Callable) -> Callable:
+        def builder(instr, program):
+            function, widths = make(instr.mods)
+            return apply(instr, program, lifted(function, *widths), *widths)
+
+        op(*names)(builder)
+        return make
+
+    return register
+
+
+def highest_bit(a: np.ndarray) -> np.ndarray:
+    """Number of the highest one, -1 for zero."""
+    position = np.full(a.shape, -1, np.int64)
+    rest = a.astype(np.uint64)
+    for step in (32, 16, 8, 4, 2, 1):
+        upper = rest >> np.uint64(step)
+        some = upper != 0
+        position = np.where(some, position + step, position)
+        rest = np.where(some, upper, rest)
+    return np.where(rest != 0, position + 1, position)
+
+
+@form("int.popc")
+def popc(mods):
+    """Number of ones."""
+    return lambda a: np.bitwise_count(a).astype(np.uint32), (width(mods[-1]),)
+
+
+@form("int.clz")
+def clz(mods):
+    """Number of leading zeros."""
+    bits = width(mods[-1])
+    return lambda a: (bits - 1 - highest_bit(a)).astype(np.uint32), (bits,)
+
+
+@form("int.bfind")
+def bfind(mods):
+    """Number of the highest bit that is not a copy of the sign; .shiftamt: how far from the top. None: all ones."""
+    bits = width(mods[-1])
+
+    def run(a: np.ndarray) -> np.ndarray:
+        if mods[-1][0] == "s":
+            a = np.where(a >> a.dtype.type(bits - 1) != 0, ~a, a)
+        found = highest_bit(a)
+        answer = bits - 1 - found if "shiftamt" in mods else found
+        return np.where(found < 0, -1, answer).astype(np.uint32)
+
+    return run, (bits,)
+
+
+@form("int.brev")
+def brev(mods):
+    """Bits in reverse order."""
+    bits = width(mods[-1])
+
+    def run(a: np.ndarray) -> np.ndarray:
+        part, distance = a.dtype.type, 1
+        while distance < bits:
+            keep = part(sum(((1 << distance) - 1) << at for at in range(0, bits, 2 * distance)))
+            a = ((a >> part(distance)) & keep) | ((a & keep) << part(distance))
+            distance *= 2
+        return a
+
+    return run, (bits,)
+
+
+def _shift_left(a: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
+    part = DTYPE[bits].type
+    return np.where(amount < bits, a << (np.minimum(amount, bits - 1)).astype(DTYPE[bits]), part(0))
+
+
+@form("int.bfe")
+def bfe(mods):
+    """c bits of a from bit b on; signed: extended by the field's highest bit, or by a's where the field ends beyond."""
+    bits, is_signed = width(mods[-1]), mods[-1][0] == "s"
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        part = DTYPE[bits].type
+        start, length = b & np.uint32(0xFF), c & np.uint32(0xFF)
+        ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - part(1)
+        field = np.where(start < bits, a >> np.minimum(start, bits - 1).astype(DTYPE[bits]), part(0)) & ones
+        if not is_signed:
+            return field
+        last = np.minimum(start.astype(np.int64) + length - 1, bits - 1)
+        sign = (a >> np.maximum(last, 0).astype(DTYPE[bits])) & part(1)
+        filled = np.where((sign != 0) & (start < bits), ~part(0), part(0))
+        filled = np.where(start >= bits, np.where(a >> part(bits - 1) != 0, ~part(0), part(0)), filled)
+        inside = np.minimum(length, np.maximum(bits - start.astype(np.int64), 0)).astype(np.uint32)
+        kept = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), inside, bits) - part(1)
+        return np.where(length == 0, part(0), (field & kept) | (filled & ~kept))
+
+    return run, (bits, 32, 32)
+
+
+@form("int.bfi")
+def bfi(mods):
+    """b with its c-th and the following e bits replaced by the low bits of a (operands a, b, c, e)."""
+    bits = width(mods[-1])
+
+    def run(a: np.ndarray, b: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
+        start, length = start & np.uint32(0xFF), length & np.uint32(0xFF)
+        ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - DTYPE[bits].type(1)
+        field = _shift_left(ones, start, bits)
+        return (b & ~field) | (_shift_left(a & ones, start, bits) & field)
+
+    return run, (bits, bits, 32, 32)
+
+
+@form("int.bmsk")
+def bmsk(mods):
+    """b ones from bit a on; .clamp or .wrap (modulo 32) of both operands."""
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if "wrap" in mods:
+            a, b = a & np.uint32(31), b & np.uint32(31)
+        ones = _shift_left(np.full((1, 1, 1), 1, np.uint32), b, 32) - np.uint32(1)
+        return _shift_left(ones, a, 32)
+
+    return run, (32, 32)
+
+
+@form("int.szext")
+def szext(mods):
+    """The low b bits of a, extended by sign or zero; .clamp or .wrap (modulo 32) of b."""
+    is_signed = mods[-1][0] == "s"
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        count = b & np.uint32(31) if "wrap" in mods else np.minimum(b, 32)
+        room = (32 - count.astype(np.int64)).astype(np.uint32)
+        moved = _shift_left(a, room, 32)
+        amount = np.minimum(room, 31).astype(np.uint32)
+        back = (moved.view(np.int32) >> amount.astype(np.int32)).view(np.uint32) if is_signed else moved >> amount
+        return np.where(count == 0, np.uint32(0), back)
+
+    return run, (32, 32)
+
+
+@form("int.fns")
+def fns(mods):
+    """Where the offset-th one of mask is, counted from bit base up (offset > 0) or down; all ones: nowhere."""
+
+    def one(mask: int, base: int, offset: int) -> int:
+        offset = offset - (1 << 32) if offset >> 31 else offset
+        step = 1 if offset >= 0 else -1
+        if offset == 0:
+            return base if base < 32 and mask >> base & 1 else MASK[32]
+        at, left = base, abs(offset)
+        while 0 <= at < 32:
+            left -= mask >> at & 1
+            if left == 0:
+                return at
+            at += step
+        return MASK[32]
+
+    return np.vectorize(lambda *v: one(*map(int, v)), otypes=[np.uint32]), (32, 32, 32)

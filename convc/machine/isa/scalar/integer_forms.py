@@ -1,0 +1,193 @@
+"""Registration of the integer forms: operand slots bound to the functions of `arith`."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from convc.errors import UnmodelledError
+from convc.machine.base.values import packed, width
+from convc.machine.isa.registry import op, switched
+from convc.machine.isa.scalar import integer
+from convc.machine.state.strand import Strand
+from convc.ptx import NotPred
+
+
+def type_of(instr) -> str:
+    """The last type modifier, which is the instruction type (``add.s32`` -> ``s32``)."""
+    return instr.mods[-1]
+
+
+def negated(value):
+    """The opposite of a predicate."""
+    return ~value if isinstance(value, np.ndarray) else not value
+
+
+def reader(operand, program, bits: int = 1):
+    """A function (regs) -> value of a source operand, ``!p`` included."""
+    if isinstance(operand, NotPred):
+        slot = program.slot(operand.reg)
+        return lambda regs: negated(regs[slot])
+    slot = program.slot(operand, bits)
+    return lambda regs: regs[slot]
+
+
+def apply(instr, program, function, *widths: int):
+    """``d = f(a, …)`` with one source operand per given width in bits."""
+    d = program.target(instr.operands[0])
+    operands = instr.operands[1:]
+    if any(isinstance(o, NotPred) for o in operands):
+        flips = [isinstance(o, NotPred) for o in operands]
+        operands = tuple(o.reg if isinstance(o, NotPred) else o for o in operands)
+        plain = function
+
+        def function(*values):
+            return plain(*[negated(v) if flip else v for v, flip in zip(values, flips, strict=True)])
+
+    sources = [program.slot(o, bits) for o, bits in zip(operands, widths, strict=True)]
+    if d is None:
+        return lambda strand: None
+    if len(sources) == 1:
+        (a,) = sources
+
+        def run(strand: Strand) -> None:
+            value = function(strand.regs[a])
+            if strand.keep is None:
+                strand.regs[d] = value
+            else:
+                strand.write(d, value)
+
+    elif len(sources) == 2:
+        a, b = sources
+
+        def run(strand: Strand) -> None:
+            regs = strand.regs
+            value = function(regs[a], regs[b])
+            if strand.keep is None:
+                regs[d] = value
+            else:
+                strand.write(d, value)
+
+    else:
+
+        def run(strand: Strand) -> None:
+            regs = strand.regs
+            value = function(*[regs[s] for s in sources])
+            if strand.keep is None:
+                regs[d] = value
+            else:
+                strand.write(d, value)
+
+    return run
+
+
+def integer_bits(instr, kind: str) -> int:
+    """Width of an integer, bit or predicate type; other types are refused."""
+    if kind not in ("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "pred"):
+        raise UnmodelledError(f"the machine has no {instr.form.name} of type .{kind}")
+    return width(kind)
+
+
+def build_arithmetic(name: str):
+    """Builder of add, sub, mul, min, max, div, rem for integers, packed pairs of 16-bit ones included."""
+    plain = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+
+    def builder(instr, program):
+        kind, mods = type_of(instr), instr.mods
+        pair = kind.endswith("x2")
+        single = kind[:-2] if pair else kind
+        bits, is_signed = integer_bits(instr, single), single.startswith("s")
+        if name == "mul" and "wide" in mods:
+            function = integer.multiply_wide(bits, is_signed)
+        elif name == "mul" and "hi" in mods:
+            function = integer.multiply_high(bits, is_signed)
+        elif name in plain and "sat" in mods:
+            function = integer.saturating(plain[name], bits)
+        elif name in plain:
+            function = integer.wrapping(plain[name], bits)
+        elif name in ("min", "max"):
+            function = integer.extreme(bits, is_signed, name == "max")
+            if "relu" in mods:
+                function = integer.clamped_below(function, bits)
+        else:
+            return switched(
+                "divide_by_zero",
+                lambda zero: apply(instr, program, integer.divide(bits, is_signed, name == "rem", zero), bits, bits),
+            )
+        if pair:
+            function, bits = packed(function, bits), 2 * bits
+        return apply(instr, program, function, bits, bits)
+
+    return builder
+
+
+def build_mad(instr, program):
+    """mad.{lo,hi,wide}: multiply, then add in the width of the result."""
+    kind = type_of(instr)
+    bits, is_signed = integer_bits(instr, kind), kind.startswith("s")
+    if "wide" in instr.mods:
+        multiply, total = integer.multiply_wide(bits, is_signed), integer.wrapping(operator.add, 2 * bits)
+    elif "hi" in instr.mods:
+        multiply = integer.multiply_high(bits, is_signed)
+        total = integer.saturating(operator.add, bits) if "sat" in instr.mods else integer.wrapping(operator.add, bits)
+    else:
+        multiply, total = integer.wrapping(operator.mul, bits), integer.wrapping(operator.add, bits)
+    wide = 2 * bits if "wide" in instr.mods else bits
+    return apply(instr, program, lambda a, b, c: total(multiply(a, b), c), bits, bits, wide)
+
+
+def build_logic(name: str):
+    """Builder of and, or, xor."""
+    function = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name]
+
+    def builder(instr, program):
+        bits = width(type_of(instr))
+        return apply(instr, program, integer.logic(function, bits), bits, bits)
+
+    return builder
+
+
+def build_not(instr, program):
+    """not."""
+    bits = width(type_of(instr))
+    return apply(instr, program, integer.invert(bits), bits)
+
+
+def build_negate(name: str):
+    """Builder of neg and abs."""
+
+    def builder(instr, program):
+        bits = integer_bits(instr, type_of(instr))
+        negative = integer.wrapping(operator.sub, bits)
+        if name == "neg":
+            return apply(instr, program, lambda a: negative(0, a), bits)
+        largest = integer.extreme(bits, True, True)
+        return apply(instr, program, lambda a: largest(a, negative(0, a)), bits)
+
+    return builder
+
+
+def build_shift(name: str):
+    """Builder of shl and shr."""
+
+    def builder(instr, program):
+        kind = type_of(instr)
+        bits = width(kind)
+        function = integer.shift_left(bits) if name == "shl" else integer.shift_right(bits, kind.startswith("s"))
+        return apply(instr, program, function, bits, 32)
+
+    return builder
+
+
+for _name in ("add", "sub", "div", "rem", "min", "max"):
+    op(f"int.{_name}")(build_arithmetic(_name))
+for _name in ("neg", "abs"):
+    op(f"int.{_name}")(build_negate(_name))
+for _name in ("and", "or", "xor"):
+    op(f"logic.{_name}")(build_logic(_name))
+for _name in ("shl", "shr"):
+    op(f"logic.{_name}")(build_shift(_name))
+op("int.mul.lo", "int.mul.hi", "int.mul.wide")(build_arithmetic("mul"))
+op("int.mad.lo", "int.mad.hi", "int.mad.wide")(build_mad)
+op("logic.not")(build_not)

@@ -1,0 +1,156 @@
+"""mov and address conversion (PTX manual, "Data Movement and Conversion Instructions")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.base.cluster_ranks import RANK_SHIFT
+from convc.machine.base.values import DTYPE, MASK, Value, array, join, width
+from convc.machine.base.values import split as split_bits
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer_forms import apply, type_of
+from convc.machine.memory.global_memory import (
+    BASES,
+    LOCAL_PARAMETERS,
+    LOCAL_WINDOW,
+    PARAM_WINDOW,
+    SHARED_WINDOW,
+    WINDOW_SHIFT,
+)
+from convc.machine.state.strand import Strand
+from convc.ptx import Special
+
+CLOCKS = ("clock", "clock64", "globaltimer", "clock_hi", "globaltimer_lo", "globaltimer_hi")
+TICK = 64
+"""How far the clocks advance at every read; the machine has no time."""
+
+
+@op("mov")
+def mov(instr, program):
+    """mov: copy; reading a clock gives a larger number every time."""
+    source = instr.operands[1]
+    if isinstance(source, Special) and source.name in CLOCKS:
+        return _read_clock(instr, program, source.name)
+    return apply(instr, program, lambda a: a, width(type_of(instr)))
+
+
+def _read_clock(instr, program, name: str):
+    d = program.slot(instr.operands[0])
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        cohort.ticks += TICK
+        strand.write(d, cohort.ticks >> 32 if name.endswith("hi") else cohort.ticks & MASK[program.widths[d]])
+
+    return run
+
+
+@op("mov.pack")
+def pack(instr, program):
+    """mov d, {a, b, …}: a is the lowest part."""
+    bits, target, items = width(type_of(instr)), program.slot(instr.operands[0]), instr.operands[1].items
+    part = bits // len(items)
+    slots = [program.slot(o, part) for o in items]
+
+    def run(strand: Strand) -> None:
+        values = [strand.regs[s] for s in slots]
+        if all(not isinstance(v, np.ndarray) for v in values):
+            strand.write(target, sum(v << (part * i) for i, v in enumerate(values)))
+            return
+        if bits == 128:
+            strand.write(target, join(values, part))
+            return
+        total = DTYPE[bits].type(0)
+        for i, value in enumerate(values):
+            total = total | (array(value, part).astype(DTYPE[bits]) << DTYPE[bits].type(part * i))
+        strand.write(target, total)
+
+    return run
+
+
+@op("mov.unpack")
+def unpack(instr, program):
+    """mov {d, e, …}, a: d gets the lowest part."""
+    bits, source = width(type_of(instr)), program.slot(instr.operands[1])
+    slots = [program.target(o) for o in instr.operands[0].items]
+    part = bits // len(slots)
+
+    def run(strand: Strand) -> None:
+        value = strand.regs[source]
+        if bits == 128:
+            for slot, item in zip(slots, split_bits(value, part, len(slots)), strict=True):
+                if slot is not None:
+                    strand.write(slot, item)
+            return
+        for i, slot in enumerate(slots):
+            if slot is None:
+                continue
+            if isinstance(value, np.ndarray):
+                strand.write(slot, (value >> DTYPE[bits].type(part * i)).astype(DTYPE[part]))
+            else:
+                strand.write(slot, (value >> (part * i)) & MASK[part])
+
+    return run
+
+
+@op("cvta", "cvta.to")
+def cvta(instr, program):
+    """cvta.space adds the space's window, cvta.to.space takes it off."""
+    space = next(m for m in instr.mods if m.split("::")[0] in BASES).split("::")[0]
+    base = BASES[space]
+    if instr.form.name == "cvta.to":
+        base = -base & MASK[64]
+    elif space == "param":
+        return apply(instr, program, _generic_parameter, 64)
+    if not base:
+        return apply(instr, program, lambda a: a, 64)
+
+    def run(a: Value) -> Value:
+        return a + np.uint64(base) if isinstance(a, np.ndarray) else (a + base) & MASK[64]
+
+    return apply(instr, program, run, 64)
+
+
+def _generic_parameter(a: Value) -> Value:
+    """The kernel's parameters have a window, those of called functions are in local memory."""
+    first = int(a.flat[0]) if isinstance(a, np.ndarray) else a
+    base = PARAM_WINDOW if first < LOCAL_PARAMETERS else LOCAL_WINDOW - LOCAL_PARAMETERS
+    return a + np.uint64(base) if isinstance(a, np.ndarray) else a + base
+
+
+@op("isspacep")
+def isspacep(instr, program):
+    """isspacep.space p, a: whether a generic address is in a state space."""
+    space, _, part = next(m for m in instr.mods if m.split("::")[0] in BASES).partition("::")
+    top = BASES[space] >> WINDOW_SHIFT
+
+    def run(a: Value) -> Value:
+        return (a >> (np.uint64(WINDOW_SHIFT) if isinstance(a, np.ndarray) else WINDOW_SHIFT)) == top
+
+    if space != "shared" or part == "cluster":
+        return apply(instr, program, run, 64)
+    p, address = program.slot(instr.operands[0]), program.slot(instr.operands[1], 64)
+
+    def own(strand: Strand) -> None:
+        a = array(strand.regs[address], 64)
+        rank = ((a - np.uint64(SHARED_WINDOW)) >> np.uint64(RANK_SHIFT)).astype(np.int64)
+        rows = slice(None) if strand.rows is None else strand.rows
+        mine = strand.cohort.place.rank[rows].reshape(-1, 1, 1)
+        strand.write(p, run(a) & (rank == mine))
+
+    return own
+
+
+POLICY = {
+    "L2::evict_normal": 0x16F0000000000000, "L2::evict_first": 0x12F0000000000000, "L2::evict_last": 0x14F0000000000000,
+    "L2::evict_unchanged": 0x1000000000000000,
+}  # fmt: skip
+"""Opaque cache policies: any number would do, since caches change nothing that the machine computes."""
+
+
+@op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt")
+def createpolicy(instr, program):
+    """createpolicy: an opaque number."""
+    d = program.slot(instr.operands[0])
+    value = next((POLICY[m] for m in instr.mods if m in POLICY), 0)
+    return lambda strand: strand.write(d, value)

@@ -1,0 +1,1 @@
+"""Barriers, mbarriers, fences, clusters, control flow."""

@@ -1,0 +1,126 @@
+"""Clusters: mapa, getctarank, cluster barriers (PTX manual, "mapa", "getctarank", "barrier.cluster")."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.base.cluster_ranks import RANK_SHIFT
+from convc.machine.base.values import DTYPE, Value, array, narrow, width
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.isa.threads import active_only
+from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
+from convc.machine.state.strand import BLOCK, Strand
+
+
+@op("mapa")
+def mapa(instr, program):
+    """mapa{.shared::cluster}.type d, a, b: the address that ``a`` has in the CTA of rank ``b``."""
+    bits = 64 if instr.slots["type"] == "u64" else 32
+    low = (1 << RANK_SHIFT) - 1
+    rest = ((1 << bits) - 1) & ~(0xFFFFFFFF & ~low)
+
+    def run(a: Value, b: Value) -> Value:
+        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+            rank = np.asarray(b).astype(DTYPE[bits])
+            base = (a if isinstance(a, np.ndarray) else DTYPE[bits].type(a)) & DTYPE[bits].type(rest)
+            return base | (rank << DTYPE[bits].type(RANK_SHIFT))
+        return (a & rest) | (b << RANK_SHIFT)
+
+    return apply(instr, program, run, bits, 32)
+
+
+@op("getctarank")
+def getctarank(instr, program):
+    """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
+    d, bits = program.target(instr.operands[0]), width(instr.slots["type"])
+    address, generic = program.slot(instr.operands[1], bits), instr.slots.get("space") is None
+
+    def run(strand: Strand) -> None:
+        value = active_only(strand, array(strand.regs[address], bits))
+        inside = value.astype(np.uint64)
+        if generic:
+            if (inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT).any():
+                raise MachineFault(f"getctarank: {int(value.flat[0]):#x} is not the generic address of shared memory")
+            inside = inside & np.uint64(0xFFFFFFFF)
+        rank = inside >> np.uint64(RANK_SHIFT)
+        if (rank >= strand.cohort.cluster_size).any():
+            raise MachineFault(
+                f"getctarank: shared address {int(inside.max()):#x} names no CTA of a cluster of "
+                f"{strand.cohort.cluster_size}"
+            )
+        if d is not None:
+            strand.write(d, narrow(rank.astype(np.uint32)))
+
+    return run
+
+
+class ClusterBarrier:
+    """The barrier of every cluster of a cohort: warps that have arrived in the running phase, and phases completed."""
+
+    __slots__ = ("arrived", "phase", "ticket")
+
+    def __init__(self, ctas: int, warps: int) -> None:
+        self.arrived = np.zeros(ctas, np.int64)
+        self.phase = np.zeros(ctas, np.int64)
+        self.ticket = np.full((ctas, warps), -1, np.int64)
+
+
+def _barrier(strand: Strand) -> ClusterBarrier:
+    cohort = strand.cohort
+    if cohort.cluster_barrier is None:
+        cohort.cluster_barrier = ClusterBarrier(cohort.ctas, cohort.warps)
+    return cohort.cluster_barrier
+
+
+def _settle(strand: Strand) -> ClusterBarrier:
+    """Complete the phase in clusters all of whose warps have arrived or exited."""
+    barrier, cohort = _barrier(strand), strand.cohort
+    size = cohort.cluster_size
+    arrived = (barrier.arrived + cohort.exited).reshape(-1, size).sum(axis=1)
+    waiting = barrier.arrived.reshape(-1, size).sum(axis=1)
+    full = np.repeat((arrived >= cohort.warps * size) & (waiting > 0), size)
+    barrier.phase[full] += 1
+    barrier.arrived[full] = 0
+    return barrier
+
+
+@op("barrier.cluster.arrive", result=False)
+def arrive(instr, program):
+    """barrier.cluster.arrive: mark the arrival; every thread of the cluster that has not exited takes part."""
+
+    def run(strand: Strand) -> None:
+        barrier = _barrier(strand)
+        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        where = np.ix_(rows, strand.warps)
+        if (barrier.ticket[where] >= 0).any():
+            raise MachineFault("barrier.cluster.arrive twice without barrier.cluster.wait in between")
+        barrier.ticket[where] = barrier.phase[rows][:, None]
+        barrier.arrived[rows] += len(strand.warps)
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.cluster_barrier(strand, instr, leave=False)
+        _settle(strand)
+
+    return run
+
+
+@op("barrier.cluster.wait", result=False)
+def wait(instr, program):
+    """barrier.cluster.wait: block until all threads of the cluster have arrived."""
+
+    def run(strand: Strand) -> int | None:
+        barrier = _settle(strand)
+        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        where = np.ix_(rows, strand.warps)
+        if (barrier.ticket[where] < 0).any():
+            raise MachineFault("barrier.cluster.wait without barrier.cluster.arrive")
+        if (barrier.phase[rows][:, None] <= barrier.ticket[where]).any():
+            strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[0]])} warps of this CTA there)"
+            return BLOCK
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.cluster_barrier(strand, instr, leave=True)
+        barrier.ticket[where] = -1
+        return None
+
+    return run

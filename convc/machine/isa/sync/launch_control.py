@@ -1,0 +1,98 @@
+"""Cluster launch control: asking to take over the work of a cluster that has not started (PTX manual, 9.7.13.17-18).
+
+Here every cluster of the grid is launched, so none is ever left to give away: each request is declined, which is what
+the hardware answers too once all clusters have started. A kernel that relies on the answer being yes would be wrong on
+hardware. Whoever has seen a request declined must not ask again (undefined on hardware; a finding here). The 16 bytes
+of a response are opaque; ours are a text that query_cancel recognises, so that a query of anything else (a response
+that has not been waited for, say) is a fault.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.base.values import array
+from convc.machine.isa.copies.operands import aligned, complete, own_route, route, shared_span, turns
+from convc.machine.isa.memory.ld_st import shared_address_of
+from convc.machine.isa.observe import tell_copy
+from convc.machine.isa.registry import op
+from convc.machine.isa.threads import active_only, active_rows, witness
+from convc.machine.state.strand import Strand
+
+RESPONSE = b"cluster declined"
+"""The response to a request that was declined."""
+
+
+@op("clusterlaunchcontrol.try_cancel", result=False)
+def try_cancel(instr, program):
+    """try_cancel [addr], [mbar]: write a response and complete 16 bytes, in this CTA or in all of the cluster."""
+    target, barrier = (shared_address_of(instr.args[key], program) for key in ("addr", "mbar"))
+    everywhere, name = "multicast::cluster::all" in instr.mods, instr.form.name
+
+    def run(strand: Strand) -> None:
+        cohort, regs = strand.cohort, strand.regs
+        cohort.core.seal()
+        again = cohort.declined.intersection(_rows(strand))
+        if again:
+            text = "the CTA asks for another cluster after it has seen a request declined: undefined"
+            cohort.report("launch-control-after-decline", text, instr, **witness(strand) | {"row": min(again)})
+        for turn in turns(strand, [target(regs), barrier(regs)]):
+            path = own_route(cohort, turn.rows, *turn.values)
+            if everywhere:
+                path = route(cohort, turn.rows, path.address, path.barrier, (1 << cohort.cluster_size) - 1)
+            aligned(name, **{"shared address": path.address})
+            where = shared_span(cohort, name, path.address, len(RESPONSE))
+            cohort.shared.bytes[slice(None) if path.rows is None else path.rows, where] = np.frombuffer(
+                RESPONSE, np.uint8
+            )
+            cohort.shared.written.mark(where, path.rows)
+            complete(cohort, path, len(RESPONSE), name)
+            tell_copy(strand, instr, turn, path, writes=np.arange(where.start, where.stop))
+
+    return run
+
+
+def _rows(strand: Strand) -> list[int]:
+    """CTAs in which any thread executes."""
+    rows = active_rows(strand)
+    return list(range(strand.cohort.ctas)) if rows is None else rows.tolist()
+
+
+def _check_response(strand: Strand, slot: int, name: str) -> None:
+    """Fault where an active thread's 128-bit register is no response."""
+    value = np.ascontiguousarray(active_only(strand, array(strand.regs[slot], 128)))
+    if (value.view(np.uint8).reshape(-1, 16) != np.frombuffer(RESPONSE, np.uint8)).any():
+        raise MachineFault(
+            f"{name}: the operand is not a response of clusterlaunchcontrol.try_cancel",
+            hint="load the 16 bytes with ld.shared.b128 after waiting for the request's mbarrier",
+        )
+
+
+@op("clusterlaunchcontrol.query_cancel.is_canceled")
+def is_canceled(instr, program):
+    """query_cancel.is_canceled p, response: false, as every request is declined."""
+    target, response, name = program.target(instr.operands[0]), program.slot(instr.operands[1], 128), instr.form.name
+
+    def run(strand: Strand) -> None:
+        _check_response(strand, response, name)
+        strand.cohort.declined.update(_rows(strand))
+        if target is not None:
+            strand.write(target, False)
+
+    return run
+
+
+@op("clusterlaunchcontrol.query_cancel.get_first_ctaid")
+def first_ctaid(instr, program):
+    """query_cancel.get_first_ctaid d, response: undefined after a declined request, so always a fault."""
+    response, name = program.slot(instr.operands[1], 128), instr.form.name
+
+    def run(strand: Strand) -> None:
+        _check_response(strand, response, name)
+        raise MachineFault(
+            f"{name}: the request was declined, so there is no CTA to ask for",
+            hint="branch on clusterlaunchcontrol.query_cancel.is_canceled first",
+        )
+
+    return run

@@ -1,0 +1,37 @@
+"""trap and its relatives (PTX manual, "Miscellaneous Instructions")."""
+
+from __future__ import annotations
+
+from convc.errors import MachineFault
+from convc.ir.findings import Verdict
+from convc.machine.isa.registry import op
+from convc.machine.isa.threads import witness
+from convc.machine.state.strand import Strand
+
+
+@op("trap", result=False)
+def trap(instr, program):
+    """trap: the kernel gives up."""
+    why = f" ({instr.mods[0]})" if instr.mods else ""
+
+    def run(strand: Strand) -> None:
+        raise MachineFault(f"the kernel executed a trap{why}")
+
+    return run
+
+
+@op("brkpt", "pmevent", result=False)
+def nothing(instr, program):
+    """Debugger and profiler events."""
+    return lambda strand: None
+
+
+@op("dropped.printf", result=False)
+def printf(instr, program):
+    """A call of vprintf: noted, not printed."""
+
+    def run(strand: Strand) -> None:
+        text = "the kernel prints; the machine drops the text"
+        strand.cohort.report("printf", text, instr, Verdict.clean, **witness(strand))
+
+    return run

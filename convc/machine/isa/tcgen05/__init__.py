@@ -1,0 +1,1 @@
+"""The tensor core of Blackwell: tcgen05."""

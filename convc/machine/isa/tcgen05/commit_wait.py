@@ -1,0 +1,95 @@
+"""tcgen05.commit, wait and fence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.isa.registry import op
+from convc.machine.isa.sync.control import tell_fence
+from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
+from convc.machine.isa.threads import threads_active
+from convc.machine.state.pending_registers import finish
+from convc.machine.state.strand import Strand
+
+
+@op("tcgen05.commit", result=False)
+def commit(instr, program):
+    """tcgen05.commit [mbar] {, mask}: one arrival when the thread's earlier asynchronous tcgen05 operations are done.
+
+    With a mask, at the same offset in every CTA of the cluster that it names.
+    """
+    target = barrier_target(instr, program)
+    named = instr.args.get("mask")
+    mask = None if named is None else program.slot(named, 16)
+
+    def run(strand: Strand) -> None:
+        cohort, core = strand.cohort, strand.cohort.core
+        where, rows = target(strand)
+        barrier = cohort.barrier(where, "tcgen05.commit")
+        named = [] if mask is None else _named(strand, amount_of(strand, mask))
+        everyone = [(to, count) for _, to, count in named] if mask is not None else [(rows, strand.count)]
+        work = core.take()
+        cohort.counters.commit += threads_active(strand)
+
+        def complete() -> None:
+            core.perform(work)
+            for signalled, count in everyone:
+                barrier.arrive(cohort.ctas, signalled, count)
+
+        if cohort.pending.eager:
+            complete()
+        else:
+            cohort.pending.tensor(complete)
+        if cohort.observer is not None:
+            _tell(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
+
+    return run
+
+
+def _named(strand: Strand, word: int | np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(CTAs that commit, CTAs that their multicast mask names, arrivals), rank by rank."""
+    cohort = strand.cohort
+    everyone = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+    word, count = np.broadcast_to(word, everyone.shape), np.broadcast_to(strand.count, everyone.shape)
+    senders = [((word >> rank) & 1 == 1) & (count > 0) for rank in range(cohort.cluster_size)]
+    return [
+        (everyone[s], everyone[s] - cohort.place.rank[everyone[s]] + rank, count[s])
+        for rank, s in enumerate(senders)
+        if s.any()
+    ]
+
+
+def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """(CTAs that commit, CTAs whose barrier each of them names)."""
+    everyone = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    active = np.broadcast_to(strand.count, everyone.shape) > 0
+    return everyone[active], (everyone if homes is None else homes)[active]
+
+
+def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    (warp, lane), count = strand.threads()[0], strand.cohort.watched
+    signals = [
+        pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
+    ]
+    strand.cohort.observer.commit(strand, instr, barrier, (int(strand.warps[warp]), lane), signals)
+
+
+@op("tcgen05.wait", result=False)
+def wait(instr, program):
+    """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
+    tell, loads = tell_fence(instr), "wait::ld" in instr.mods
+
+    def run(strand: Strand) -> None:
+        if loads and strand.loads:
+            strand.loads = finish(strand, strand.loads)
+        elif not loads and strand.stores:
+            strand.stores = finish(strand, strand.stores)
+        tell(strand)
+
+    return run
+
+
+@op("tcgen05.fence", result=False)
+def fence(instr, program):
+    """tcgen05.fence: orders accesses, which the machine performs in order anyway."""
+    return tell_fence(instr)

@@ -1,0 +1,236 @@
+"""tcgen05.ld and st: registers of whole warps from and to tensor memory (PTX manual, "Data movement shapes").
+
+A warp reaches the 32 lanes of its own sub-partition, warp % 4; all its lanes give the same address. When a move takes
+effect is up to the completion policy, see `pending` and `register_moves`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.machine.base.values import Value
+from convc.machine.isa.memory.ld_st import address_of
+from convc.machine.isa.observe import LANES
+from convc.machine.isa.registry import op
+from convc.machine.isa.tcgen05.collective import Group, warp_groups
+from convc.machine.isa.threads import warps_active, witness
+from convc.machine.state.observer import Touch
+from convc.machine.state.pending_registers import RegisterMove
+from convc.machine.state.strand import Strand
+from convc.machine.tensor_core.tensor_memory import COLUMNS
+from convc.ptx import Sink, Vector
+
+
+@lru_cache(maxsize=64)
+def register_map(shape: str, count: int, split: int, packed: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Lane and column (relative to the address) of every (thread lane, register) of tcgen05.ld and st.
+
+    With .pack::16b and .unpack::16b a register stands for two columns, the one given and the next. Tables of the PTX
+    manual, "Data movement shapes", compared with a GPU by mlc-ai/TIRx-harness.
+    """
+    t, r = np.arange(32)[:, None], np.arange(count)[None, :]
+    step = 2 if packed else 1
+    match shape:
+        case "32x32b":
+            lane, column = t, r
+        case "16x64b":
+            lane, column = (t >> 2) + 8 * (t & 1), ((t >> 1) & 1) + 2 * r
+        case "16x128b":
+            lane, column = (t >> 2) + 8 * (r & 1), (t & 3) + 4 * (r >> 1)
+        case "16x256b":
+            lane, column = (t >> 2) + 8 * ((r >> 1) & 1), (r & 1) + 2 * (t & 3) + 8 * (r >> 2)
+        case _:
+            return t % 16 + 0 * r, step * r + split * (t // 16)
+    return lane + 0 * r, step * (column + 0 * t)
+
+
+class Window:
+    """The cells that one ld or st touches, checked."""
+
+    def __init__(self, strand: Strand, instr, group: Group, packed: bool, count: int) -> None:
+        self.cohort, self.group = strand.cohort, group
+        shape, split = instr.slots["shape"], instr.args.get("split")
+        self.name = f"{instr.form.name}.{shape}"
+        self.shape = shape
+        lanes, columns = register_map(shape, count, 0 if split is None else int(split.value), packed)
+        self.span = int(columns.max()) + (2 if packed else 1)
+        warps = strand.warps[group.warps]
+        lane, column = group.values >> 16, group.values & 0xFFFF
+        part = 32 * (warps % 4)
+        inside = np.where(lane < 32, lane, lane - part)
+        wrong = (inside < 0) | (inside + int(lanes.max()) > 31)
+        if wrong.any():
+            i = int(wrong.argmax())
+            raise MachineFault(
+                f"{self.name} at tensor-memory lane {int(lane[i])}: "
+                f"warp {int(warps[i])} reaches lanes {int(part[i])}..{int(part[i]) + 31} only"
+            )
+        if (inside % 16).any():
+            raise MachineFault(f"{self.name} at tensor-memory lane {int(lane[0])}: it starts at a multiple of 16 lanes")
+        tensor = self.cohort.tensor
+        for first in set(column.tolist()):
+            if not tensor.holds(first, self.span, group.rows):
+                verb = "reads" if instr.form.name == "tcgen05.ld" else "writes"
+                raise MachineFault(
+                    f"{instr.form.name} {verb} columns {first}..{first + self.span - 1}, which are not allocated"
+                )
+        self.rows = slice(None) if group.rows is None else group.rows
+        self.lanes = (part + inside)[:, None, None] + lanes[None]
+        self.columns = column[:, None, None] + columns[None]
+        self.whole = (
+            shape == "32x32b" and not packed and len(warps) == 4
+            and bool((warps % 4 == np.arange(4)).all() and (inside == 0).all() and (column == column[0]).all())
+        )  # fmt: skip
+        self.start = int(column[0])
+        self.key = (self.name, packed, split, tuple(group.values.tolist()), tuple(warps.tolist()), count)
+        self.packed = packed
+
+    def places(self) -> np.ndarray:
+        """Flat cell numbers (warps, lanes, registers), with the second column of packed registers on a last axis."""
+        first = self.lanes * COLUMNS + self.columns
+        return np.stack([first, first + 1], axis=-1) if self.packed else first
+
+    def read(self) -> np.ndarray:
+        """Registers (registers, rows, warps, 32), contiguous per register."""
+        cells = self.cohort.tensor.cells[self.rows]
+        if self.whole:
+            block = cells[:, :, self.start : self.start + self.span].reshape(len(cells), 4, 32, self.span)
+        else:
+            block = cells[:, self.lanes, self.columns]
+            if self.packed:
+                upper = cells[:, self.lanes, self.columns + 1]
+                block = (block & np.uint32(0xFFFF)) | (upper << np.uint32(16))
+        return np.ascontiguousarray(np.moveaxis(block, -1, 0))
+
+    def write(self, values: np.ndarray, keep_upper: bool) -> None:
+        """Put registers (rows, warps, 32, registers) into their cells."""
+        tensor, rows = self.cohort.tensor, self.group.rows
+        if not self.packed:
+            self._put(self.columns, values)
+        else:
+            low, high = values & np.uint32(0xFFFF), values >> np.uint32(16)
+            for column, half in ((self.columns, low), (self.columns + 1, high)):
+                if keep_upper:
+                    half = half | (tensor.cells[self.rows][:, self.lanes, column] & np.uint32(0xFFFF0000))
+                self._put(column, half)
+        tensor.written.mark(self.places().reshape(-1), rows)
+
+    def _put(self, columns: np.ndarray, values: np.ndarray) -> None:
+        cells = self.cohort.tensor.cells
+        if self.whole and isinstance(self.rows, slice):
+            cells[:, :, self.start : self.start + self.span] = values.reshape(len(cells), 128, self.span)
+        elif isinstance(self.rows, slice):
+            cells[:, self.lanes, columns] = values
+        else:
+            cells[self.rows[:, None, None, None], self.lanes[None], columns[None]] = values
+
+
+@op("tcgen05.ld")
+def load(instr, program):
+    """tcgen05.ld.sync.aligned.shape.xN{.pack::16b} registers, [taddr] {, split}."""
+    target = instr.args["r"]
+    items = target.items if isinstance(target, Vector) else (target,)
+    slots = [None if isinstance(o, Sink) else program.slot(o) for o in items]
+    fills = frozenset(slot for slot in slots if slot is not None)
+    address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("pack"))
+
+    def fill(strand: Strand, found: list[Window]) -> None:
+        cohort, values = strand.cohort, None
+        for window in found:
+            group = window.group
+            missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
+            if missing:
+                message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
+                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand, _lacking(strand, window)))
+            block = window.read()
+            if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
+                values = block
+                break
+            if values is None:
+                values = np.zeros((len(slots), strand.row_count, len(strand.warps), 32), np.uint32)
+            part = np.arange(strand.row_count)[group.part]
+            values[:, part[:, None], group.warps[None, :]] = block
+        for i, slot in enumerate(slots):
+            if slot is not None and values is not None:
+                strand.write(slot, values[i])
+
+    def run(strand: Strand) -> None:
+        cohort, at = strand.cohort, address(strand.regs)
+        cohort.core.seal()
+        cohort.counters.tensor_loads += warps_active(strand)
+        found = _windows(strand, instr, at, packed, len(slots), write=False)
+        if cohort.pending.later():
+            strand.loads.append(RegisterMove(instr=instr, act=again, operands=[at], mask=strand.mask, fills=fills))
+        else:
+            fill(strand, found)
+
+    def again(strand: Strand, operands: list[Value]) -> None:
+        fill(strand, _windows(strand, instr, operands[0], packed, len(slots)))
+
+    return run
+
+
+@op("tcgen05.st", result=False)
+def store(instr, program):
+    """tcgen05.st.sync.aligned.shape.xN{.unpack::16b} [taddr] {, split}, registers."""
+    source = instr.args["r"]
+    slots = [program.slot(o, 32) for o in (source.items if isinstance(source, Vector) else (source,))]
+    address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("unpack"))
+
+    def put(strand: Strand, found: list[Window], registers: list[Value]) -> None:
+        values = np.empty((strand.row_count, len(strand.warps), 32, len(slots)), np.uint32)
+        for i, value in enumerate(registers):
+            values[..., i] = value
+        for window in found:
+            group, keep_upper = window.group, strand.cohort.core.switches.unpack_upper == "keep"
+            window.write(values[group.part][:, group.warps], keep_upper)
+
+    def run(strand: Strand) -> None:
+        cohort, at, registers = strand.cohort, address(strand.regs), [strand.regs[slot] for slot in slots]
+        cohort.core.seal()
+        cohort.counters.tensor_stores += warps_active(strand)
+        found = _windows(strand, instr, at, packed, len(slots), write=True)
+        if cohort.pending.later():
+            operands = [at, *registers]
+            strand.stores.append(RegisterMove(instr=instr, act=again, operands=operands, mask=strand.mask))
+        else:
+            put(strand, found, registers)
+
+    def again(strand: Strand, operands: list[Value]) -> None:
+        put(strand, _windows(strand, instr, operands[0], packed, len(slots)), operands[1:])
+
+    return run
+
+
+def _lacking(strand: Strand, window: Window) -> np.ndarray:
+    """bool (rows, warps, lanes): threads that read cells never written."""
+    group, known = window.group, strand.cohort.tensor.written.map
+    part = np.arange(strand.row_count)[group.part]
+    rows = part if strand.rows is None else strand.rows[part]
+    lines = rows if known.shape[0] > 1 else np.zeros_like(rows)
+    places = window.places().reshape(len(group.warps), 32, -1)
+    lacking = np.zeros((strand.row_count, len(strand.warps), 32), bool)
+    lacking[np.ix_(part, group.warps)] = ~known[lines[:, None, None, None], places[None]].all(axis=-1)
+    return lacking
+
+
+def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: bool | None = None) -> list[Window]:
+    """What the active warps access; the observer is told where it is a read or a ``write``."""
+    groups = warp_groups(strand, at, instr.form.name)
+    found = [Window(strand, instr, group, packed, count) for group in groups]
+    if strand.cohort.observer is not None and write is not None:
+        for window in found:
+            _tell(strand, instr, "st" if write else "ld", window)
+    return found
+
+
+def _tell(strand: Strand, instr, kind: str, window: Window) -> None:
+    cohort, group = strand.cohort, window.group
+    rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
+    places = window.places().reshape(len(group.warps), 32, -1)
+    warps = strand.warps[group.warps].tolist()
+    touches = [Touch(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    cohort.observer.tensor(strand, instr, kind, touches)

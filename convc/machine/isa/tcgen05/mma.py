@@ -1,0 +1,162 @@
+"""tcgen05.mma in all its dense forms: operands are read from registers and queued on the tensor core.
+
+One thread issues. CTAs that run in lockstep and give different operands issue one group after the other; only the
+words of disable-output-lane, which tell borders of an image and so differ between CTAs, may differ inside a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from convc.errors import MachineFault, UnmodelledError
+from convc.machine.isa.memory.ld_st import address_of
+from convc.machine.isa.registry import REFUSED, op
+from convc.machine.isa.tcgen05.collective import check_pair, is_pair
+from convc.machine.state.observer import Operation
+from convc.machine.state.strand import Strand
+from convc.machine.tensor_core.copy_shift import Copy, Shift
+from convc.machine.tensor_core.mma import LaneMask, Mma
+from convc.machine.tensor_core.shapes import shape_of
+from convc.ptx import Address, NotPred
+
+Rows = tuple[int, ...] | None
+
+
+def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) -> Iterator[tuple[list[int], Rows, Rows]]:
+    """(operand values, CTAs that take part, CTAs that issue) of one thread's instruction, group by group.
+
+    The CTAs of a pair take part in what one of them issues; CTAs of different ranks issue one after the other.
+    """
+    cohort = strand.cohort
+    picked = [strand.pick(v, thread) if isinstance(v, np.ndarray) else v for v in values]
+    rows = _issuers(strand, thread)
+    if not pair and all(isinstance(v, int) for v in picked):
+        yield picked, rows, rows
+        return
+    own = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
+    table = [np.broadcast_to(np.asarray(v, np.uint64), (strand.row_count,)) for v in picked]
+    if strand.rows is None:
+        table = [column[own] for column in table]
+    elif len(own) != strand.row_count:
+        table = [column[np.isin(strand.rows, own)] for column in table]
+    if pair:
+        check_pair(cohort)
+        table.append((own % 2).astype(np.uint64))
+    lines = np.stack(table, axis=1)
+    for line in np.unique(lines, axis=0):
+        chosen = own[(lines == line).all(axis=1)]
+        taking = np.stack([chosen & ~1, chosen | 1], axis=1).reshape(-1) if pair else chosen
+        where = None if len(taking) == cohort.ctas else tuple(taking.tolist())
+        yield [int(x) for x in line[: len(picked)]], where, tuple(chosen.tolist())
+
+
+def tell(
+    strand: Strand, kind: str, item: Mma | Copy | Shift, thread: tuple[int, int], issuers: Rows, pair: bool,
+    target: object = None,
+) -> None:  # fmt: skip
+    """Announce an operation that a thread of the CTAs ``issuers`` (None: all) has issued to the observer."""
+    cohort = strand.cohort
+    if cohort.observer is None:
+        return
+    shared, reads, writes = cohort.core.footprint(item)
+    operation = Operation(
+        kind=kind, rows=range(cohort.ctas) if issuers is None else issuers, pair=pair,
+        thread=(int(strand.warps[thread[0]]), thread[1]), shared=shared, reads=reads, writes=writes, target=target,
+    )  # fmt: skip
+    cohort.observer.tensor_op(strand, item.instr, operation)
+
+
+def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
+    """The CTAs in which a thread is active."""
+    rows, mask = strand.rows, strand.mask
+    if mask is not None and mask.shape[0] > 1:
+        active = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))[:, thread[0], thread[1]]
+        if not active.all():
+            own = np.arange(strand.cohort.ctas) if rows is None else rows
+            return tuple(own[active].tolist())
+    return None if rows is None else tuple(rows.tolist())
+
+
+@op("tcgen05.mma.sp", "tcgen05.mma.sp.block_scale", "tcgen05.mma.ws.sp", result=False)
+def sparse(instr, program):
+    """Sparse A is not modelled."""
+    raise UnmodelledError(
+        f"the machine has no {instr.form.name}: {REFUSED[instr.form.name]}",
+        hint="every dense tcgen05.mma is modelled",
+    )
+
+
+@op("tcgen05.mma", "tcgen05.mma.ws", "tcgen05.mma.block_scale", result=False)
+def mma(instr, program):
+    """tcgen05.mma{.ws} [d], a, b, idesc {, scale factors} {, mask}, enable {, scale | zero mask}."""
+    args, slots = instr.args, instr.slots
+    kind, pair, ws = slots["kind"].removeprefix("kind::"), is_pair(instr), instr.form.name == "tcgen05.mma.ws"
+    in_tensor = isinstance(args["a"], Address)
+    size, ashift = slots.get("scale_size"), "ashift" in instr.mods
+    d = address_of(args["d"], program)
+    a = address_of(args["a"], program) if in_tensor else _register(program, args["a"], 64)
+    negate = isinstance(args["enable"], NotPred)
+    enable = program.slot(args["enable"].reg if negate else args["enable"], 1)
+    readers = [d, a, _register(program, args["b"], 64), _register(program, args["idesc"], 32)]
+    readers.append(lambda regs: regs[enable])
+    for name in ("scale_a", "scale_b"):
+        readers.append(address_of(args[name], program) if args.get(name) is not None else lambda regs: 0)
+    has_zero = args.get("zero_mask") is not None
+    readers.append(_register(program, args["zero_mask"], 64) if has_zero else lambda regs: 0)
+    words = [program.slot(o, 32) for o in args["mask"].items] if args.get("mask") is not None else []
+    scale = int(args["scale"].value) if args.get("scale") is not None else 0
+    collector = _collector(slots.get("collector") or f"collector::{'b0' if ws else 'a'}::discard")
+
+    def run(strand: Strand) -> None:
+        regs, core = strand.regs, strand.cohort.core
+        values = [read(regs) for read in readers]
+        for thread in strand.threads():
+            for part, rows, issuers in issues(strand, thread, values, pair):
+                to, left, right, word, enabled, sfa, sfb, zero = part
+                shape = shape_of(word, kind, pair, ws, in_tensor, size)
+                if ashift and shape.m == 64:
+                    raise MachineFault("tcgen05.mma.ashift needs M = 128 (or 256 in a pair), got 64")
+                mask = _lane_mask(strand, thread, words, issuers) if words else None
+                one = Mma(
+                    shape, to, left, right, bool(enabled) != negate, rows, instr, in_tensor, mask, scale, ashift,
+                    zero if has_zero else None, sfa, sfb,
+                )  # fmt: skip
+                core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
+                tell(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
+
+    return run
+
+
+def _register(program, operand, bits: int):
+    slot = program.slot(operand, bits)
+    return lambda regs: regs[slot]
+
+
+def _collector(usage: str) -> tuple[str, str]:
+    """(buffer, usage) of ``collector::a::fill``."""
+    _, buffer, what = usage.split("::")
+    return buffer, what
+
+
+def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuers: Rows) -> LaneMask:
+    """Lanes of D that are written: bit j of word i covers lane 32 i + j; words 4 to 7 the odd CTA of a pair."""
+    if len(words) == 8 and strand.cohort.launch.switches.pair_mask == "odd":
+        words = words[4:] + words[:4]
+    picked = [strand.pick(strand.regs[word], thread) for word in words]
+    if all(isinstance(v, int) for v in picked):
+        table = np.array([picked], np.uint32)
+    else:
+        table = np.stack([np.broadcast_to(np.asarray(v, np.uint32), (strand.row_count,)) for v in picked], axis=1)
+        if issuers is not None:
+            own = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+            table = table[np.isin(own, issuers)]
+    disabled = (table[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
+    enabled = (disabled == 0).reshape(-1, 128)
+    if len(words) == 8 and len(table) == 1:
+        count = strand.row_count if issuers is None else len(issuers)
+        enabled = np.tile(enabled, (count, 1))
+    elif (enabled == enabled[:1]).all():
+        enabled = enabled[:1]
+    return LaneMask(enabled)

@@ -1,0 +1,62 @@
+"""Shapes of a strand's threads, and addresses of the active ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.state.strand import Strand
+
+
+def thread_shape(strand: Strand) -> tuple[int, int, int]:
+    """(rows, warps, lanes) of a strand."""
+    return (strand.row_count, len(strand.warps), 32)
+
+
+def rows_of(strand: Strand) -> np.ndarray:
+    """Row numbers of the strand's CTAs in the cohort, shaped (rows, 1, 1)."""
+    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    return rows[:, None, None]
+
+
+def witness(strand: Strand, chosen: np.ndarray | None = None) -> dict:
+    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes.
+
+    ``chosen`` (bool, as `thread_shape`) are the threads that matter; None: all.
+    """
+    mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+    mask = mask if chosen is None else mask & chosen
+    full = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))
+    at, warp, _ = np.argwhere(full)[0].tolist()
+    row = at if strand.rows is None else int(strand.rows[at])
+    return {"row": row, "warp": int(strand.warps[warp]), "lanes": tuple(np.flatnonzero(full[at, warp]).tolist())}
+
+
+def active_rows(strand: Strand) -> np.ndarray | None:
+    """Rows of the CTAs in which any thread executes; None for all of the cohort."""
+    if isinstance(strand.count, int):
+        return strand.rows
+    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    return rows[strand.count > 0]
+
+
+def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
+    """Give inactive lanes the address of an active one, so that only real accesses are checked."""
+    if strand.mask is None:
+        return address
+    mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
+    full = np.broadcast_to(address, mask.shape)
+    return np.where(mask, full, full.flat[mask.argmax()])
+
+
+def threads_active(strand: Strand) -> int:
+    """How many threads execute, over all CTAs."""
+    return strand.count * strand.row_count if isinstance(strand.count, int) else int(strand.count.sum())
+
+
+def warps_active(strand: Strand, chosen: np.ndarray | None = None) -> int:
+    """How many warps execute, over all CTAs of the strand or those ``chosen`` (bool per CTA)."""
+    if chosen is None and (strand.mask is None or strand.active is not None):
+        return strand.row_count * (len(strand.warps) if strand.mask is None else 1)
+    active = True if strand.mask is None else strand.mask.any(axis=2)
+    warps = np.broadcast_to(active, (strand.row_count, len(strand.warps)))
+    return int(np.count_nonzero(warps if chosen is None else warps[chosen]))

@@ -1,0 +1,1 @@
+"""Shuffles, votes, matrices held by a warp."""

@@ -1,0 +1,102 @@
+"""Where the lanes of a warp hold the matrices of mma.sync (PTX manual, 9.7.14.5, "Matrix Fragments").
+
+A lane's fragment is a few registers, each with one or more elements, the lowest bits first. Written as digits, lane and
+element number make up row and column; a layout says which digit goes where. In all shapes but one, lane l is
+(group, thread) = (l / 4, l % 4):
+
+| matrix | element number | row | column |
+| --- | --- | --- | --- |
+| A (m x k), and B as (n x k) | (chunk, half, part) | (half, group) | (chunk, thread, part) |
+| C and D (m x 8) | (half, part) | (half, group) | (thread, part) |
+
+``part`` counts the elements in a register (for C and D: 0 and 1, in one register or in two), ``half`` the groups of 8
+rows, ``chunk`` what of k remains. m8n8k4 of f16 is four products at once, one for each value of ``quad``, where
+lane l is (high, quad, thread) = (l / 16, l / 4 % 4, l % 4); see `quad_rows`, `quad_columns` and `quad_sums`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, Value, array, narrow
+
+LANES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Digits of (lane, element) and their order in (matrix, row, column).
+
+    Attributes:
+        digits: extent of each digit, those of the lane first, the slowest first.
+        order: the digits in the order in which they make up the matrix, the slowest first.
+        shape: (matrices, rows, columns).
+    """
+
+    digits: tuple[int, ...]
+    order: tuple[int, ...]
+    shape: tuple[int, int, int]
+
+    def matrix(self, elements: np.ndarray) -> np.ndarray:
+        """(ctas, warps, lanes, elements) as (ctas, warps, matrices, rows, columns)."""
+        lead = elements.shape[:2]
+        apart = elements.reshape(*lead, *self.digits)
+        return apart.transpose(0, 1, *(2 + digit for digit in self.order)).reshape(*lead, *self.shape)
+
+    def elements(self, matrix: np.ndarray) -> np.ndarray:
+        """The inverse of `matrix`."""
+        lead = matrix.shape[:2]
+        apart = matrix.reshape(*lead, *(self.digits[digit] for digit in self.order))
+        back = (2 + self.order.index(digit) for digit in range(len(self.digits)))
+        return apart.transpose(0, 1, *back).reshape(*lead, LANES, math.prod(self.digits) // LANES)
+
+
+def operand(rows: int, depth: int, bits: int) -> Layout:
+    """A (rows = m), or B transposed (rows = n), of elements of ``bits`` bits; f64 has one to a register."""
+    parts = max(1, 32 // bits)
+    return Layout((8, 4, depth // (4 * parts), rows // 8, parts), (3, 0, 2, 1, 4), (1, rows, depth))
+
+
+def accumulator(rows: int) -> Layout:
+    """C and D."""
+    return Layout((8, 4, rows // 8, 2), (2, 0, 1, 3), (1, rows, 8))
+
+
+def quad_rows(columns: int) -> Layout:
+    """m8n8k4 of f16: a lane has a row: A.row, B.col (as n x k), and accumulators of f16."""
+    return Layout((2, 4, 4, columns), (1, 0, 2, 3), (4, 8, columns))
+
+
+def quad_columns() -> Layout:
+    """The same: a lane has four rows of a column: A.col, and B.row (as n x k)."""
+    return Layout((2, 4, 4, 4), (1, 0, 3, 2), (4, 8, 4))
+
+
+def quad_sums() -> Layout:
+    """The same: accumulators of f32. The two bits of the thread and the three of the element are digits."""
+    return Layout((2, 4, 2, 2, 2, 2, 2), (1, 0, 5, 3, 4, 2, 6), (4, 8, 8))
+
+
+def unpack(registers: Sequence[Value], warps: int, width: int, bits: int) -> np.ndarray:
+    """Register values as the elements they hold: unsigned (ctas or 1, warps, lanes, elements), lowest bits first.
+
+    Args:
+        registers: values of ``width`` bits. warps: how many the strand has. bits: of an element.
+    """
+    each = [array(value, width) for value in registers]
+    shape = (max(value.shape[0] for value in each), warps, LANES)
+    words = np.stack([np.broadcast_to(value, shape) for value in each], axis=-1)
+    if bits >= 8:
+        return words.view(DTYPE[bits])
+    shifts = np.arange(0, width, bits, dtype=words.dtype)
+    return ((words[..., None] >> shifts) & words.dtype.type((1 << bits) - 1)).reshape(*shape, -1)
+
+
+def pack(elements: np.ndarray, width: int) -> list[Value]:
+    """Elements of 8 bits and more (ctas, warps, lanes, elements) as values of registers of ``width`` bits."""
+    words = np.ascontiguousarray(elements).view(DTYPE[width])
+    return [narrow(np.ascontiguousarray(words[..., i])) for i in range(words.shape[-1])]

@@ -1,0 +1,148 @@
+"""ldmatrix, stmatrix and movmatrix (PTX manual, 9.7.14.5.15 to .17).
+
+Matrices lie in shared memory as rows of 16 bytes; lane i supplies the address of row i. A warp holds an 8x8 matrix
+of 16-bit elements as one 32-bit register per lane: lane l has elements 2 (l % 4) and the next of row l / 4. With
+.trans the matrix in the registers is the transpose.
+
+Matrices of bytes are always transposed. A register takes two neighbouring rows, and of each the bytes l / 4 and
+l / 4 + 8: rows 2 (l % 4) and the next of 8 rows where stmatrix has shape m16n8; rows 4 (l % 4) and the next for the
+first register, the two after these for the second, where ldmatrix has shape m16n16 (the maps of NVIDIA CUTLASS,
+SM100_U8x4_STSM_T and SM100_U8x8_LDSM_T).
+
+Rows of 16 elements of 4 or 6 bits (.b4x16_p64, .b6x16_p32) lie packed in the first 8 or 12 bytes of their 16; the
+rest is padding. They are spread to a byte each, zeros above, and then loaded as bytes: transposed in shape m16n16, or
+in shape m8n16 as words, where lane l has bytes 4 (l % 4) to 4 (l % 4) + 3 of row l / 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.base.values import array, narrow
+from convc.machine.isa import threads
+from convc.machine.isa.memory import shared_space
+from convc.machine.isa.memory.ld_st import shared_address_of
+from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.registry import op
+from convc.machine.memory.global_memory import CHUNK
+from convc.machine.state.strand import Strand
+from convc.machine.tensor_core import formats
+from convc.ptx import Vector
+
+LANES = np.arange(32)
+ROW, PAIR = LANES // 4, LANES % 4
+ROW_BYTES = 16
+PACKED = {"b4x16_p64": "e2m1", "b6x16_p32": "e3m2"}
+"""Formats of packed rows, as types of elements with that many bits."""
+
+
+def _halves(trans: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For the lower and the upper element of a register: (row in memory, byte in that row) by lane."""
+    if trans:
+        return [(2 * PAIR + half, 2 * ROW) for half in (0, 1)]
+    return [(ROW, 4 * PAIR + 2 * half) for half in (0, 1)]
+
+
+def _elements(instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, np.ndarray]]]]:
+    """Type of an element; for each of ``count`` registers (row, byte in it) by lane of its elements, lowest first."""
+    trans = "trans" in instr.mods
+    if "m8n8" in instr.mods:
+        return np.dtype(np.uint16), [[(8 * i + row, byte) for row, byte in _halves(trans)] for i in range(count)]
+    if "m8n16" in instr.mods:
+        return np.dtype(np.uint8), [[(8 * i + ROW, 4 * PAIR + k) for k in range(4)] for i in range(count)]
+    if "m16n8" in instr.mods:
+        first = [8 * i + 2 * PAIR for i in range(count)]
+    else:
+        first = [16 * (i // 2) + 4 * PAIR + 2 * (i % 2) for i in range(count)]
+    return np.dtype(np.uint8), [[(row + k % 2, ROW + 8 * (k // 2)) for k in range(4)] for row in first]
+
+
+def _setup(instr, program, matrix_operand: int, address_operand: int):
+    vector = instr.operands[matrix_operand]
+    items = vector.items if isinstance(vector, Vector) else (vector,)
+    slots = [program.target(o) for o in items]
+    return slots, shared_address_of(instr.operands[address_operand], program), *_elements(instr, len(slots))
+
+
+def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
+    """Addresses of the 8 x count rows, (rows, warps, 8 count), checked; those of the other lanes do not matter."""
+    full = np.broadcast_to(array(address, 32), threads.thread_shape(strand))
+    return shared_space.shared_offset(
+        strand, np.ascontiguousarray(full[:, :, np.arange(32) % (8 * count)]), ROW_BYTES, what
+    )
+
+
+@op("ldmatrix")
+def ldmatrix(instr, program):
+    """ldmatrix.sync.aligned r, [p]: .m8n8{.trans}.b16, .m16n16.trans.b8, and packed rows as .m8n16 or .m16n16.trans."""
+    slots, address, kind, registers = _setup(instr, program, 0, 1)
+    packed = PACKED.get(instr.slots["src_fmt"])
+    size = ROW_BYTES if packed is None else formats.unit_bytes(packed, "padded")
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
+        shared_space.check_written(strand, instr, starts, size)
+        tell_shared(strand, instr, "ld", starts, size)
+        chunks = cohort.shared.bytes.view(CHUNK)[threads.rows_of(strand), starts // ROW_BYTES]
+        data = chunks[..., None].view(np.uint8)
+        if packed is not None:
+            data = formats.codes(data, packed, "padded", "low")
+        elements = np.ascontiguousarray(data).view(kind)
+        values = []
+        for places in registers:
+            value = np.uint32(0)
+            for k, (row, byte) in enumerate(places):
+                element = elements[:, :, row, byte // kind.itemsize].astype(np.uint32)
+                value = value | (element << np.uint32(8 * kind.itemsize * k))
+            values.append(narrow(value))
+        for slot, value in zip(slots, values, strict=True):
+            if slot is not None:
+                strand.write(slot, value)
+
+    return run
+
+
+@op("stmatrix", result=False)
+def stmatrix(instr, program):
+    """stmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n8.num.trans.b8 [p], r."""
+    slots, address, kind, registers = _setup(instr, program, 1, 0)
+
+    def run(strand: Strand) -> None:
+        cohort = strand.cohort
+        cohort.core.seal()
+        starts = _rows(strand, address(strand.regs), len(slots), "stmatrix")
+        words, rows = cohort.shared.bytes.view(kind), threads.rows_of(strand)
+        shape = threads.thread_shape(strand)
+        mask = None if strand.mask is None else np.broadcast_to(strand.mask, shape)
+        for slot, elements in zip(slots, registers, strict=True):
+            value = np.broadcast_to(array(strand.regs[slot], 32), shape)
+            for k, (row, byte) in enumerate(elements):
+                place, line = np.broadcast_arrays((starts[:, :, row] + byte) // kind.itemsize, rows)
+                element = (value >> np.uint32(8 * kind.itemsize * k)).astype(kind)
+                if mask is not None:
+                    place, line, element = place[mask], line[mask], element[mask]
+                words[line, place] = element
+        used = starts[:, :, : 8 * len(slots)]
+        if strand.mask is not None:
+            used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
+        cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
+        tell_shared(strand, instr, "st", starts, ROW_BYTES)
+
+    return run
+
+
+@op("movmatrix")
+def movmatrix(instr, program):
+    """movmatrix.sync.aligned.m8n8.trans.b16 d, a: transpose a matrix held by the warp."""
+    d, a = program.slot(instr.operands[0]), program.slot(instr.operands[1], 32)
+
+    def run(strand: Strand) -> None:
+        value = np.broadcast_to(array(strand.regs[a], 32), (array(strand.regs[a], 32).shape[0], len(strand.warps), 32))
+        parts = []
+        for half in (0, 1):
+            lane, upper = (2 * PAIR + half) * 4 + ROW // 2, ROW % 2
+            parts.append((value[:, :, lane] >> (16 * upper).astype(np.uint32)) & np.uint32(0xFFFF))
+        strand.write(d, narrow(parts[0] | (parts[1] << np.uint32(16))))
+
+    return run

@@ -1,0 +1,134 @@
+"""The sums of mma.sync: D = A B^T + C for stacks of small matrices.
+
+| types | sum | numerics=exact |
+| --- | --- | --- |
+| f16, bf16, tf32 | float32 products, added in an order of our own, then C | one truncated sum (see `numerics`) |
+| e4m3, e5m2 | the same | the halves k % 4 < 2 and k % 4 >= 2 as two truncated sums of f16, then C, rounded |
+| f16 of m8n8k4 | f32 steps, each rounded: `quad_sum` | the same |
+| f64 | fused multiply-adds in the order of k | the same |
+| integers | exact, then wrapped or clamped to s32 | the same |
+| b1 | population counts of the products' or differences' bits | the same |
+
+The tensor core of sm_100a has neither eight-bit floats nor m8n8k4 for mma.sync: ptxas makes them of other
+instructions, and the order of the steps is that of its machine code. Sums of f16, bf16 and tf32 were compared bit for
+bit with a B200 (microsoft/MMA-Sim, mma.sync); f64 as fused multiply-adds in order is MMA-Sim's model too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.isa.float import floating, rounding
+from convc.machine.tensor_core import formats, numerics
+
+INTEGERS = ("s8", "u8", "s4", "u4")
+EIGHT_BIT_FLOATS = ("e4m3", "e5m2")
+
+Sum = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(a, b, c) -> d: elements as unsigned bit patterns, (..., m, k), (..., n, k), (..., m, n) and (..., m, n)."""
+
+
+def numbers(codes: np.ndarray, element: str) -> np.ndarray:
+    """float32 values of bit patterns."""
+    if element in formats.WIDEN:
+        return formats.WIDEN[element][1](codes)
+    if element == "s4":
+        return (codes ^ codes.dtype.type(8)).astype(np.float32) - np.float32(8)
+    if element in ("u4", "b1"):
+        return codes.astype(np.float32)
+    return np.take(formats.table(element), codes)
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B^T."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.matmul(a, b.swapaxes(-1, -2))
+
+
+def integer_sum(a_type: str, b_type: str, saturate: bool) -> Sum:
+    """Products of at most 8 bits: float32 holds their sum exactly."""
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        total = product(numbers(a, a_type), numbers(b, b_type)).astype(np.int64) + c.view(np.int32)
+        if saturate:
+            total = np.clip(total, -(1 << 31), (1 << 31) - 1)
+        return total.astype(np.uint32)
+
+    return run
+
+
+def bit_sum(operation: str) -> Sum:
+    """b1: how many bits of A.and.B or A.xor.B are set."""
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        x, y = numbers(a, "b1"), numbers(b, "b1")
+        count = product(x, y)
+        if operation == "xor":
+            count = x.sum(-1)[..., :, None] + y.sum(-1)[..., None, :] - 2 * count
+        return count.astype(np.uint32) + c
+
+    return run
+
+
+def double_sum(mode: str) -> Sum:
+    """f64: D = fma(a[k - 1], b[k - 1], ... fma(a[0], b[0], C))."""
+    fma = floating.arithmetic("fma", "f64", mode)
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        for k in range(a.shape[-1]):
+            c = fma(a[..., :, None, k], b[..., None, :, k], c)
+        return c
+
+    return run
+
+
+def quad_sum(c_type: str, d_type: str) -> Sum:
+    """m8n8k4 of f16, in f32: with f32 results a chain of four, then C; else C and twice a sum of two."""
+    fma, mul, add = (floating.arithmetic(name, "f32") for name in ("fma", "mul", "add"))
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        x, y = (numbers(codes, "f16").view(np.uint32) for codes in (a, b))
+        terms = [(x[..., :, None, k], y[..., None, :, k]) for k in range(4)]
+        start = c if c_type == "f32" else numbers(c, "f16").view(np.uint32)
+        if d_type == "f32":
+            chain = np.uint32(0)
+            for left, right in terms:
+                chain = fma(left, right, np.broadcast_to(chain, start.shape))
+            return add(start, chain)
+        for first, second in (terms[:2], terms[2:]):
+            start = add(start, fma(*second, mul(*first)))
+        return rounding.encode(rounding.rounded(rounding.decode(start, "f32"), "f16"), "f16")
+
+    return run
+
+
+def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
+    """f16, bf16, tf32, e4m3 and e5m2."""
+    bits = 16 if d_type == "f16" else 32
+    kind = np.dtype(f"f{bits // 8}")
+
+    def rounded(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return (product(a, b) + c).astype(kind)
+
+    def truncated(a: np.ndarray, b: np.ndarray, c: np.ndarray, formats_of: tuple[str, str] = (a_type, b_type)):
+        flat = [each.reshape(-1, *each.shape[-2:]) for each in (a, b, c)]
+        x, y = (numerics.terms(each, element) for each, element in zip(flat, formats_of, strict=False))
+        return numerics.fused(x, y, flat[2], d_type).astype(f"u{bits // 8}").view(kind).reshape(c.shape)
+
+    def in_two(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        total = np.zeros_like(c)
+        for part in (np.arange(a.shape[-1]) % 4 < 2, np.arange(a.shape[-1]) % 4 >= 2):
+            total = truncated(a[..., part], b[..., part], total, ("f16", "f16"))
+        with np.errstate(invalid="ignore", over="ignore"):
+            return c + total
+
+    add = rounded if not exact else in_two if a_type in EIGHT_BIT_FLOATS else truncated
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        result = add(numbers(a, a_type), numbers(b, b_type), c.view(kind))
+        return floating.canonical(np.ascontiguousarray(result), bits)
+
+    return run

@@ -1,0 +1,91 @@
+"""mma.sync: a warp multiplies small matrices held in its registers (PTX manual, 9.7.14.5.14).
+
+`fragments` says which lane has which element, `warp_sums` how the products are added.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from convc.errors import UnmodelledError
+from convc.machine.isa.registry import REFUSED, op
+from convc.machine.isa.tcgen05.collective import whole_warps
+from convc.machine.isa.warp import fragments, mma_sums
+from convc.machine.isa.warp.fragments import Layout
+from convc.machine.state.strand import Strand
+
+BITS = {
+    "f64": 64, "s32": 32, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
+    "s4": 4, "u4": 4, "b1": 1,
+}  # fmt: skip
+"""Bits that an element takes in a register."""
+
+
+@op("mma.sp")
+def sparse(instr, program):
+    """Sparse A is not modelled."""
+    raise UnmodelledError(
+        f"the machine has no mma.sp: {REFUSED['mma.sp']}", hint="every dense mma.sync for sm_100a is modelled"
+    )
+
+
+@op("mma")
+def mma(instr, program):
+    """mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c: d = a b + c."""
+    slots = instr.slots
+    m, n, k = map(int, re.findall(r"\d+", slots["shape"]))
+    d_type, *types = (mod for mod in instr.mods if mod in BITS)
+    types.append(d_type)
+    layouts, widths = _layouts(slots, types, m, n, k), [64 if kind == "f64" else 32 for kind in types]
+    targets = [program.target(o) for o in instr.args["d"].items]
+    sources = [
+        [program.slot(o, bits) for o in instr.args[name].items] for name, bits in zip("abc", widths, strict=False)
+    ]
+    sums = {exact: _sum(slots, types, exact) for exact in (False, True)}
+
+    def run(strand: Strand) -> None:
+        regs, cohort, warps = strand.regs, strand.cohort, len(strand.warps)
+        active = whole_warps(strand, "mma.sync")
+        matrices = []
+        for registers, layout, width, kind in zip(sources, layouts, widths, types, strict=False):
+            elements = fragments.unpack([regs[slot] for slot in registers], warps, width, BITS[kind])
+            matrices.append(layout.matrix(elements))
+        result = sums[cohort.launch.switches.numerics == "exact"](*matrices)
+        values = fragments.pack(layouts[3].elements(result), widths[3])
+        for slot, value in zip(targets, values, strict=True):
+            if slot is not None:
+                strand.write(slot, value)
+        count = int(np.broadcast_to(active, (strand.row_count, warps)).sum())
+        cohort.counters.warp_mma += count
+        cohort.counters.warp_multiply_adds += count * m * n * k * layouts[3].shape[0]
+
+    return run
+
+
+def _layouts(slots, types: list[str], m: int, n: int, k: int) -> list[Layout]:
+    """Of A, B (as n x k), C and D."""
+    a_type, b_type, *others = types
+    if slots["alayout"] is not None:
+        rows, columns = fragments.quad_rows, fragments.quad_columns
+        return [
+            rows(k) if slots["alayout"] == "row" else columns(),
+            rows(k) if slots["blayout"] == "col" else columns(),
+            *(rows(n) if kind == "f16" else fragments.quad_sums() for kind in others),
+        ]
+    operands = [fragments.operand(m, k, BITS[a_type]), fragments.operand(n, k, BITS[b_type])]
+    return [*operands, fragments.accumulator(m), fragments.accumulator(m)]
+
+
+def _sum(slots, types: list[str], exact: bool) -> mma_sums.Sum:
+    a_type, b_type, c_type, d_type = types
+    if slots["alayout"] is not None:
+        return mma_sums.quad_sum(c_type, d_type)
+    if a_type == "f64":
+        return mma_sums.double_sum(slots["rnd"] or "rn")
+    if a_type == "b1":
+        return mma_sums.bit_sum(slots["bitOp"])
+    if a_type in mma_sums.INTEGERS:
+        return mma_sums.integer_sum(a_type, b_type, slots["satfinite"] is not None)
+    return mma_sums.float_sum(a_type, b_type, d_type, exact)

@@ -1,0 +1,228 @@
+"""Communication between the lanes of a warp (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync").
+
+The lanes that take part are those of the membermask that are active. A membermask that also names lanes that have
+parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them. So
+is one that leaves out a lane that executes the instruction, which is undefined.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, narrow, width
+from convc.machine.isa.float.floating import extreme
+from convc.machine.isa.registry import op
+from convc.machine.isa.scalar.integer_forms import reader, type_of
+from convc.machine.isa.threads import witness
+from convc.machine.state.strand import Strand
+from convc.ptx import Pair
+
+LANES = np.arange(32)
+
+
+def members(strand: Strand, mask: Value, instr) -> np.ndarray:
+    """bool (rows | 1, warps, 32): lanes that take part."""
+    warps = len(strand.warps)
+    named = expect_named(strand, mask, instr)
+    active = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+    part = named & active
+    alive = strand.alive()
+    if strand.mask is not None and (named & ~active & (True if alive is None else alive)).any():
+        strand.cohort.report(
+            "warp-sync-mask",
+            f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
+            instr,
+            **witness(strand),
+        )
+    return np.broadcast_to(part, (part.shape[0], warps, 32))
+
+
+def expect_named(strand: Strand, mask: Value, instr) -> np.ndarray:
+    """bool (rows | 1, warps | 1, 32 | 1): lanes of a membermask, which must name all that execute (PTX manual)."""
+    if not isinstance(mask, np.ndarray) and mask == MASK[32]:
+        return np.ones((1, 1, 1), bool)
+    named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
+    if (~named if strand.mask is None else strand.mask & ~named).any():
+        text = f"{instr.form.name}: the membermask leaves out lanes that execute it, which is undefined"
+        strand.cohort.report("warp-sync-mask", text, instr)
+    return named
+
+
+def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:
+    """A value with all warps and lanes spelled out: (rows | 1, warps, 32)."""
+    wide = array(value, bits)
+    return np.broadcast_to(wide, (wide.shape[0], len(strand.warps), 32))
+
+
+def split_target(operand, program) -> tuple[int | None, int | None]:
+    """Slots of ``d|p``; None for a missing one."""
+    if isinstance(operand, Pair):
+        return program.target(operand.first), program.target(operand.second)
+    return program.target(operand), None
+
+
+@op("shfl.sync")
+def shfl(instr, program):
+    """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment a lane gets its own a; from a lane that
+    does not take part (undefined in the manual) what the switch ``absent_lane`` says."""
+    mode = next(m for m in instr.mods if m in ("up", "down", "bfly", "idx"))
+    d, p = split_target(instr.operands[0], program)
+    a, b, c, mask = (program.slot(o, 32) for o in instr.operands[1:5])
+
+    def run(strand: Strand) -> None:
+        regs = strand.regs
+        taking = members(strand, regs[mask], instr)
+        zero = strand.cohort.launch.switches.absent_lane == "zero"
+        if not isinstance(regs[a], np.ndarray) and p is None and not zero:
+            strand.write(d, regs[a])
+            return
+        source, inside = _source(mode, array(regs[b], 32), array(regs[c], 32))
+        value = lanes_of(regs[a], strand, 32)
+        rows = max(value.shape[0], source.shape[0], taking.shape[0])
+        shape = (rows, len(strand.warps), 32)
+        source = np.broadcast_to(source, shape)
+        there = np.take_along_axis(np.broadcast_to(taking, shape), source, axis=2)
+        source = np.where(there, source, LANES)
+        if d is not None:
+            found = np.take_along_axis(np.broadcast_to(value, shape), source, axis=2)
+            strand.write(d, narrow(np.where(there, found, 0).astype(found.dtype) if zero else found))
+        if p is not None:
+            strand.write(p, np.broadcast_to(inside, shape))
+
+    return run
+
+
+def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(lane to read, whether it is inside the segment), as the manual's program for shfl computes them."""
+    b, c = b.astype(np.int64) & 31, c.astype(np.int64)
+    clamp, segment = c & 31, c >> 8 & 31
+    limit = (LANES & segment) | (clamp & ~segment)
+    low = LANES & segment
+    if mode == "up":
+        lane = LANES - b
+        inside = lane >= limit
+    elif mode == "down":
+        lane = LANES + b
+        inside = lane <= limit
+    elif mode == "bfly":
+        lane = LANES ^ b
+        inside = lane <= limit
+    else:
+        lane = low | (b & ~segment)
+        inside = lane <= limit
+    return np.where(inside, lane, LANES), inside
+
+
+@op("vote.sync", "vote.sync.ballot")
+def vote(instr, program):
+    """vote.sync.{all, any, uni}.pred and .ballot.b32 over the lanes that take part."""
+    mode = next(m for m in instr.mods if m in ("all", "any", "uni", "ballot"))
+    d, predicate = program.slot(instr.operands[0]), reader(instr.operands[1], program)
+    mask = program.slot(instr.operands[2], 32)
+
+    def run(strand: Strand) -> None:
+        taking = members(strand, strand.regs[mask], instr)
+        value = array(predicate(strand.regs), 1)
+        yes, no = taking & value, taking & ~value
+        if mode == "ballot":
+            strand.write(d, _as_bits(yes))
+            return
+        some, other = yes.any(axis=2, keepdims=True), no.any(axis=2, keepdims=True)
+        result = {"all": ~other, "any": some, "uni": ~(some & other)}[mode]
+        strand.write(d, narrow(result))
+
+    return run
+
+
+def _as_bits(lanes: np.ndarray) -> Value:
+    """bool (…, 32) as one 32-bit number per warp."""
+    words = (lanes.astype(np.uint64) << LANES.astype(np.uint64)).sum(axis=2, keepdims=True)
+    return narrow(words.astype(np.uint32))
+
+
+@op("activemask")
+def activemask(instr, program):
+    """activemask.b32 d: the lanes that execute this together."""
+    d = program.slot(instr.operands[0])
+
+    def run(strand: Strand) -> None:
+        if strand.mask is None:
+            strand.write(d, MASK[32])
+            return
+        strand.write(d, _as_bits(np.broadcast_to(strand.mask, (strand.mask.shape[0], len(strand.warps), 32))))
+
+    return run
+
+
+@op("match.sync")
+def match(instr, program):
+    """match.any: the lanes with the same value; match.all: all of them if they agree (p says so), else 0."""
+    bits = width(type_of(instr))
+    d, p = split_target(instr.operands[0], program)
+    a, mask = program.slot(instr.operands[1], bits), program.slot(instr.operands[2], 32)
+
+    def run(strand: Strand) -> None:
+        taking = members(strand, strand.regs[mask], instr)
+        value = lanes_of(strand.regs[a], strand, bits)
+        same = (value[..., :, None] == value[..., None, :]) & taking[..., None, :]
+        words = (same.astype(np.uint64) << LANES.astype(np.uint64)).sum(axis=3).astype(np.uint32)
+        if "any" in instr.mods:
+            strand.write(d, narrow(words))
+            return
+        everyone = array(_as_bits(taking), 32)
+        agree = words == everyone
+        if d is not None:
+            strand.write(d, narrow(np.where(agree, everyone, np.uint32(0))))
+        if p is not None:
+            strand.write(p, agree)
+
+    return run
+
+
+_REDUCE = {
+    "add": (np.add, 0), "and": (np.bitwise_and, MASK[32]), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
+    "min": (np.minimum, None), "max": (np.maximum, None),
+}  # fmt: skip
+_LIMIT = {("u32", "min"): MASK[32], ("u32", "max"): 0, ("s32", "min"): 0x7FFFFFFF, ("s32", "max"): 0x80000000}
+
+
+@op("redux.sync")
+def redux(instr, program):
+    """redux.sync.op: the same reduction over the lanes that take part, in every one of them."""
+    kind = type_of(instr)
+    name = next(m for m in instr.mods if m in _REDUCE)
+    d, a, mask = (program.slot(o, 32) for o in instr.operands[:3])
+    if kind == "f32":
+        return _redux_float(instr, d, a, mask, name)
+    function, neutral = _REDUCE[name]
+    neutral = _LIMIT[kind, name] if neutral is None else neutral
+
+    def run(strand: Strand) -> None:
+        taking = members(strand, strand.regs[mask], instr)
+        value = np.where(taking, lanes_of(strand.regs[a], strand, 32), np.uint32(neutral))
+        if kind == "s32":
+            value = value.view(SIGNED[32])
+        result = function.reduce(value, axis=2, keepdims=True, dtype=value.dtype)
+        strand.write(d, narrow(result.view(DTYPE[32])))
+
+    return run
+
+
+def _redux_float(instr, d: int, a: int, mask: int, name: str):
+    """min and max of f32: lane by lane; lanes that do not take part repeat the first one that does."""
+    two = extreme(name == "max", "f32", {"NaN"} & set(instr.mods))
+
+    def run(strand: Strand) -> None:
+        taking = members(strand, strand.regs[mask], instr)
+        value = lanes_of(strand.regs[a], strand, 32)
+        if "abs" in instr.mods:
+            value = value & np.uint32(0x7FFFFFFF)
+        shape = np.broadcast_shapes(value.shape, taking.shape)
+        first = np.broadcast_to(taking, shape).argmax(axis=2)[..., None]
+        value = np.where(taking, value, np.take_along_axis(np.broadcast_to(value, shape), first, axis=2))
+        while value.shape[2] > 1:
+            half = value.shape[2] // 2
+            value = two(np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:]))
+        strand.write(d, narrow(value))
+
+    return run

@@ -1,0 +1,284 @@
+"""Run a kernel: text and launch file in, buffers out.
+
+This is the door of the machine. It parses (or takes) the text, refuses what it has no semantics for, places the
+buffers, and runs the grid in cohorts of CTAs.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+import ml_dtypes
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from convc import ptx
+from convc.errors import InputError, LaunchError
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.tensormap import check as check_tensor_map
+from convc.machine.base.completion import POLICIES
+from convc.machine.base.switches import Switches
+from convc.machine.execute.decode import Program, decode
+from convc.machine.execute.engine import run_cohort
+from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.state.cohort import Launch
+from convc.machine.state.counters import Counters
+from convc.machine.state.observer import Observer
+from convc.machine.tma.load import TensorLoader
+
+NUMPY = {
+    "u8": np.uint8, "s8": np.int8, "u16": np.uint16, "s16": np.int16, "u32": np.uint32, "s32": np.int32,
+    "u64": np.uint64, "s64": np.int64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32,
+    "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
+}  # fmt: skip
+"""numpy type of each buffer type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run.
+
+    Attributes:
+        cohort: most CTAs to run in lockstep; more is faster up to the size of the caches.
+        cohort_bytes: most bytes of shared and tensor memory a cohort may take.
+        switches: how to read what the manual leaves open, and how the tensor core adds.
+        policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
+        ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
+            the others would have written stays as it was.
+    """
+
+    cohort: int = 148
+    cohort_bytes: int = 256 << 20
+    switches: Switches = Switches()  # noqa: RUF009 - frozen record
+    policy: str = "eager"
+    seed: int = 0
+    ctas: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a launch left behind.
+
+    Attributes:
+        buffers: every buffer after the launch, with the dtype and shape of the launch file.
+        findings: what the machine noticed (reads of unwritten memory, leaks), worst first.
+        counters: what the launch did.
+        seconds: wall time of the simulation, parsing included.
+    """
+
+    buffers: dict[str, np.ndarray]
+    findings: tuple[Finding, ...]
+    counters: Counters
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding's verdict."""
+        return worst(self.findings)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collection: reading a kernel makes many objects, and all of them stay."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@lru_cache(maxsize=64)
+def _program(text: str, file: str, entry: str) -> Program:
+    with _uncollected():
+        module = ptx.parse(text, file)
+        for kernel in module.kernels:
+            if kernel.name == entry:
+                return decode(module, kernel)
+    names = ", ".join(k.name for k in module.kernels) or "none"
+    raise LaunchError(f"the launch file asks for entry {entry!r}, which {file} does not have", hint=f"entries: {names}")
+
+
+def run(
+    text: str,
+    launch: LaunchSpec,
+    buffers: Mapping[str, np.ndarray],
+    *,
+    file: str = "kernel.ptx",
+    options: RunOptions = RunOptions(),
+    progress: Callable[[int, int], None] | None = None,
+    observer: Observer | None = None,
+) -> RunResult:
+    """Execute one launch.
+
+    Args:
+        text: the PTX module.
+        launch: grid, block, parameters and buffers.
+        buffers: initial contents by name, any dtype of the right byte size; a buffer without one starts as poison.
+        file: name of the text in messages.
+        options: cohort size.
+        progress: called with (CTAs done, CTAs in all) after every cohort.
+        observer: told of everything that happens (see `convc.machine.state.observer`).
+
+    Raises:
+        PtxSyntaxError, UnmodelledError, LaunchError before anything runs; MachineFault, DeadlockError while it runs.
+    """
+    return _run(text, launch, buffers, file, options, progress, observer)[0]
+
+
+def writer_of(
+    text: str,
+    launch: LaunchSpec,
+    buffers: Mapping[str, np.ndarray],
+    buffer: str,
+    offset: int,
+    *,
+    file: str = "kernel.ptx",
+) -> Finding | None:
+    """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did."""
+    _, memory = _run(text, launch, buffers, file, RunOptions(), None, watch=(buffer, offset))
+    if not memory.watched:
+        return None
+    instr, cta, warp, lane = memory.watched[-1]
+    return Finding(
+        verdict=Verdict.clean, rule="writer", message=f"byte {offset} of buffer {buffer!r} was written here",
+        file=file, line=instr.span.line, step=instr.step, cta=cta, warp=warp, lanes=(lane,),
+    )  # fmt: skip
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """The BLAS that numpy loaded: looking for it takes milliseconds, so once.
+
+    One thread is faster here: the products are small, and a second thread stalls more than it helps.
+    """
+    return ThreadpoolController()
+
+
+def _run(text, launch, buffers, file, options, progress, observer=None, watch=None) -> tuple[RunResult, GlobalMemory]:
+    started = time.perf_counter()
+    launch.check("launch")
+    program = _program(text, file, launch.entry)
+    program.check_block(launch.block)
+    memory = GlobalMemory()
+    for name, data in program.variables():
+        memory.add_variable(name, data)
+    for name in buffers:
+        if name not in launch.buffers:
+            raise LaunchError(
+                f"buffer {name!r} is not in the launch file", hint=f"its buffers: {', '.join(launch.buffers)}"
+            )
+    for name, spec in launch.buffers.items():
+        memory.add(name, _contents(name, spec, buffers.get(name)))
+    if watch is not None:
+        memory.watch = (memory.by_name[watch[0]].base + watch[1], 1)
+    params, maps = _parameters(program, launch, memory)
+    state = Launch(
+        program=program, memory=memory, params=params, tensor_maps=maps, grid=launch.grid, block=launch.block,
+        cluster=launch.cluster, dynamic_shared=launch.shared_bytes, file=file, observer=observer,
+        switches=options.switches, policy=options.policy, seed=options.seed,
+    )  # fmt: skip
+    size = cohort_size(program, launch, options)
+    start, end = _range(launch, options)
+    with _threads().limit(limits=1, user_api="blas"):
+        for first in range(start, end, size):
+            count = min(size, end - first)
+            run_cohort(state, program, first, count)
+            if progress is not None:
+                progress(first + count - start, end - start)
+    results = {}
+    for name, spec in launch.buffers.items():
+        buffer = memory.by_name[name]
+        results[name] = buffer.data[: buffer.size].view(NUMPY[spec.dtype]).reshape(spec.shape)
+    findings = tuple(sorted(state.findings.values(), key=lambda f: (-f.verdict, f.line)))
+    seconds = time.perf_counter() - started
+    return RunResult(buffers=results, findings=findings, counters=state.counters, seconds=seconds), memory
+
+
+def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
+    """First CTA to run and the one to stop before."""
+    first, end = options.ctas or (0, launch.ctas)
+    cluster = math.prod(launch.cluster)
+    if not 0 <= first < end <= launch.ctas or first % cluster or end % cluster:
+        whole = f" and whole clusters of {cluster}" if cluster > 1 else ""
+        raise InputError(f"CTAs to run must be a range within 0..{launch.ctas}{whole}, got {first}..{end}")
+    return first, end
+
+
+def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:
+    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
+    per_cta = program.shared_bytes(launch.shared_bytes) + (128 * 512 * 4 if program.uses_tensor_memory else 0)
+    per_cta += program.local_bytes * math.prod(launch.block)
+    size = math.prod(launch.cluster)
+    return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
+
+
+def _contents(name: str, spec: BufferSpec, given: np.ndarray | None) -> np.ndarray:
+    """Initial bytes of a buffer: a private copy of what was given, or poison."""
+    if given is None:
+        return np.full(spec.size_bytes, 0xFF, np.uint8)
+    array = np.ascontiguousarray(given)
+    if array.nbytes != spec.size_bytes:
+        raise LaunchError(
+            f"buffer {name!r}: the launch file says {spec.dtype} {list(spec.shape)} ({spec.size_bytes} bytes), "
+            f"the array given is {array.dtype} {list(array.shape)} ({array.nbytes} bytes)"
+        )
+    return array.reshape(-1).view(np.uint8).copy()
+
+
+def _parameters(program: Program, launch: LaunchSpec, memory: GlobalMemory) -> tuple[np.ndarray, dict]:
+    """Lay the arguments out in parameter space, and attach a loader to each tensor map."""
+    slots = program.parameters
+    if len(slots) != len(launch.params):
+        raise LaunchError(
+            f"entry {launch.entry!r} has {len(slots)} parameters ({', '.join(s.name for s in slots)}), "
+            f"the launch file gives {len(launch.params)}"
+        )
+    space = np.zeros(max(1, max((s.offset + s.size for s in slots), default=0)), np.uint8)
+    maps: dict[int, tuple[str, TensorLoader]] = {}
+    for slot, param in zip(slots, launch.params, strict=True):
+        match param:
+            case TensorMapParam(map=tmap):
+                if slot.size != 128:
+                    raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
+                buffer = memory.by_name[tmap.buffer]
+                check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
+                maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
+            case PointerParam(buffer=name, offset=offset):
+                value = np.array([memory.by_name[name].base + offset], np.uint64)
+                _store(space, slot, value.view(np.uint8))
+            case ScalarParam(dtype=dtype, value=number):
+                _store(space, slot, _scalar(slot.name, dtype, number))
+    return space, maps
+
+
+def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
+    kind = np.dtype(NUMPY[dtype])
+    try:
+        if kind.kind in "iu" and not isinstance(number, int):
+            raise OverflowError
+        return (
+            np.array([number]).astype(kind).view(np.uint8)
+            if kind.kind not in "iu"
+            else np.array([number], kind).view(np.uint8)
+        )
+    except OverflowError:
+        raise LaunchError(f"parameter {name!r}: {number!r} does not fit in {dtype}") from None
+
+
+def _store(space: np.ndarray, slot, data: np.ndarray) -> None:
+    if data.size != slot.size:
+        raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes, the launch file gives {data.size}")
+    space[slot.offset : slot.offset + slot.size] = data

@@ -1,0 +1,1 @@
+"""Global and shared memory, mbarriers, groups of copies."""

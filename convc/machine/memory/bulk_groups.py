@@ -1,0 +1,96 @@
+"""Groups of asynchronous copies that complete by bulk_group (PTX manual, "cp.async.bulk.commit_group").
+
+Each thread has the bulk copies it issued but has not committed, and the groups it committed but has not waited for.
+Under the policy ``eager`` (see `convc.machine.base.completion`) every copy is performed at its issue and waiting
+changes no data; what is kept here says whether a thread asked for completion at all. A CTA that exits while a copy is
+not known to have read its shared memory may lose that memory under the copy. Groups complete in the order in which they
+were committed; the copies of one group are not ordered (PTX manual, "Async-group mechanism").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convc.ir.findings import Verdict
+
+if TYPE_CHECKING:
+    from convc.machine.state.cohort import Cohort
+    from convc.ptx import Instr
+
+OPEN, COMMITTED = 0, 1
+
+
+class BulkGroups:
+    """Bulk copies of all threads of a cohort: for each thread that issued any, int64 (2, ctas), see below.
+
+    Row `OPEN` counts copies in the group being built, row `COMMITTED` groups not yet waited for.
+    """
+
+    def __init__(self, ctas: int) -> None:
+        self._ctas = ctas
+        self._threads: dict[tuple[int, int], np.ndarray] = {}
+        self._last: dict[tuple[int, int], Instr] = {}
+        self._stores: dict[tuple[int, int], list[int]] = {}
+        self._parted: set[tuple[int, int]] = set()
+        self._closed: dict[tuple[int, int], int] = {}
+
+    def issue(self, thread: tuple[int, int], rows: np.ndarray | None, instr: Instr) -> int:
+        """Thread (warp number, lane) of the CTAs ``rows`` (None = all) issued a copy; returns the number of its group.
+
+        A later group has a higher number; where CTAs have gone apart, so may copies of one group.
+        """
+        counts = self._threads.get(thread)
+        if counts is None:
+            counts = self._threads[thread] = np.zeros((2, self._ctas), np.int64)
+        counts[OPEN, slice(None) if rows is None else rows] += 1
+        self._last[thread] = instr
+        self._together(thread, rows)[-1] += 1
+        return self._closed.get(thread, 0)
+
+    def _together(self, thread: tuple[int, int], rows: np.ndarray | None) -> list[int]:
+        """Copies per group that may still be under way, the open group last; notes that CTAs went apart."""
+        if rows is not None:
+            self._parted.add(thread)
+        return self._stores.setdefault(thread, [0])
+
+    def known(self, thread: tuple[int, int]) -> bool:
+        """Whether the thread ever issued a copy."""
+        return thread in self._threads
+
+    def commit(self, thread: tuple[int, int], rows: np.ndarray | None) -> None:
+        """Close the group; an empty one completes at once and is not counted."""
+        counts = self._threads[thread]
+        where = slice(None) if rows is None else rows
+        counts[COMMITTED, where] += counts[OPEN, where] > 0
+        counts[OPEN, where] = 0
+        self._closed[thread] = self._closed.get(thread, 0) + 1
+        sizes = self._together(thread, rows)
+        if sizes[-1]:
+            sizes.append(0)
+
+    def wait(self, thread: tuple[int, int], rows: np.ndarray | None, pending: int) -> int:
+        """Wait until at most ``pending`` groups are under way, ``.read`` or not.
+
+        Returns how many copies of the thread may be left; 0 where its CTAs have gone apart, whose groups differ.
+        """
+        counts = self._threads[thread]
+        where = slice(None) if rows is None else rows
+        counts[COMMITTED, where] = np.minimum(counts[COMMITTED, where], pending)
+        sizes = self._together(thread, rows)
+        del sizes[: -1 - pending]
+        return 0 if thread in self._parted else sum(sizes)
+
+    def report_leftovers(self, cohort: Cohort) -> None:
+        """At exit: a finding for threads that left copies uncommitted, or committed and never waited for."""
+        for (warp, lane), counts in self._threads.items():
+            for kind, rule, text in (
+                (OPEN, "bulk-group-uncommitted", "issued bulk copies and exited without cp.async.bulk.commit_group"),
+                (COMMITTED, "bulk-group-unwaited", "exited without cp.async.bulk.wait_group for its bulk copies"),
+            ):
+                left = np.flatnonzero(counts[kind])
+                if left.size:
+                    verdict = Verdict.error if kind == OPEN else Verdict.review
+                    who = {"row": int(left[0]), "warp": warp, "lanes": (lane,)}
+                    cohort.report(rule, f"a thread {text}", self._last[warp, lane], verdict, **who)

@@ -1,0 +1,1 @@
+"""What runs: strands, cohorts of CTAs, what they count and who watches them."""

@@ -1,0 +1,189 @@
+"""What an observer of one execution is told.
+
+An observer sees every effect of a launch and changes none. The machine calls it only where `Cohort.observer` is set, so
+that checking costs nothing when it is off. All calls come in the order in which the machine performs things; a call
+about an asynchronous operation comes when a thread issues it, which is when its ordering obligations arise (completion
+policy ``eager``, see `pending`).
+
+CTAs are named by their row in the cohort. What single lanes do is told of the first cluster alone (rows below
+`Cohort.watched`): without clusters that is one CTA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from convc.machine.state.cohort import Cohort
+    from convc.machine.state.strand import Strand
+    from convc.ptx import Instr
+
+Places = np.ndarray
+"""Byte addresses (shared memory) or flat cell numbers, lane * 512 + column (tensor memory)."""
+
+Lines = tuple[np.ndarray, np.ndarray, int]
+"""Positions of some of the issuing CTAs; offsets in a buffer where lines of bytes start (CTAs, n; -1: none); size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """What lanes of one warp access in the memory of one CTA.
+
+    Attributes:
+        row, warp: who: the CTA, and the number of the warp in it.
+        home: the CTA whose memory it is.
+        lanes: (n,) the lanes.
+        places: (n, m) what each of them accesses.
+    """
+
+    row: int
+    warp: int
+    home: int
+    lanes: np.ndarray
+    places: Places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The global memory that a copy reads or writes.
+
+    Attributes:
+        buffer: name of the buffer.
+        kind: ``ld``, ``st``, or ``atom`` for a reduction.
+        lines: from positions of issuing CTAs to the bytes that their copies reach.
+    """
+
+    buffer: str
+    kind: str
+    lines: Callable[[np.ndarray], list[Lines]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """An asynchronous copy, issued by the same thread of some CTAs.
+
+    Attributes:
+        rows: (n,) the CTAs that issue it.
+        thread: warp number and lane.
+        reads: shared memory read, in each issuing CTA.
+        writes: shared memory written, in each destination.
+        homes: (n, m) the destinations of each issuing CTA.
+        signals: (n, m) for each destination the CTA whose barrier is signalled.
+        barrier: the shared address of that barrier; None: the copy completes in the thread's bulk group.
+        memory: its other end, where that is global memory.
+    """
+
+    rows: np.ndarray
+    thread: tuple[int, int]
+    reads: Places
+    writes: Places
+    homes: np.ndarray
+    signals: np.ndarray
+    barrier: int | None
+    memory: Reach | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """A tcgen05.mma, cp or shift, issued by the same thread of some CTAs.
+
+    Attributes:
+        kind: ``mma``, ``cp`` or ``shift``.
+        rows: the CTAs that issue it. pair: it works on both CTAs of each one's pair.
+        thread: warp number and lane.
+        shared: shared memory read; reads, writes: tensor memory; in each CTA that takes part.
+        target: accumulator and shape of an mma (see `Mma.accumulator`).
+    """
+
+    kind: str
+    rows: Sequence[int]
+    pair: bool
+    thread: tuple[int, int]
+    shared: Places
+    reads: Places
+    writes: Places
+    target: object
+
+
+class Observer:
+    """Does nothing; checkers override what they need."""
+
+    def begin(self, cohort: Cohort) -> None:
+        """A cohort is about to run."""
+
+    def end(self, cohort: Cohort) -> None:
+        """All CTAs of the cohort have exited."""
+
+    def step(self, strand: Strand, instr: Instr) -> None:
+        """An instruction is about to be executed (or tried: a blocked wait comes again)."""
+
+    # ---- accesses --------------------------------------------------------------------------------------------------
+
+    def shared(self, strand: Strand, instr: Instr, kind: str, touches: list[Touch]) -> None:
+        """Shared memory is accessed by ordinary instructions: ``ld``, ``st``, ``atom``, or ``cp.async``."""
+
+    def async_store(self, strand: Strand, instr: Instr, parts: list[tuple[Touch, int]]) -> None:
+        """st.async or red.async: stores, each with the shared address of the barrier that it signals where it goes."""
+
+    def global_access(
+        self, strand: Strand, instr: Instr, kind: str, buffer: str, offset: int | Places, size: int, mask: Places | None
+    ) -> None:
+        """``size`` bytes at byte offsets of a buffer, which broadcast with ``mask`` to (rows, warps, lanes).
+
+        ``kind`` is ``ld``, ``st``, ``atom`` or ``cp.async``. All CTAs are told of.
+        """
+
+    def tensor(self, strand: Strand, instr: Instr, kind: str, touches: list[Touch]) -> None:
+        """tcgen05.ld or st."""
+
+    def allocate(
+        self, strand: Strand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
+    ) -> None:
+        """tcgen05.alloc, or dealloc where ``free``."""
+
+    def tensor_op(self, strand: Strand, instr: Instr, operation: Operation) -> None:
+        """mma, cp or shift is issued."""
+
+    def copy(self, strand: Strand, instr: Instr, transfer: Transfer) -> None:
+        """An asynchronous copy is issued, by any CTAs of the cohort."""
+
+    # ---- synchronisation -------------------------------------------------------------------------------------------
+
+    def commit(
+        self, strand: Strand, instr: Instr, barrier: int, thread: tuple[int, int], signals: list[tuple[int, int]]
+    ) -> None:
+        """tcgen05.commit: barriers are signalled once this thread's tensor operations are done.
+
+        ``signals`` are pairs of the CTA that commits and the CTA whose barrier it is, of the watched CTAs.
+        """
+
+    def commit_group(self, strand: Strand, instr: Instr) -> None:
+        """cp.async.commit_group or cp.async.bulk.commit_group."""
+
+    def wait_group(self, strand: Strand, instr: Instr, left: int) -> None:
+        """cp.async.wait_group (or wait_all), or cp.async.bulk.wait_group: at most ``left`` groups are under way."""
+
+    def init(self, strand: Strand, instr: Instr, barrier: int) -> None:
+        """mbarrier.init."""
+
+    def arrive(self, strand: Strand, instr: Instr, barrier: int, homes: np.ndarray | None) -> None:
+        """A thread arrives at an mbarrier, or changes its transaction count.
+
+        ``homes`` are the CTAs whose barrier it is, one per CTA of the strand; None: each its own.
+        """
+
+    def wait(self, strand: Strand, instr: Instr, barrier: int, done: np.ndarray) -> None:
+        """A wait on an mbarrier has succeeded in the CTAs of the strand where ``done`` (bool)."""
+
+    def cta_barrier(self, strand: Strand, instr: Instr, index: int, leave: bool) -> None:
+        """A warp arrives at a CTA barrier, or leaves it; ``strand.ticket`` has the generation that it met in."""
+
+    def cluster_barrier(self, strand: Strand, instr: Instr, leave: bool) -> None:
+        """A warp arrives at the barrier of its cluster, or leaves it; the barrier's ticket says in which phase."""
+
+    def fence(self, strand: Strand, instr: Instr) -> None:
+        """Any fence, tcgen05.wait or tcgen05.fence."""

@@ -1,0 +1,279 @@
+"""Copies into tensor memory (tcgen05.cp) and moves by one lane (tcgen05.shift, and the .ashift of an MMA).
+
+A copy reads rows of shared memory by a matrix descriptor, as a K-major MMA operand, and writes each row to one or
+more lanes, 16 bytes being 4 columns:
+
+| shape | rows x bytes | lanes of row r, from the address on |
+| --- | --- | --- |
+| 128x256b, 128x128b | 128 x 32, 128 x 16 | r |
+| 4x256b | 4 x 32 | 32 r |
+| 64x128b.warpx2::02_13 | 64 x 16 | r, r + 64 |
+| 64x128b.warpx2::01_23 | 64 x 16 | 64 (r / 32) + r % 32, and that + 32 |
+| 32x128b.warpx4 | 32 x 16 | r, r + 32, r + 64, r + 96 |
+
+On the way, 4- and 6-bit elements (16 to a 16-byte unit) may be unpacked to one per byte. With cta_group::2 both
+CTAs copy, each from its own shared memory to its own tensor memory.
+
+A move gives lane i the content of lane i + 1, 8 columns wide, inside each sub-partition of 32 lanes; the last lane
+of a sub-partition keeps its content. Address 31 and shape 4x256b refresh just these lanes.
+
+Sources: PTX manual, tcgen05.cp and tcgen05.shift; copies compared with SM100 by mlc-ai/TIRx-harness; the move after
+an MMA: an NVIDIA CUTLASS example that runs on B200. How many sub-partitions a plain tcgen05.shift moves is not
+settled: the switch ``shift_extent``. Nor is whether a copy that follows an .ashift may come before its move: the switch
+``ashift_then_cp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convc.errors import MachineFault
+from convc.ir.findings import Verdict
+from convc.machine.tensor_core import fetch, formats
+from convc.machine.tensor_core.mma import Mma
+from convc.machine.tensor_core.smem_layout import chunk_offsets
+from convc.machine.tensor_core.tensor_memory import LANES
+from convc.ptx.descriptors import decode_shared
+
+if TYPE_CHECKING:
+    from convc.machine.base.switches import Switches
+    from convc.machine.state.cohort import Cohort
+    from convc.machine.tensor_core.mma import Mma
+    from convc.ptx.syntax import Instr
+
+SHIFT_COLUMNS = 8
+UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
+"""An element type of the width that each decompression unpacks."""
+
+
+def joined(queue: Iterable[Mma | Copy | Shift | RowShift]) -> Iterator[Mma | Copy | Shift | RowShift]:
+    """The same operations, with moves of columns side by side that follow each other as one."""
+    last: Mma | Copy | Shift | RowShift | None = None
+    for item in queue:
+        if last is not None and not isinstance(last, Mma) and type(item) is type(last) and item == last.next():
+            last = replace(last, count=last.count + 1)
+            continue
+        if last is not None:
+            yield last
+        last = item
+    if last is not None:
+        yield last
+
+
+def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
+    """Lanes (copies, rows) of every source row, relative to the address."""
+    rows = int(shape.split("x")[0])
+    row = np.arange(rows)
+    match multicast:
+        case None:
+            return (32 * row if rows == 4 else row)[None]
+        case "warpx2::02_13":
+            return np.stack([row, row + 64])
+        case "warpx2::01_23":
+            first = 64 * (row // 32) + row % 32
+            return np.stack([first, first + 32])
+    return np.stack([row + 32 * copy for copy in range(4)])
+
+
+def copy_places(copy: Copy, switches: Switches) -> tuple[np.ndarray, int]:
+    """Lanes (copies, rows) that a copy writes, and how many columns."""
+    lane = 0 if copy.shape == "4x256b" and switches.refresh_lane == "zero" else copy.taddr >> 16
+    lanes = destination_lanes(copy.shape, copy.multicast) + lane
+    return lanes, copy_width(copy)
+
+
+def copy_width(copy: Copy) -> int:
+    """Columns that one tcgen05.cp of a shape writes."""
+    return int(copy.shape.split("x")[1].removesuffix("b")) // 32
+
+
+@lru_cache(maxsize=1024)
+def unit_index(descriptor: int, count: int, rows: int, width: int) -> np.ndarray:
+    """Numbers of the 16-byte units that ``count`` copies of ``width`` columns each read, row by row, flattened.
+
+    Raises:
+        ValueError: as of `chunk_offsets`.
+    """
+    descriptors = (decode_shared(descriptor + index * width // 4) for index in range(count))
+    return np.concatenate([chunk_offsets(each, rows, 4 * width) for each in descriptors], axis=-1).reshape(-1)
+
+
+def evenly(lanes: np.ndarray) -> slice | np.ndarray:
+    """The lanes as a slice, which numpy copies faster, where they are evenly spaced."""
+    first, step = int(lanes[0]), int(lanes[1] - lanes[0])
+    last = int(lanes[-1])
+    even = step > 0 and np.array_equal(lanes, np.arange(first, last + 1, step))
+    return slice(first, last + 1, step) if even else lanes
+
+
+def shift_parts(taddr: int, extent: str) -> np.ndarray:
+    """Sub-partitions that a tcgen05.shift moves."""
+    return np.arange(4) if extent == "all" else np.array([taddr >> 21])
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """An issued tcgen05.cp, or ``count`` of columns side by side. ``rows``: all CTAs that copy (None = every one)."""
+
+    shape: str
+    multicast: str | None
+    decompress: str | None
+    taddr: int
+    descriptor: int
+    rows: tuple[int, ...] | None
+    instr: Instr = field(compare=False)
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> Copy | None:
+        """The copy of the next columns and the next bytes of every row, if there is such a thing."""
+        width = copy_width(self)
+        step = self.count * width
+        if self.multicast or self.decompress:
+            return None
+        return replace(self, taddr=self.taddr + step, descriptor=self.descriptor + step // 4)
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Copy now."""
+        shared, tensor = cohort.shared, cohort.tensor
+        lanes, width = copy_places(self, switches)
+        column = self.taddr & 0xFFFF
+        rows = None if self.rows is None else np.asarray(self.rows)
+        self._check(cohort, lanes, column, width * self.count, rows)
+        try:
+            index = unit_index(self.descriptor, self.count, lanes.shape[1], width)
+        except ValueError as error:
+            raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
+        self._check_source(cohort, index, rows)
+        select = slice(None) if rows is None else rows
+        width *= self.count
+        units = np.take(shared.chunks[select], index, axis=1).view(np.uint8)
+        if self.decompress is not None:
+            units = self._unpack(units, switches.six_bit)
+        cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
+        panel = tensor.panel(column, width)
+        for own in lanes:
+            if rows is None:
+                panel[:, evenly(own)] = cells
+            else:
+                panel[rows[:, None], own] = cells
+        key = ("cp", self.shape, self.multicast, self.taddr, width)
+        if key not in tensor.written.known:
+            tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
+
+    def _check_source(self, cohort: Cohort, index: np.ndarray, rows: np.ndarray | None) -> None:
+        """The units must lie inside shared memory, and what is used of them must have been written."""
+        shared = cohort.shared
+        used = 16 if self.decompress is None else formats.unit_bytes(UNPACKED[self.decompress], "padded")
+        key = ("cp", self.descriptor, self.shape, self.count, used)
+        if key in shared.written.known:
+            return
+        places = fetch.places(index, used)
+        if int(places.max()) >= shared.size:
+            raise self._fault(
+                f"descriptor {self.descriptor:#018x} reaches shared address {int(places.max()):#x}, "
+                f"but the CTA has {shared.size:#x} bytes"
+            )
+        missing = shared.written.missing(key, places, rows)
+        if missing:
+            message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
+            cohort.report("shared-memory-unwritten", message, self.instr, row=shared.written.lacking(places, rows))
+
+    def _unpack(self, units: np.ndarray, six_bit: str) -> np.ndarray:
+        """One element per byte: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
+        element = UNPACKED[self.decompress]
+        flat = units.reshape(-1, 16)
+        up = 2 if element == "e2m1" else int(six_bit == "high")
+        return (formats.codes(flat, element, "padded", six_bit) << up).reshape(units.shape)
+
+    def _check(self, cohort: Cohort, lanes: np.ndarray, column: int, width: int, rows: np.ndarray | None) -> None:
+        if int(lanes.max()) >= 128:
+            raise self._fault(f"tcgen05.cp of shape {self.shape} from lane {self.taddr >> 16} on passes lane 127")
+        if column % 4:
+            raise self._fault(f"tcgen05.cp to column {column}: the column must be a multiple of 4 (128 bits)")
+        if not cohort.tensor.holds(column, width, rows):
+            raise self._fault(
+                f"tcgen05.cp writes columns {column}..{column + width - 1}, which are not allocated",
+                "compare with tcgen05.alloc",
+            )
+
+    def _fault(self, message: str, hint: str = "") -> MachineFault:
+        return MachineFault(message, span=self.instr.span, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """An issued tcgen05.shift, or several of columns side by side (``count``)."""
+
+    taddr: int
+    rows: tuple[int, ...] | None
+    instr: Instr = field(compare=False)
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> Shift:
+        """The shift of the next columns."""
+        return replace(self, taddr=self.taddr + SHIFT_COLUMNS * self.count)
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Shift now."""
+        lane, column = self.taddr >> 16, self.taddr & 0xFFFF
+        rows = None if self.rows is None else np.asarray(self.rows)
+        if lane % 32 or lane >= 128:
+            raise MachineFault(
+                f"tcgen05.shift at lane {lane}: the lane must be a multiple of 32 below 128", span=self.instr.span
+            )
+        width = SHIFT_COLUMNS * self.count
+        if not cohort.tensor.holds(column, width, rows):
+            raise MachineFault(
+                f"tcgen05.shift of columns {column}..{column + width - 1}, which are not allocated",
+                span=self.instr.span,
+            )
+        if switches.shift_extent == "all" and lane:
+            cohort.report(
+                "shift-extent",
+                f"tcgen05.shift at lane {lane}: whether one or all four sub-partitions move is not settled; "
+                "here all do",
+                self.instr,
+                Verdict.review,
+                row=0 if rows is None else self.rows[0],
+            )
+        move_lanes(cohort, column, width, shift_parts(self.taddr, switches.shift_extent), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RowShift:
+    """The move that an .ashift makes when its MMA has multiplied, or several of columns side by side (``count``)."""
+
+    column: int
+    rows: tuple[int, ...] | None
+    count: int = field(default=1, compare=False)
+
+    def next(self) -> RowShift:
+        """The move of the next columns."""
+        return replace(self, column=self.column + SHIFT_COLUMNS * self.count)
+
+    def execute(self, cohort: Cohort, switches: Switches) -> None:
+        """Shift now."""
+        rows = None if self.rows is None else np.asarray(self.rows)
+        move_lanes(cohort, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
+
+
+def move_lanes(cohort: Cohort, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
+    """Lane i takes lane i + 1 in some columns of the sub-partitions ``parts``; their last lanes keep their content."""
+    tensor = cohort.tensor
+    cells = tensor.panel(column, width).reshape(tensor.ctas, 4, 32 * width)
+    for part in parts:
+        for select in (slice(None),) if rows is None else rows:
+            own = cells[select, part]
+            own[..., :-width] = own[..., width:].copy()
+    key = ("lanes", column, width)
+    if key in tensor.written.known or not tensor.written.missing(
+        key, tensor.places(np.arange(LANES), column, width), rows
+    ):
+        return
+    to = (32 * parts[:, None] + np.arange(31)).reshape(-1)
+    tensor.written.move(tensor.places(to, column, width), tensor.places(to + 1, column, width), rows)

@@ -1,0 +1,140 @@
+"""Tensor memory of a cohort of CTAs: allocations, and cells.
+
+Cells lie in one array, lane by lane. What the tensor core works on, an accumulator or an operand tile, is narrower than
+that: it is taken out as a *panel* of its own, in one piece, since numpy is slow with many short rows. A panel holds
+its columns until somebody asks for other columns that overlap it, or for all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.machine.memory.shared_memory import Spare, Written
+
+LANES = 128
+COLUMNS = 512
+"""Tensor memory of one CTA: 128 lanes of 512 32-bit columns (PTX manual, "Tensor Memory")."""
+
+BLOCK = 32
+"""Columns that are allocated together."""
+
+
+class TensorMemory:
+    """Tensor memory of every CTA: uint32 (ctas, 128, columns); grows with the highest column allocated.
+
+    Attributes:
+        placement: the switch: ``first`` or ``last`` free run.
+        owner: int16 (ctas, 16): first column of the allocation that holds each block of 32 columns, -1 where free.
+        permit: bool (ctas,): whether the CTA may still allocate.
+        last: int64 (ctas,): columns of the CTA's latest allocation.
+        asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
+    """
+
+    def __init__(self, ctas: int, placement: str = "first", spare: Spare | None = None) -> None:
+        self.ctas = ctas
+        self._spare = spare or Spare()
+        self.placement = placement
+        self._cells = np.empty((ctas, LANES, 0), np.uint32)
+        self._panels: dict[tuple[int, int], np.ndarray] = {}
+        self.written = Written(ctas, LANES * COLUMNS)
+        self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
+        self.permit = np.ones(ctas, bool)
+        self.last = np.full(ctas, COLUMNS)
+        self.asked: dict[int, int] = {}
+        self.granted: dict[int, int] = {}
+        self._holds: dict[tuple, bool] = {}
+
+    # ---- cells -------------------------------------------------------------------------------------------------------
+
+    @property
+    def cells(self) -> np.ndarray:
+        """All cells, uint32 (ctas, 128, columns): to read, and to write until the next panel is asked for."""
+        for key in list(self._panels):
+            self._put_back(key)
+        return self._cells
+
+    def panel(self, column: int, width: int) -> np.ndarray:
+        """Some columns in one piece, uint32 (ctas, 128, width): to read, and to write until anybody asks for others."""
+        if width == self._cells.shape[2]:
+            return self.cells
+        key = (column, width)
+        if key not in self._panels:
+            for first, count in list(self._panels):
+                if first < column + width and column < first + count:
+                    self._put_back((first, count))
+            self._panels[key] = np.ascontiguousarray(self._cells[:, :, column : column + width])
+        return self._panels[key]
+
+    def _put_back(self, key: tuple[int, int]) -> None:
+        column, width = key
+        self._cells[:, :, column : column + width] = self._panels.pop(key)
+
+    # ---- allocation --------------------------------------------------------------------------------------------------
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """First column -> columns of everything allocated in any CTA."""
+        return self.allocated_in(None)
+
+    def allocated_in(self, rows: np.ndarray | None) -> dict[int, int]:
+        """First column -> columns of everything allocated in any of the CTAs ``rows``."""
+        owner = self.owner if rows is None else self.owner[rows]
+        bases = sorted(set(owner[owner >= 0].tolist()))
+        return {base: BLOCK * int((owner == base).sum(axis=1).max()) for base in bases}
+
+    def allocate(self, columns: int, rows: np.ndarray | None, pair: bool) -> np.ndarray | None:
+        """First or last free run of ``columns`` in each of the CTAs ``rows`` (None = all), or None where one has none.
+
+        With ``pair`` the rows are whole pairs, side by side, and both CTAs of a pair get the same columns.
+        """
+        where = np.arange(self.ctas) if rows is None else rows
+        used = self.owner[where] >= 0
+        if pair:
+            both = used.reshape(-1, 2, used.shape[1]).any(axis=1)
+            used = np.repeat(both, 2, axis=0)
+        blocks = columns // BLOCK
+        free = np.lib.stride_tricks.sliding_window_view(~used, blocks, axis=1).all(axis=2)
+        if not free.any(axis=1).all():
+            return None
+        start = free.argmax(axis=1) if self.placement == "first" else free.shape[1] - 1 - free[:, ::-1].argmax(axis=1)
+        span = start[:, None] + np.arange(blocks)
+        self.owner[where[:, None], span] = (BLOCK * start)[:, None]
+        self.last[where] = columns
+        self._holds.clear()
+        width = BLOCK * (int(start.max()) + blocks)
+        if self._cells.shape[2] < width:
+            grown = self._spare.poison((self.ctas, LANES, width), np.uint32)
+            grown[:, :, : self._cells.shape[2]] = self.cells
+            self._cells = grown
+        return BLOCK * start
+
+    def free(self, base: int, columns: int, rows: np.ndarray | None) -> bool:
+        """Give back an allocation of the CTAs ``rows``; False when one of them has no such allocation."""
+        where = np.arange(self.ctas) if rows is None else rows
+        own = self.owner[where] == base
+        if not 0 <= base < COLUMNS or (BLOCK * own.sum(axis=1) != columns).any():
+            return False
+        self.owner[where] = np.where(own, -1, self.owner[where])
+        self._holds.clear()
+        self.written.clear(self.places(np.arange(LANES), base, columns), rows)
+        return True
+
+    def holds(self, column: int, count: int, rows: np.ndarray | None = None) -> bool:
+        """Whether columns [column, column + count) are allocated, in one piece, in all of the CTAs ``rows``."""
+        key = (column, count, None if rows is None else rows.tobytes())
+        known = self._holds.get(key)
+        if known is None:
+            known = self._holds[key] = self._check_holds(column, count, rows)
+        return known
+
+    def _check_holds(self, column: int, count: int, rows: np.ndarray | None) -> bool:
+        if not 0 <= column <= column + count <= COLUMNS or not count:
+            return False
+        owner = self.owner if rows is None else self.owner[rows]
+        part = owner[:, column // BLOCK : (column + count - 1) // BLOCK + 1]
+        return bool((part >= 0).all() and (part == part[:, :1]).all())
+
+    @staticmethod
+    def places(lanes: np.ndarray, column: int, count: int) -> np.ndarray:
+        """Flat cell numbers of lanes x columns, for the written-map."""
+        return (lanes[:, None] * COLUMNS + np.arange(column, column + count)[None, :]).reshape(-1)

@@ -1,0 +1,1 @@
+"""The tensor memory accelerator: tensor maps, walks, loads, stores, reductions."""

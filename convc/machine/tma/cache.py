@@ -1,0 +1,106 @@
+"""What a tensor loader keeps from one copy to the next: walks, by their start coordinates.
+
+The K loop of a convolution copies from the same start coordinates again and again, with other offsets and
+channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from convc.ir.tensormap import TensorMap
+from convc.machine.tma.walk import positions
+
+if TYPE_CHECKING:
+    from convc.machine.tma.load import LoadResult
+
+CACHE_BYTES = 64 << 20
+"""Memory that the walks of one loader may take."""
+
+Coordinate = int | np.ndarray
+
+
+@dataclass(slots=True, kw_only=True)
+class Walk:
+    """The rows of a copy for given start coordinates.
+
+    Attributes:
+        at: int32 (outer, copies, rows) positions, offsets not added.
+        base: int64 (copies, rows) chunk number of each row's position.
+        ctas: CTAs that walk.
+        members: which of the copies each CTA takes, or None where CTA i takes copy i (or all take the only
+            one).
+        indices: by layout class: (smallest base, index (copies, chunks) minus that).
+        outside: by (layout class, taps, channel window): flat numbers of the chunks to fill, or None; and what a
+            copy does.
+        size: bytes of all of these.
+    """
+
+    at: np.ndarray
+    base: np.ndarray
+    ctas: int
+    members: np.ndarray | None
+    indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
+    outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    size: int = 0
+
+
+class WalkCache:
+    """Walks of one tensor map; those longest unused are dropped when they take more than ``limit`` bytes."""
+
+    def __init__(self, tmap: TensorMap, limit: int = CACHE_BYTES) -> None:
+        self._tmap = tmap
+        self._limit = limit
+        self._walks: dict[tuple, Walk] = {}
+        self._bytes = 0
+
+    def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
+        """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`).
+
+        Four coordinates for a map of rank 2 are the four lines of a rows4 copy themselves.
+        """
+        key = (ctas, steps.size, *(c if isinstance(c, int) else c.tobytes() for c in coords))
+        walk = self._walks.pop(key, None)
+        if walk is not None:
+            self._walks[key] = walk
+            return walk
+        start = np.empty((len(coords), ctas), np.int32)
+        for axis, coordinate in enumerate(coords):
+            array = isinstance(coordinate, np.ndarray)
+            start[axis] = coordinate.astype(np.int32) if array else signed(coordinate)
+        distinct, members = _distinct(start)
+        at = distinct.T[None].copy() if len(coords) >= self._tmap.rank else positions(self._tmap, distinct, steps)
+        base = np.zeros(at.shape[1:], np.int64)
+        for axis, stride in enumerate(self._tmap.strides):
+            base += at[axis] * np.int64(stride >> 4)
+        walk = self._walks[key] = Walk(at=at, base=base, ctas=ctas, members=members)
+        self.keep(walk, at.nbytes + base.nbytes)
+        return walk
+
+    def keep(self, walk: Walk, size: int) -> None:
+        """Account for ``size`` more bytes of ``walk``, the one found last."""
+        walk.size += size
+        self._bytes += size
+        while self._bytes > self._limit and len(self._walks) > 1:
+            oldest = next(iter(self._walks))
+            self._bytes -= self._walks.pop(oldest).size
+
+
+def signed(coordinate: int) -> int:
+    """A 32-bit register as a signed number."""
+    return (int(coordinate) + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _distinct(start: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """Distinct columns of start coordinates, and which of them each CTA has (None: see `Walk`)."""
+    columns = [column.tobytes() for column in start.T]
+    numbers = {column: number for number, column in enumerate(dict.fromkeys(columns))}
+    if len(numbers) == 1:
+        return start[:, :1], None
+    if 2 * len(numbers) > len(columns):
+        return start, None
+    members = np.array([numbers[column] for column in columns])
+    return start[:, np.unique(members, return_index=True)[1]], members

@@ -1,0 +1,63 @@
+"""Where the rows of a tensor copy land in shared memory.
+
+Without a swizzle rows are dense. With one, every row takes the whole span (32, 64 or 128 bytes) even where
+its data is narrower, and the 16-byte chunks of a row change places by the address they land on. Rows start
+at multiples of their pitch, so all of this depends on the destination modulo 1024 alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.ir.tensormap import TensorMap
+from convc.machine.base.swizzle import FLIP8, chunk_xor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The chunks of one copy in the order of their shared addresses.
+
+    Attributes:
+        phase: the destination modulo the swizzle's period, in 128-byte lines.
+        row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
+        places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
+        flipped: chunks whose 8-byte halves change places, or None.
+        bytes: of data, without the gaps: the full box, fill included.
+        extent: bytes from the destination to the end of the last chunk.
+        written: (start, stop) byte ranges relative to the destination that the copy writes.
+    """
+
+    phase: int
+    row: np.ndarray
+    column: np.ndarray
+    places: np.ndarray | None
+    flipped: np.ndarray | None
+    bytes: int
+    extent: int
+    written: tuple[tuple[int, int], ...]
+
+
+def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
+    """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
+    data, slots = tmap.row_bytes >> 4, tmap.row_pitch >> 4
+    place = np.arange(rows * slots)
+    row, slot = place // slots, place % slots
+    line = phase + (place >> 3)
+    column = slot ^ chunk_xor(tmap.swizzle, line)
+    kept = np.flatnonzero(column < data)
+    whole = kept.size == place.size
+    edges = np.flatnonzero(np.diff(kept) != 1)
+    starts = kept[np.concatenate([[0], edges + 1])]
+    stops = kept[np.concatenate([edges, [-1]])] + 1
+    return Layout(
+        phase=phase,
+        row=row[kept],
+        column=column[kept],
+        places=None if whole else kept,
+        flipped=np.flatnonzero(line[kept] & 1) if tmap.swizzle == FLIP8 else None,
+        bytes=rows * tmap.row_bytes,
+        extent=int(stops[-1]) * 16,
+        written=tuple(zip((starts * 16).tolist(), (stops * 16).tolist(), strict=True)),
+    )
