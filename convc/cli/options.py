@@ -124,7 +124,9 @@ class _SwitchOption(click.Option):
         from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
-        self.help = f"Read what no public source settles in another way (see FIDELITY.md); the default first: {listed}."
+        self.help = (
+            f"Read what no public source settles in another way (see docs/fidelity.md); the default first: {listed}."
+        )
         return super().get_help_record(ctx)
 
 

@@ -1,7 +1,7 @@
 """The PTX reader: text in, a `Module` of resolved instructions out.
 
 Start at `parse`. What it returns is described in `syntax`; what it understands is data, `forms/*.txt`, one row for
-each instruction of the PTX manual (see ADDING_A_FORM.md). `printer` writes a module back as text.
+each instruction of the PTX manual (see docs/add_a_form.md). `printer` writes a module back as text.
 """
 
 from convc.ptx.parser import parse

@@ -9,7 +9,7 @@ A row is an instruction of the PTX manual, in the manual's own notation, with th
 
 Rows directly under one another share the indented lines below them. A modifier that has a ``.name = {…}`` line is a
 *set* (a slot to fill); any other is a literal. Braces mean "optional", always; vectors are written as one name and
-described below the row. ADDING_A_FORM.md explains every kind of line.
+described below the row. docs/add_a_form.md explains every kind of line.
 
 The files are split into rows when the first one is asked for, and a row is read when its opcode is first used.
 """

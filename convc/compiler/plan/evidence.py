@@ -1,6 +1,6 @@
 """Rules of the hardware that a schedule rests on although the manual does not settle them.
 
-Each is a row of ``convc/machine/FIDELITY.md``, with its class of evidence. A schedule that needs an *assumed* rule is
+Each is a row of ``convc/docs/fidelity.md``, with its class of evidence. A schedule that needs an *assumed* rule is
 only chosen where it is clearly faster than one that does not.
 """
 
@@ -16,7 +16,7 @@ class Rule:
 
     Attributes:
         text: what a kernel takes for granted.
-        evidence: class of FIDELITY.md.
+        evidence: class of docs/fidelity.md.
         note: what stands behind it.
         switch: the machine's switch that reads it the other way; empty where there is none.
     """

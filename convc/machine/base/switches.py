@@ -1,7 +1,7 @@
 """Switches: rules that no public source settles, each with the reading we take by default.
 
-A kernel whose result does not change under any setting does not depend on an open question. FIDELITY.md lists what is
-known of each.
+A kernel whose result does not change under any setting does not depend on an open question. docs/fidelity.md lists what
+is known of each.
 """
 
 from __future__ import annotations

@@ -266,7 +266,7 @@ def _decode_body(program: Program) -> list[Run]:
             if len(names) == 1
             else f"the machine has no semantics for {len(names)} forms: {', '.join(names)}",
             span=first.span,
-            hint="nothing was run; FORMS.md lists the modelled forms",
+            hint="nothing was run; docs/forms.md lists the modelled forms",
         )
     ops.append(lambda strand: strand.retire())
     return ops

@@ -4,7 +4,7 @@ What counts as a neighbour or as a use is decided by spelling, which is quick an
 
 * a rejected spelling is a *neighbour* of a form if it begins with the opcode and the literals that begin one of the
   form's rows and stand in its name (``mbarrier.inval`` of ``mbarrier.inval{.space}.b64 [addr]``);
-* what a test uses: `convc.machine.form_cases`.
+* what a test uses: `support.form_cases`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
+from support.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
 from support.ptxas import DECLARATIONS, END
 from tma_programs import recordings
 
 from convc.errors import UnmodelledError
 from convc.machine.execute.decode import decode
 from convc.machine.execute.inline import REWRITTEN
-from convc.machine.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
-from convc.machine.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
 from convc.machine.isa.registry import NO_RESULT, OPS, REFUSED
 from convc.ptx import parse
 from convc.ptx.grammar import forms
@@ -45,14 +45,16 @@ def statements(name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def test_the_page_is_what_the_tables_say():
-    assert PAGE.read_text(encoding="ascii") == page(), "write it again: python -m convc.machine.forms_page"
+def test_the_page_is_what_the_tables_say(request):
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(page(), encoding="ascii")
+    assert PAGE.read_text(encoding="ascii") == page(), "write it again: pytest --update-golden"
     assert all(where for where in sections().values())
 
 
 def test_every_form_has_a_builder_or_a_reason():
     without = NAMES - set(OPS) - set(REFUSED) - set(REWRITTEN)
-    assert not without, f"give each a builder under convc/machine/ops, or a reason in REFUSED: {sorted(without)}"
+    assert not without, f"give each a builder under convc/machine/isa, or a reason in REFUSED: {sorted(without)}"
     assert not set(REWRITTEN) & (set(OPS) | set(REFUSED))
     assert all(REFUSED.values())
 

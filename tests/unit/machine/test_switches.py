@@ -9,7 +9,7 @@ import pytest
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
-from convc import machine
+import convc
 from convc.errors import InputError, LaunchError
 from convc.machine import RunOptions
 from convc.machine.base.switches import CHOICES, OPEN, Switches, parse_switches
@@ -52,7 +52,7 @@ def test_the_defaults_come_first():
 
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_page_names_every_setting(name):
-    page = Path(machine.__file__).with_name("FIDELITY.md").read_text(encoding="utf-8")
+    page = (Path(convc.__file__).parent / "docs/fidelity.md").read_text(encoding="utf-8")
     first, *others = CHOICES[name]
     row = next(line for line in page.splitlines() if f"`{name}={first}`" in line)
     assert all(f"`{setting}`" in row or f"`{name}={setting}`" in page for setting in others)

@@ -1,9 +1,7 @@
-"""FORMS.md: every instruction form that the reader knows, whether the machine runs it, on what evidence, and its test.
+"""forms.md: every instruction form that the reader knows, whether the machine runs it, on what evidence, and its test.
 
 Made from the tables themselves, so that it cannot say anything else than they do: the rows of `convc/ptx/forms`, the
-builders registered under `convc/machine/ops`, the reasons in `convc.machine.isa.registry`, and the texts of the tests.
-
-    python -m convc.machine.forms_page      # write FORMS.md again, in a checkout
+builders registered under `convc/machine/isa`, the reasons in `convc.machine.isa.registry`, and the texts of the tests.
 """
 
 from __future__ import annotations
@@ -12,14 +10,15 @@ import re
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from support.form_cases import cases
+
 import convc.machine.execute.decode  # noqa: F401 - registers every builder
 from convc.machine.execute.inline import REWRITTEN
-from convc.machine.form_cases import cases
 from convc.machine.isa.registry import OPS, REFUSED
 from convc.ptx.grammar import forms
 
-PAGE = Path(__file__).with_name("FORMS.md")
-TESTS = Path(__file__).parents[2] / "tests"
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "convc" / "docs" / "forms.md"
 
 EVIDENCE = {
     "recorded": (
@@ -38,11 +37,12 @@ HEAD = """\
 Every form of `convc/ptx/forms/*.txt`, where the PTX manual (PTX ISA 9.0) describes it, and whether the machine runs it.
 A kernel with a refused form is read, printed and checked, but nothing of it is run.
 
-The class is that of the strongest evidence for what the form does in the main, as in [FIDELITY.md](FIDELITY.md), which
+The class is that of the strongest evidence for what the form does in the main, as in [fidelity.md](fidelity.md), which
 has the single rules, and those that are assumed. The case is a test that runs the form, inside `tests/` (for a recorded
 form the recording); every form has a spelling in `ptx_cases/syntax/accepted.txt` too, which `ptxas` judges.
 
-Generated: `python -m convc.machine.forms_page` writes this file, `tests/unit/machine/test_form_table.py` compares it.
+Generated: `pytest --update-golden tests/unit/machine/test_form_table.py` writes this file, without the flag it
+compares.
 
 """
 
@@ -86,7 +86,7 @@ def _case(name: str, tests: dict[str, list[str]]) -> str:
 
 
 def page() -> str:
-    """The text of FORMS.md."""
+    """The text of forms.md."""
     found, tests = sections(), cases(TESTS)
     refused = sum(status(name).startswith("refused") for name in found)
     lines = [f"{len(found)} forms: {len(found) - refused} modelled, {refused} refused.", ""]
@@ -96,7 +96,3 @@ def page() -> str:
         for name, where in sorted(found.items())
     ]
     return HEAD + "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="ascii")
