@@ -16,7 +16,7 @@ help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, compare, keep one kernel to read
-	$(PY) -m convc.demo
+	$(PY) -m convc.cli.demo
 
 test: $(VENV)/.installed-test  ## the test suite without its slow part
 	$(PY) -m pytest -q -n $(WORKERS)

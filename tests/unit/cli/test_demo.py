@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from convc import api, demo
+from convc import api
+from convc.cli import demo
 from convc.errors import PlanError
 
 

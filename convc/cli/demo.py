@@ -1,4 +1,4 @@
-"""``python -m convc.demo``: six layers of ResNet-50, from an ONNX file to verified PTX.
+"""``python -m convc.cli.demo``: six layers of ResNet-50, from an ONNX file to verified PTX.
 
 The layers are the four distinct 3x3 stages, a 1x1 and the strided 7x7 stem, at batch 1 with random float16
 weights. Each is compiled, its text is run on the machine and compared with a float64 reference. The kernel
