@@ -235,7 +235,7 @@ def verify(
         options: which schedules to consider; all of them by default.
         cache: where kernels are kept (see `Cache`).
         jobs, executor: where the layers are checked: in this process (the default), in that many processes of this
-            machine, on an executor (see `convc.workers.executors.crew_opener`), or on a `Pool` that several calls
+            machine, on an executor (see `convc.workers.executors.executor_opener`), or on a `Pool` that several calls
             share.
         fuse: as of `load`, where a path is given.
         reweight: give every layer random weights of this seed and verify the whole network (`verify_network`, which

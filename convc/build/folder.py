@@ -32,11 +32,11 @@ import numpy as np
 
 from convc.errors import BuildError, InputError, ProblemError
 from convc.ir import dtypes
-from convc.ir.debug_info import Coverage, read_coverage
+from convc.ir.debug_info import DebugInfo, read_coverage
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import BufferForm, DeviceForm, device_form
+from convc.layout.device_form import BufferLayout, DeviceLayout, device_form
 from convc.support.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 
 FORMAT = "convc-build/1"
@@ -93,11 +93,11 @@ class Layer:
         ptx: text of the kernel.
         file: name of that text in messages.
         launch: how it is launched.
-        filter, bias: packed weights (shapes `DeviceForm.filter` and `DeviceForm.bias`).
+        filter, bias: packed weights (shapes `DeviceLayout.filter` and `DeviceLayout.bias`).
     """
 
     name: str
-    form: DeviceForm
+    form: DeviceLayout
     ptx: str
     file: str
     launch: LaunchSpec
@@ -125,7 +125,7 @@ class Build:
         """The launch file of a layer's kernel; `LaunchError` where it is damaged."""
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
 
-    def coverage(self, name: str | None = None) -> Coverage | None:
+    def coverage(self, name: str | None = None) -> DebugInfo | None:
         """What the steps of a layer's kernel cover; None where the folder does not say, as older ones do not.
 
         Raises:
@@ -185,7 +185,7 @@ def pick_layer(layers: Iterable, name: str | None, where: str):
     raise InputError(f"there is no layer {name!r}", where=where, hint=f"layers: {listed}")
 
 
-def buffers_of(form: DeviceForm) -> dict[str, BufferForm]:
+def buffers_of(form: DeviceLayout) -> dict[str, BufferLayout]:
     """The buffers of a convolution kernel under the names that its launch file uses."""
     buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
     return buffers if form.residual is None else buffers | {"residual": form.residual}
@@ -340,7 +340,7 @@ def _is_build(path: Path) -> bool:
         return b"convc-build/" in stream.read(200)
 
 
-def _read_weights(path: Path, form: BufferForm) -> np.ndarray:
+def _read_weights(path: Path, form: BufferLayout) -> np.ndarray:
     storage = dtypes.BY_NAME[form.dtype].storage
     held = plain(np.empty(0, storage)).dtype
 
@@ -352,7 +352,7 @@ def _read_weights(path: Path, form: BufferForm) -> np.ndarray:
     return read_npy(path, check=check, error=BuildError).view(storage)
 
 
-def _check_buffers(launch: LaunchSpec, form: DeviceForm, file: Path) -> None:
+def _check_buffers(launch: LaunchSpec, form: DeviceLayout, file: Path) -> None:
     """The launch must have the buffers of the layer: the host fills and reads them by name."""
     for name, expected in buffers_of(form).items():
         got = launch.buffers.get(name)

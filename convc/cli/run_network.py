@@ -47,8 +47,8 @@ def run_network(
         with progress_bar() as progress, naming(model):
             results = graph.run(fitting(graph, feeds), progress=progress)
     write_results(results, files)
-    write_report(json_file, run_json(str(model), graph.tally, results, files))
-    print_tally(out, graph.tally)
+    write_report(json_file, run_json(str(model), graph.stats, results, files))
+    print_tally(out, graph.stats)
     for name, value in results.items():
         wrote = f"wrote {files[name]}: " if name in files else ""
         out.print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)

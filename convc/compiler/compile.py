@@ -8,7 +8,7 @@ from convc.compiler.plan.records import Options, Plan
 from convc.compiler.tile.steps.base import TileProgram
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceForm, device_form
+from convc.layout.device_form import DeviceLayout, device_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Compiled:
     """
 
     problem: ConvProblem
-    form: DeviceForm
+    form: DeviceLayout
     plan: Plan
     program: TileProgram
     artifact: KernelArtifact

@@ -34,14 +34,14 @@ class MmaTile:
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
+class RewriteStage:
     """The way from one algorithm to the next, which has this title."""
 
     title: str
     rewrites: tuple[Rewrite, ...]
 
 
-def chapters(maps: ReuseMaps, schedule: str, mma: MmaTile, masked: bool) -> tuple[Chapter, ...]:
+def chapters(maps: ReuseMaps, schedule: str, mma: MmaTile, masked: bool) -> tuple[RewriteStage, ...]:
     """What leads from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out.
 
     ValueError for a name that is none of `SCHEDULES`.
@@ -51,13 +51,13 @@ def chapters(maps: ReuseMaps, schedule: str, mma: MmaTile, masked: bool) -> tupl
     (_, stride), (_, dilation) = maps.problem.stride, maps.problem.dilation
     masks = (partial(mask_lanes, maps=maps),) if masked else ()
     split = partial(split_taps, cycle=stride // math.gcd(stride, dilation))
-    slide = Chapter("row addresses: slide", (split, *masks, partial(hoist, maps=maps)))
-    tiles = Chapter("Algorithm 2: reload", stream_tiles(maps, mma))
+    slide = RewriteStage("row addresses: slide", (split, *masks, partial(hoist, maps=maps)))
+    tiles = RewriteStage("Algorithm 2: reload", stream_tiles(maps, mma))
     return {
         "reload": (tiles,),
         "slide": (tiles, slide),
-        "stationary": (tiles, slide, Chapter("Algorithm 3: stationary", (swap_operands,))),
-        "shift": (tiles, slide, Chapter("Algorithm 3.b: shift", (partial(shift_instead_of_load, maps=maps),))),
+        "stationary": (tiles, slide, RewriteStage("Algorithm 3: stationary", (swap_operands,))),
+        "shift": (tiles, slide, RewriteStage("Algorithm 3.b: shift", (partial(shift_instead_of_load, maps=maps),))),
     }[schedule]
 
 

@@ -20,7 +20,7 @@ from convc.compiler.index.geometry import geometry
 from convc.compiler.index.lane_masks import masked_columns, masked_lines
 from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
-from convc.explain.algorithms import Chapter, MmaTile, chapters, pixel_tiles
+from convc.explain.algorithms import MmaTile, RewriteStage, chapters, pixel_tiles
 from convc.explain.nests import Nest, plain
 from convc.explain.products import POINTS
 from convc.explain.rewrites import Step
@@ -76,11 +76,11 @@ def derive_reload(maps: ConvMaps) -> Derivation:
     problem, lanes = maps.problem.one_group, maps.tiles.block_m
     mma = MmaTile(columns=maps.tiles.block_n, channels=maps.tiles.channels_per_step)
     title = "Algorithm 2: reload"
-    full = _chain(problem, (Chapter(title, pixel_tiles(problem, lanes, mma)),))
+    full = _chain(problem, (RewriteStage(title, pixel_tiles(problem, lanes, mma)),))
     if _quick(full):
         return Derivation("reload", problem, problem, full)
     less, tile = smaller(problem, lanes, mma)
-    small = _chain(less, (Chapter(title, pixel_tiles(less, lanes, tile)),))
+    small = _chain(less, (RewriteStage(title, pixel_tiles(less, lanes, tile)),))
     return Derivation("reload", problem, less, _joined(full, small))
 
 
@@ -109,7 +109,7 @@ def _less(extent: int, size: int) -> tuple[int, int]:
     return (3, 2) if full else (1, 2)
 
 
-def _chain(problem: ConvProblem, chapters: tuple[Chapter, ...]) -> tuple[Algorithm, ...]:
+def _chain(problem: ConvProblem, chapters: tuple[RewriteStage, ...]) -> tuple[Algorithm, ...]:
     """Apply the rewrites one after the other, up to the first that is refused."""
     nest: Nest = plain(problem)
     found = [Algorithm("Algorithm 1: the definition", (), nest)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.plan.cost import SLACK
-from convc.compiler.plan.records import Choice, Plan
+from convc.compiler.plan.records import Plan, ScheduleSummary
 
 
 def choice_lines(plan: Plan) -> Iterator[str]:
@@ -28,7 +28,7 @@ def choice_lines(plan: Plan) -> Iterator[str]:
         yield verdict_on_shift(slide, shift)
 
 
-def verdict_on_shift(slide: Choice, shift: Choice) -> str:
+def verdict_on_shift(slide: ScheduleSummary, shift: ScheduleSummary) -> str:
     """Whether activations in tensor memory gain anything over the same activations in shared memory, and why.
 
     Tensor memory saves reads of shared memory, and costs copies and moves: it pays where those reads are what takes
@@ -47,6 +47,6 @@ def verdict_on_shift(slide: Choice, shift: Choice) -> str:
     return f"{start}is less than the estimates may be off"
 
 
-def _best(legal: list[Choice], schedule: str) -> Choice | None:
+def _best(legal: list[ScheduleSummary], schedule: str) -> ScheduleSummary | None:
     """The fastest variant of a schedule."""
     return next((choice for choice in legal if choice.schedule == schedule), None)

@@ -38,7 +38,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     width: int | None
 
 
-class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The tile of a CTA, and the scopes of the steps.
 
     Attributes:
@@ -126,14 +126,14 @@ def _known(numbers: Any, limit: int) -> Bounds | None:
     return (int(inside.min()), int(inside.max())) if inside.size else None
 
 
-def dump_coverage(coverage: Coverage) -> bytes:
+def dump_coverage(coverage: DebugInfo) -> bytes:
     """Indented JSON."""
     return msgspec.json.format(msgspec.json.encode(coverage), indent=1)
 
 
-def read_coverage(data: bytes) -> Coverage:
+def read_coverage(data: bytes) -> DebugInfo:
     """The record from its JSON; ValueError (`msgspec.ValidationError` is one) where it is damaged."""
-    coverage = msgspec.json.decode(data, type=Coverage)
+    coverage = msgspec.json.decode(data, type=DebugInfo)
     numbers = [value for scope in coverage.steps.values() for _, value in scope.numbers]
     for expr in (coverage.pixel, coverage.channel, *numbers):
         from_json(expr)

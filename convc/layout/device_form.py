@@ -23,8 +23,8 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 **Groups** are joined to packs, see `convc.layout.groups`.
 
 **Folding.** An axis beyond the limits of tensor maps is folded on the host, and rows and volumes become images, see
-`convc.layout.fold`. The problem that the kernel runs, `DeviceForm.problem`, is then another one than was asked,
-`DeviceForm.model`.
+`convc.layout.fold`. The problem that the kernel runs, `DeviceLayout.problem`, is then another one than was asked,
+`DeviceLayout.model`.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from convc.layout.block_scaled import (
 )
 from convc.layout.expand import expand_activation, expand_filter, expanded
 from convc.layout.fold import AxisFold, choose_fold, fold_pixels, fold_problem, fold_taps, images
-from convc.layout.groups import Packs, device_channels, pack_channels, pack_problem, pack_taps, packs_of
+from convc.layout.groups import GroupPacking, device_channels, pack_channels, pack_problem, pack_taps, packs_of
 from convc.layout.notes import packing_notes
 from convc.layout.transposed import (
-    Untransposed,
+    ForwardEquivalent,
     ordinary_bias,
     ordinary_element,
     ordinary_filter,
@@ -72,7 +72,7 @@ BIAS_MULTIPLE = 256
 """The widest tile of output channels: the bias is padded to whole tiles."""
 
 
-class BufferForm(msgspec.Struct, frozen=True, kw_only=True):
+class BufferLayout(msgspec.Struct, frozen=True, kw_only=True):
     """A device buffer: contiguous, last dimension fastest."""
 
     dtype: str
@@ -84,7 +84,7 @@ class BufferForm(msgspec.Struct, frozen=True, kw_only=True):
         return math.prod(self.shape) * dtypes.BY_NAME[self.dtype].bytes
 
 
-class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
     """A problem as the kernel sees it.
 
     Attributes:
@@ -104,12 +104,12 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
     base: ConvProblem
     problem: ConvProblem
     folds: tuple[AxisFold | None, ...]
-    packs: Packs | None = None
-    way: Untransposed | None = None
-    activation: BufferForm
-    filter: BufferForm
-    bias: BufferForm
-    output: BufferForm
+    packs: GroupPacking | None = None
+    way: ForwardEquivalent | None = None
+    activation: BufferLayout
+    filter: BufferLayout
+    bias: BufferLayout
+    output: BufferLayout
     notes: tuple[str, ...]
 
     @property
@@ -118,7 +118,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         return self.model if self.way is None else self.way.problem
 
     @property
-    def residual(self) -> BufferForm | None:
+    def residual(self) -> BufferLayout | None:
         """The buffer of the tensor that the epilogue adds, laid out as the output; None where it adds none."""
         return self.output if self.problem.residual else None
 
@@ -148,7 +148,7 @@ class DeviceForm(msgspec.Struct, frozen=True, kw_only=True):
         return self.output.shape[-1]
 
 
-def device_form(problem: ConvProblem) -> DeviceForm:
+def device_form(problem: ConvProblem) -> DeviceLayout:
     """Choose the device layout of a problem."""
     way = untransposed(problem) if problem.transposed else None
     ordinary = problem if way is None else way.problem
@@ -164,8 +164,8 @@ def device_form(problem: ConvProblem) -> DeviceForm:
     if blocks is not None:
         factors = _factor_pitch(blocks, c_pitch)
         pixel, tap = pixel + device.groups * factors, tap + factors
-    activation = BufferForm(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
-    return DeviceForm(
+    activation = BufferLayout(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
+    return DeviceLayout(
         model=problem,
         base=base,
         problem=device,
@@ -173,14 +173,14 @@ def device_form(problem: ConvProblem) -> DeviceForm:
         packs=packs,
         way=way,
         activation=activation,
-        filter=BufferForm(
+        filter=BufferLayout(
             dtype=_stored(device.filter_dtype.name), shape=(device.out_channels, math.prod(device.kernel), tap)
         ),
-        bias=BufferForm(
+        bias=BufferLayout(
             dtype=device.sum_dtype.name,
             shape=(2,) * _has_multipliers(device) + (_round_up(device.out_channels, BIAS_MULTIPLE),),
         ),
-        output=BufferForm(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
+        output=BufferLayout(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
         notes=(
             *(() if way is None else (way_note(way, problem),)),
             *packing_notes(ordinary, folded, device, folds, packs, activation.size_bytes, c_pitch, k_pitch),
@@ -188,14 +188,14 @@ def device_form(problem: ConvProblem) -> DeviceForm:
     )
 
 
-def device_bytes(form: DeviceForm) -> int:
+def device_bytes(form: DeviceLayout) -> int:
     """Bytes of all buffers together."""
     buffers = (form.activation, form.filter, form.bias, form.output, form.residual)
     return sum(buffer.size_bytes for buffer in buffers if buffer is not None)
 
 
-def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
-    """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceForm.activation`."""
+def pack_activation(form: DeviceLayout, x: np.ndarray) -> np.ndarray:
+    """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceLayout.activation`."""
     _expect_shape(form, x, form.model.x_shape, "x")
     x = x if form.way is None else ordinary_input(form.way, form.model, x)
     if form.blocks is None:
@@ -206,12 +206,12 @@ def pack_activation(form: DeviceForm, x: np.ndarray) -> np.ndarray:
     return _with_factors(form, *pixels, form.activation.shape, form.problem.groups)
 
 
-def has_tensor_scale(form: DeviceForm) -> bool:
+def has_tensor_scale(form: DeviceLayout) -> bool:
     """Whether activations and filters have a scale as a whole, by which the kernel multiplies its sums."""
     return _tensor_scale(form.problem)
 
 
-def scaled_bias(form: DeviceForm, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
+def scaled_bias(form: DeviceLayout, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The buffer of `pack_bias` for these activations: where they have a scale as a whole, its multipliers have it."""
     if not has_tensor_scale(form):
         return bias
@@ -220,7 +220,7 @@ def scaled_bias(form: DeviceForm, bias: np.ndarray, x: np.ndarray) -> np.ndarray
     return scaled
 
 
-def _pixels(form: DeviceForm, x: np.ndarray, step: int = 1) -> np.ndarray:
+def _pixels(form: DeviceLayout, x: np.ndarray, step: int = 1) -> np.ndarray:
     """Channels last, folded and packed; `step` of the kernel's channels have one number of x."""
     pixels = _channels_last(form, x, "x")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
@@ -231,8 +231,8 @@ def _pixels(form: DeviceForm, x: np.ndarray, step: int = 1) -> np.ndarray:
     return pixels if form.packs is None else pack_channels(pixels, _fewer(form.base, step), _slabs(form.packs, step))
 
 
-def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
-    """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceForm.filter`."""
+def pack_filter(form: DeviceLayout, w: np.ndarray) -> np.ndarray:
+    """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceLayout.filter`."""
     _expect_shape(form, w, form.model.w_shape, "w")
     w = w if form.way is None else ordinary_filter(form.way, form.model, w)
     if form.blocks is None:
@@ -243,7 +243,7 @@ def pack_filter(form: DeviceForm, w: np.ndarray) -> np.ndarray:
     return _with_factors(form, *taps, form.filter.shape, 1)
 
 
-def _taps(form: DeviceForm, w: np.ndarray, step: int = 1) -> np.ndarray:
+def _taps(form: DeviceLayout, w: np.ndarray, step: int = 1) -> np.ndarray:
     """Channels last, folded and packed; `step` of the kernel's channels have one number of w."""
     taps = _channels_last(form, w, "w")
     for axis, fold in reversed(tuple(enumerate(form.folds))):
@@ -254,7 +254,7 @@ def _taps(form: DeviceForm, w: np.ndarray, step: int = 1) -> np.ndarray:
 
 
 def pack_weights(
-    form: DeviceForm, w: np.ndarray, bias: np.ndarray | None, multiplier: np.ndarray | None = None
+    form: DeviceLayout, w: np.ndarray, bias: np.ndarray | None, multiplier: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """`pack_filter` and `pack_bias`, whose multipliers are the scale of the filters as a whole where they have one."""
     if has_tensor_scale(form):
@@ -262,8 +262,8 @@ def pack_weights(
     return pack_filter(form, w), pack_bias(form, bias, multiplier)
 
 
-def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray | None = None) -> np.ndarray:
-    """Bias (K,) of any real type or None, rounded to the type of the sums, as `DeviceForm.bias`.
+def pack_bias(form: DeviceLayout, bias: np.ndarray | None, multiplier: np.ndarray | None = None) -> np.ndarray:
+    """Bias (K,) of any real type or None, rounded to the type of the sums, as `DeviceLayout.bias`.
 
     Args:
         multiplier: (K,) of a problem whose sums are scaled, rounded to float32.
@@ -286,8 +286,8 @@ def pack_bias(form: DeviceForm, bias: np.ndarray | None, multiplier: np.ndarray 
     return packed
 
 
-def pack_residual(form: DeviceForm, residual: np.ndarray) -> np.ndarray:
-    """Residual (N, K, P, Q) of any real type, rounded to the output type, as `DeviceForm.residual`."""
+def pack_residual(form: DeviceLayout, residual: np.ndarray) -> np.ndarray:
+    """Residual (N, K, P, Q) of any real type, rounded to the output type, as `DeviceLayout.residual`."""
     _expect_shape(form, residual, form.model.y_shape, "the residual")
     rounded = dtypes.encode(form.problem.out_dtype, residual)
     rounded = rounded if form.way is None else ordinary_output(form.way, form.model, rounded)
@@ -296,15 +296,15 @@ def pack_residual(form: DeviceForm, residual: np.ndarray) -> np.ndarray:
     return packed
 
 
-def unpack_output(form: DeviceForm, y: np.ndarray) -> np.ndarray:
-    """What the kernel wrote (`DeviceForm.output`) as contiguous (N, K, P, Q) of the same element type."""
+def unpack_output(form: DeviceLayout, y: np.ndarray) -> np.ndarray:
+    """What the kernel wrote (`DeviceLayout.output`) as contiguous (N, K, P, Q) of the same element type."""
     _expect_shape(form, y, form.output.shape, "the output buffer")
     pixels = y[..., _device_channels(form)].reshape(form.model.batch, *form.ordinary.out_extent, -1)
     found = np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
     return found if form.way is None else transposed_output(form.way, form.model, found)
 
 
-def output_index(form: DeviceForm, element: tuple[int, ...]) -> int:
+def output_index(form: DeviceLayout, element: tuple[int, ...]) -> int:
     """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
     n, k, *pixel = element if form.way is None else ordinary_element(form.way, form.model, element)
     if form.packs is not None:
@@ -312,21 +312,21 @@ def output_index(form: DeviceForm, element: tuple[int, ...]) -> int:
     return int(np.ravel_multi_index((n, *pixel, k), (form.model.batch, *form.ordinary.out_extent, form.k_pitch)))
 
 
-def _device_channels(form: DeviceForm) -> slice | np.ndarray:
+def _device_channels(form: DeviceLayout) -> slice | np.ndarray:
     """Where the model's output channels lie among those of the device."""
     if form.packs is None:
         return slice(0, form.ordinary.out_channels)
     return device_channels(form.ordinary, form.packs)
 
 
-def _channels_last(form: DeviceForm, array: np.ndarray, what: str) -> np.ndarray:
+def _channels_last(form: DeviceLayout, array: np.ndarray, what: str) -> np.ndarray:
     """Round to the operand type, and view with dimension 1 (channels) last."""
     buffer = form.activation if what == "x" else form.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {form.model.name!r}")
     return np.moveaxis(dtypes.encode(dtypes.BY_NAME[buffer.dtype], array), 1, -1)
 
 
-def _require_blocks(form: DeviceForm, array: np.ndarray, what: str) -> None:
+def _require_blocks(form: DeviceLayout, array: np.ndarray, what: str) -> None:
     """Quantising takes some float64 arrays of the size of the tensor, its groups filled up."""
     filled = filled_channels(form.ordinary.in_channels, form.ordinary.groups) / form.ordinary.in_channels
     require_memory(int(6 * 8 * array.size * filled), f"quantising {what} of {form.model.name!r}")
@@ -340,7 +340,7 @@ def _with_pitch(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _with_factors(
-    form: DeviceForm, elements: np.ndarray, factors: np.ndarray, shape: tuple[int, ...], groups: int
+    form: DeviceLayout, elements: np.ndarray, factors: np.ndarray, shape: tuple[int, ...], groups: int
 ) -> np.ndarray:
     """Bytes of the elements of some groups, and behind them their factors, each group's from a multiple of 16 on."""
     packed = _with_pitch(elements, shape)
@@ -356,7 +356,7 @@ def _fewer(problem: ConvProblem, step: int) -> ConvProblem:
     return dataclasses.replace(problem, in_channels=problem.in_channels // step)
 
 
-def _slabs(packs: Packs, step: int) -> Packs:
+def _slabs(packs: GroupPacking, step: int) -> GroupPacking:
     return msgspec.structs.replace(packs, c_slab=packs.c_slab // step)
 
 
@@ -380,7 +380,7 @@ def _factor_pitch(blocks: BlockFormat, size: int) -> int:
     return _round_up(-(-size // blocks.factor_bytes), PITCH_BYTES)
 
 
-def _expect_shape(form: DeviceForm, array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
+def _expect_shape(form: DeviceLayout, array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
     if array.shape != shape:
         raise InputError(f"{what} must have shape {shape}, got {array.shape}", where=f"convolution {form.model.name!r}")
 

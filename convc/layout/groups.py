@@ -32,7 +32,7 @@ WIDEST = 256
 """Most output channels of one instruction."""
 
 
-class Packs(msgspec.Struct, frozen=True, kw_only=True):
+class GroupPacking(msgspec.Struct, frozen=True, kw_only=True):
     """How groups are joined.
 
     Attributes:
@@ -48,7 +48,7 @@ class Packs(msgspec.Struct, frozen=True, kw_only=True):
     k_slab: int
 
 
-def packs_of(problem: ConvProblem) -> Packs | None:
+def packs_of(problem: ConvProblem) -> GroupPacking | None:
     """The packs with the least work for the tensor core, of those the fewest; None where there is one group."""
     if problem.groups == 1:
         return None
@@ -56,35 +56,35 @@ def packs_of(problem: ConvProblem) -> Packs | None:
     return min(choices, key=lambda packs: (work(problem, packs), packs.count))
 
 
-def work(problem: ConvProblem, packs: Packs) -> int:
+def work(problem: ConvProblem, packs: GroupPacking) -> int:
     """Output channels times atoms of 32 bytes that the tensor core multiplies for each pixel and tap."""
     atoms = -(-packs.c_slab * problem.operand_dtype.bytes // ATOM_BYTES)
     tiles = -(-packs.k_slab // COLUMNS)
     return packs.count * atoms * tiles
 
 
-def _packs(problem: ConvProblem, groups: int) -> Packs:
+def _packs(problem: ConvProblem, groups: int) -> GroupPacking:
     count = -(-problem.groups // groups)
     channels, filters = groups * problem.group_channels, groups * problem.out_channels // problem.groups
     if count == 1:
-        return Packs(groups=groups, count=1, c_slab=channels, k_slab=filters)
+        return GroupPacking(groups=groups, count=1, c_slab=channels, k_slab=filters)
     element = problem.operand_dtype.bytes
     unit = ATOM_BYTES if channels * element <= ROW_BYTES else ROW_BYTES
     step = COLUMNS if filters <= WIDEST else WIDEST // 2
-    return Packs(
+    return GroupPacking(
         groups=groups, count=count, c_slab=-(-channels * element // unit) * unit // element,
         k_slab=-(-filters // step) * step,
     )  # fmt: skip
 
 
-def pack_problem(problem: ConvProblem, packs: Packs) -> ConvProblem:
+def pack_problem(problem: ConvProblem, packs: GroupPacking) -> ConvProblem:
     """The convolution whose groups are the packs."""
     return dataclasses.replace(
         problem, in_channels=packs.count * packs.c_slab, out_channels=packs.count * packs.k_slab, groups=packs.count
     )
 
 
-def pack_channels(pixels: np.ndarray, model: ConvProblem, packs: Packs) -> np.ndarray:
+def pack_channels(pixels: np.ndarray, model: ConvProblem, packs: GroupPacking) -> np.ndarray:
     """Pixels (..., places * C) as (..., packs * c_slab): a group's channels at all places of a folded axis together."""
     lines, slots = pixels.shape[:-1], packs.count * packs.groups
     groups = pixels.reshape(*lines, -1, model.groups, model.group_channels).swapaxes(-3, -2)
@@ -97,7 +97,7 @@ def pack_channels(pixels: np.ndarray, model: ConvProblem, packs: Packs) -> np.nd
     return packed.reshape(*lines, -1)
 
 
-def pack_taps(taps: np.ndarray, groups: int, packs: Packs) -> np.ndarray:
+def pack_taps(taps: np.ndarray, groups: int, packs: GroupPacking) -> np.ndarray:
     """Filters (K, R*S, C/G) as (packs * k_slab, R*S, c_slab), with zeros outside the blocks of the groups."""
     own, channels = len(taps) // groups, taps.shape[-1]
     packed = np.zeros((packs.count, packs.k_slab, taps.shape[1], packs.c_slab), taps.dtype)
@@ -108,14 +108,14 @@ def pack_taps(taps: np.ndarray, groups: int, packs: Packs) -> np.ndarray:
     return packed.reshape(-1, *packed.shape[2:])
 
 
-def device_channels(problem: ConvProblem, packs: Packs) -> np.ndarray:
+def device_channels(problem: ConvProblem, packs: GroupPacking) -> np.ndarray:
     """Output channel on the device of every output channel of the model, int64 (K,)."""
     own = packs.groups * problem.out_channels // problem.groups
     pack, inside = np.divmod(np.arange(problem.out_channels), own)
     return pack * packs.k_slab + inside
 
 
-def packs_note(problem: ConvProblem, device: ConvProblem, packs: Packs) -> str:
+def packs_note(problem: ConvProblem, device: ConvProblem, packs: GroupPacking) -> str:
     """One sentence: what is joined, and what share of the multiplications is with zeros."""
     shape = f"{problem.groups} groups of {problem.group_channels} channels"
     useful = problem.out_channels * problem.group_channels

@@ -22,13 +22,13 @@ import numpy as np
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 from convc.layout.groups import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
 
 
-def obstacle(producer: DeviceForm, consumer: DeviceForm, use: Use = "activation") -> str | None:
+def obstacle(producer: DeviceLayout, consumer: DeviceLayout, use: Use = "activation") -> str | None:
     """Why the output buffer of one kernel cannot be that buffer of another one, in words; None: it can.
 
     Rounding float32 to tf32 is no obstacle.
@@ -59,11 +59,14 @@ def obstacle(producer: DeviceForm, consumer: DeviceForm, use: Use = "activation"
     return None
 
 
-def hand_over(producer: DeviceForm, consumer: DeviceForm, packed: np.ndarray, use: Use = "activation") -> np.ndarray:
+def hand_over(
+    producer: DeviceLayout, consumer: DeviceLayout, packed: np.ndarray, use: Use = "activation"
+) -> np.ndarray:
     """The consumer's buffer, bit for bit what unpacking and packing again would give.
 
     Args:
-        packed: what the producer's kernel wrote (`DeviceForm.output`). What lies behind its last channel is set to zero
+        packed: what the producer's kernel wrote (`DeviceLayout.output`). What lies behind its last channel is set to
+        zero
             in place; where nothing is rounded this very array comes back.
         use: which buffer of the consumer.
 
@@ -85,12 +88,12 @@ def hand_over(producer: DeviceForm, consumer: DeviceForm, packed: np.ndarray, us
     return packed if wanted == producer.output.dtype else dtypes.encode(dtypes.BY_NAME[wanted], packed)
 
 
-def _places_written(form: DeviceForm) -> np.ndarray:
+def _places_written(form: DeviceLayout) -> np.ndarray:
     """Where in a pixel of the output each channel of the model lies, (K,)."""
     return np.arange(form.model.out_channels) if form.packs is None else device_channels(form.ordinary, form.packs)
 
 
-def _places_read(form: DeviceForm, use: Use) -> np.ndarray | None:
+def _places_read(form: DeviceLayout, use: Use) -> np.ndarray | None:
     """The same for what a kernel reads; None where a channel has several places."""
     if use == "residual":
         return _places_written(form)
@@ -103,5 +106,5 @@ def _places_read(form: DeviceForm, use: Use) -> np.ndarray | None:
     return places[np.argsort(order)] if len(places) == len(channels) and len(set(order)) == len(channels) else None
 
 
-def _element_type(form: DeviceForm, use: Use) -> str:
+def _element_type(form: DeviceLayout, use: Use) -> str:
     return form.activation.dtype if use == "activation" else form.output.dtype

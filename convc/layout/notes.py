@@ -7,7 +7,7 @@ import math
 from convc.ir.problem import ConvProblem
 from convc.layout.expand import expansion_notes
 from convc.layout.fold import AxisFold, fold_note
-from convc.layout.groups import Packs, packs_note
+from convc.layout.groups import GroupPacking, packs_note
 from convc.support.memory import human_bytes
 
 
@@ -16,7 +16,7 @@ def packing_notes(
     folded: ConvProblem,
     device: ConvProblem,
     folds: tuple[AxisFold | None, ...],
-    packs: Packs | None,
+    packs: GroupPacking | None,
     activation_bytes: int,
     c_pitch: int,
     k_pitch: int,

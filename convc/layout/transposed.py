@@ -45,7 +45,7 @@ class PhaseAxis(msgspec.Struct, frozen=True, kw_only=True):
     before: int
 
 
-class Untransposed(msgspec.Struct, frozen=True, kw_only=True):
+class ForwardEquivalent(msgspec.Struct, frozen=True, kw_only=True):
     """A transposed convolution as an ordinary one.
 
     Attributes:
@@ -59,13 +59,13 @@ class Untransposed(msgspec.Struct, frozen=True, kw_only=True):
     axes: tuple[PhaseAxis, ...] = ()
 
 
-def untransposed(problem: ConvProblem) -> Untransposed:
+def untransposed(problem: ConvProblem) -> ForwardEquivalent:
     """The way with fewer multiplications; of two equal ones that without zeros in the input."""
     ways = (_phases(problem), _dilated(problem))
     return min((way for way in ways if way is not None), key=lambda way: way.problem.macs)
 
 
-def _phases(problem: ConvProblem) -> Untransposed:
+def _phases(problem: ConvProblem) -> ForwardEquivalent:
     axes = tuple(_phase_axis(problem, axis) for axis in range(problem.rank))
     phases = math.prod(problem.stride)
     pixels = [-(-out // u) for out, u in zip(problem.out_extent, problem.stride, strict=True)]
@@ -74,7 +74,7 @@ def _phases(problem: ConvProblem) -> Untransposed:
         for i, axis, extent in zip(pixels, axes, problem.in_extent, strict=True)
     ]
     ones = (1,) * problem.rank
-    return Untransposed(
+    return ForwardEquivalent(
         way="phases",
         problem=replace(
             problem, transposed=False, output_padding=(), out_channels=problem.out_channels * phases,
@@ -99,7 +99,7 @@ def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
     return PhaseAxis(reads=reads, taps=last - first + 1, before=-first)
 
 
-def _dilated(problem: ConvProblem) -> Untransposed | None:
+def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
     """None where the pads leave nothing of the input."""
     extent = tuple((e - 1) * u + 1 for e, u in zip(problem.in_extent, problem.stride, strict=True))
     sides = []
@@ -108,7 +108,7 @@ def _dilated(problem: ConvProblem) -> Untransposed | None:
     cropped = tuple(e + min(0, lo) + min(0, hi) for e, lo, hi in zip(extent, *sides, strict=True))
     if min(cropped) < 1:
         return None
-    return Untransposed(
+    return ForwardEquivalent(
         way="dilated",
         problem=replace(
             problem, transposed=False, output_padding=(), in_extent=cropped, stride=(1,) * problem.rank,
@@ -117,7 +117,7 @@ def _dilated(problem: ConvProblem) -> Untransposed | None:
     )  # fmt: skip
 
 
-def ordinary_input(way: Untransposed, model: ConvProblem, x: np.ndarray) -> np.ndarray:
+def ordinary_input(way: ForwardEquivalent, model: ConvProblem, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, *in) as the ordinary convolution takes them: spread out and cropped, or as they are."""
     if way.way == "phases":
         return x
@@ -128,7 +128,7 @@ def ordinary_input(way: Untransposed, model: ConvProblem, x: np.ndarray) -> np.n
     return spread[(..., *(slice(lo, lo + e) for lo, e in zip(first, way.problem.in_extent, strict=True)))]
 
 
-def ordinary_filter(way: Untransposed, model: ConvProblem, w: np.ndarray) -> np.ndarray:
+def ordinary_filter(way: ForwardEquivalent, model: ConvProblem, w: np.ndarray) -> np.ndarray:
     """Filters (C, K/G, *kernel) as (K, C/G, *kernel) of the ordinary convolution."""
     groups, depth = model.groups, model.out_channels // model.groups
     turned = w.reshape(groups, model.group_channels, depth, *model.kernel).swapaxes(1, 2)
@@ -143,14 +143,14 @@ def ordinary_filter(way: Untransposed, model: ConvProblem, w: np.ndarray) -> np.
     return found.reshape(way.problem.w_shape)
 
 
-def ordinary_bias(way: Untransposed, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
+def ordinary_bias(way: ForwardEquivalent, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
     """Bias (K,) for every phase."""
     phases = way.problem.out_channels // model.out_channels
     groups = bias.reshape(model.groups, 1, -1)
     return np.repeat(groups, phases, axis=1).reshape(-1)
 
 
-def transposed_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+def transposed_output(way: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
     if way.way == "dilated":
         return y
@@ -164,7 +164,7 @@ def transposed_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> n
     return np.ascontiguousarray(together[(..., *map(slice, model.out_extent))])
 
 
-def ordinary_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+def ordinary_output(way: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """The inverse of `transposed_output`: an output (N, K, *out) as the ordinary convolution makes it, zeros around."""
     if way.way == "dilated":
         return y
@@ -177,7 +177,7 @@ def ordinary_output(way: Untransposed, model: ConvProblem, y: np.ndarray) -> np.
     return apart.transpose(0, 1, *phases, 2, *places).reshape(way.problem.y_shape)
 
 
-def ordinary_element(way: Untransposed, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
+def ordinary_element(way: ForwardEquivalent, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
     """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
     if way.way == "dilated":
         return element
@@ -188,7 +188,7 @@ def ordinary_element(way: Untransposed, model: ConvProblem, element: tuple[int, 
     return (n, number, *(o // u for o, u in zip(pixel, model.stride, strict=True)))
 
 
-def way_note(way: Untransposed, model: ConvProblem) -> str:
+def way_note(way: ForwardEquivalent, model: ConvProblem) -> str:
     """One sentence: what is computed in its place, and what share of the multiplications that wastes."""
     taps = "x".join(map(str, way.problem.kernel))
     share = 100 * _products(model) / way.problem.macs

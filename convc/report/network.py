@@ -13,7 +13,7 @@ from rich.table import Table
 from convc.report.output import json_text
 from convc.report.words import convolution, number, place, times
 from convc.runtime.layer import readable
-from convc.runtime.network.executor import Tally
+from convc.runtime.network.executor import RunStats
 from convc.verification.compare import Comparison
 from convc.verification.network import LayerResult, NetworkReport
 
@@ -82,21 +82,21 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
 
 
-def print_tally(console: Console, tally: Tally) -> None:
+def print_tally(console: Console, stats: RunStats) -> None:
     """What a run of a network did, in a line or two."""
-    print_refused(console, tally.refused)
-    print_hidden(console, tally.hidden)
-    fused = sum(map(len, tally.fused.values()))
-    counts = f" with {fused} nodes fused into them, {tally.handed} buffers handed over"
-    with_them = counts if fused or tally.handed else ""
+    print_refused(console, stats.refused)
+    print_hidden(console, stats.hidden)
+    fused = sum(map(len, stats.fused.values()))
+    counts = f" with {fused} nodes fused into them, {stats.handed} buffers handed over"
+    with_them = counts if fused or stats.handed else ""
     console.print(
-        f"{len(tally.compiled)} convolutions from PTX{with_them}, {tally.seconds:.3f} s simulated; "
-        f"{tally.host + len(tally.refused)} nodes on the host",
+        f"{len(stats.compiled)} convolutions from PTX{with_them}, {stats.seconds:.3f} s simulated; "
+        f"{stats.host + len(stats.refused)} nodes on the host",
         soft_wrap=True,
     )
 
 
-def run_json(model: str, tally: Tally, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
+def run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
     outputs = [
         {
@@ -107,7 +107,7 @@ def run_json(model: str, tally: Tally, results: Mapping[str, Any], files: Mappin
         }
         for name, value in results.items()
     ]
-    return json_text({"format": "convc-network-run/1", "model": model, "outputs": outputs, "tally": tally})
+    return json_text({"format": "convc-network-run/1", "model": model, "outputs": outputs, "tally": stats})
 
 
 def network_json(report: NetworkReport) -> bytes:

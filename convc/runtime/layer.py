@@ -21,7 +21,7 @@ from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
 from convc.layout.device_form import (
-    DeviceForm,
+    DeviceLayout,
     device_bytes,
     output_index,
     pack_activation,
@@ -152,7 +152,7 @@ def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.n
     return machine.writer_of(layer.ptx, layer.launch, buffers, "output", offset, file=layer.file)
 
 
-def read_input(path: Path, form: DeviceForm, name: str) -> np.ndarray:
+def read_input(path: Path, form: DeviceLayout, name: str) -> np.ndarray:
     """Read activations (N, C, H, W) from a ``.npy`` file, which is checked before its data are loaded.
 
     bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
@@ -164,7 +164,7 @@ def read_input(path: Path, form: DeviceForm, name: str) -> np.ndarray:
     return _read(path, lambda shape, dtype: _check_input(form, shape, dtype, name))
 
 
-def read_residual(path: Path, form: DeviceForm, name: str) -> np.ndarray:
+def read_residual(path: Path, form: DeviceLayout, name: str) -> np.ndarray:
     """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_input` reads activations."""
     return _read(path, lambda shape, dtype: _check_residual(form, shape, dtype, name))
 
@@ -188,7 +188,7 @@ def readable(y: np.ndarray) -> np.ndarray:
     return y.astype(np.float32) if y.dtype == ml_dtypes.bfloat16 else y
 
 
-def _output(form: DeviceForm, result: RunResult) -> np.ndarray:
+def _output(form: DeviceLayout, result: RunResult) -> np.ndarray:
     storage = dtypes.BY_NAME[form.output.dtype].storage
     return result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape)
 
@@ -198,7 +198,7 @@ def named(dtype: np.dtype) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype("V2") else dtype
 
 
-def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+def _check_input(form: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
     expected = form.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
@@ -208,7 +208,7 @@ def _check_input(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, wher
         raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)
 
 
-def _check_residual(form: DeviceForm, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+def _check_residual(form: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
     expected = form.model.y_shape
     if form.residual is None:
         raise InputError("the layer adds no residual, and there is one", where=where)

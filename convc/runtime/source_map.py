@@ -15,11 +15,11 @@ import numpy as np
 
 from convc.build.folder import Layer
 from convc.ir import dtypes
-from convc.ir.debug_info import Coverage
+from convc.ir.debug_info import DebugInfo
 from convc.ir.findings import Bounds, Finding, Place, Region, Site
 
 
-def located(layer: Layer, finding: Finding, coverage: Coverage | None) -> Finding:
+def located(layer: Layer, finding: Finding, coverage: DebugInfo | None) -> Finding:
     """The finding with the places of both its accesses.
 
     Args:
@@ -33,7 +33,7 @@ def located(layer: Layer, finding: Finding, coverage: Coverage | None) -> Findin
     return dataclasses.replace(finding, place=_place(layer, finding, coverage), other=other)
 
 
-def _place(layer: Layer, site: Site, coverage: Coverage) -> Place | None:
+def _place(layer: Layer, site: Site, coverage: DebugInfo) -> Place | None:
     """What a site is part of; None where no CTA is known."""
     if site.cta is None:
         return None
@@ -47,7 +47,7 @@ def _place(layer: Layer, site: Site, coverage: Coverage) -> Place | None:
     return Place(pixels=shown, k=channels, **coverage.reduction(site.step, site.nth))
 
 
-def _in_accumulator(site: Site, coverage: Coverage) -> tuple[Bounds, Bounds]:
+def _in_accumulator(site: Site, coverage: DebugInfo) -> tuple[Bounds, Bounds]:
     """Lanes and columns of the accumulator that a site is about; all of them where nothing says less."""
     lanes, columns = (0, coverage.lanes - 1), (0, coverage.columns - 1)
     columns = coverage.columns_of(site.step, site.nth) or columns

@@ -6,10 +6,10 @@ import numpy as np
 
 from convc.ir.findings import Finding, Verdict
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
-from convc.sanitizer.clocks import Pipe, Views
+from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
-from convc.sanitizer.shadow import Access, Shadow, Sparse, Spot, Tables
+from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse, Tables
 from convc.sanitizer.sites import finding, region_of, site_of
 from convc.sanitizer.strength import apart
 from convc.sanitizer.tcgen05_order import Pipeline
@@ -56,7 +56,7 @@ class Accesses(Order):
             self.shadows[space, home] = Shadow(tables)
         return self.shadows[space, home]
 
-    def entry(self, instr, kind: str, row: int, warp: int, views: Views, **more) -> Access:
+    def entry(self, instr, kind: str, row: int, warp: int, views: WarpClocks, **more) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
         fields = {
             "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "lane": None,
@@ -73,30 +73,30 @@ class Accesses(Order):
         return count
 
     def access(
-        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, views: Views
+        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, views: WarpClocks
     ) -> None:
         """Lanes (n,) access places (n, m) of a CTA's memory.
 
         Places outside the storage are left out: the machine faults on them.
         """
         if places.size and int(places.max()) < self.shadow(space, home).tables.size:
-            self.perform(Spot(space, home, lanes, places, places), access, views)
+            self.perform(AccessSet(space, home, lanes, places, places), access, views)
             self.visit(access, lanes, views)
 
-    def perform(self, spot: Spot, access: Access, views: Views) -> None:
+    def perform(self, spot: AccessSet, access: Access, views: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
         shadow, number = self.shadow(spot.space, spot.home), len(self.log)
         self.log.append(access)
         self.compare(spot, access, views)
         shadow.record(spot.places, number, spot.lanes[:, None], access)
 
-    def compare(self, spot: Spot, access: Access, views: Views) -> None:
+    def compare(self, spot: AccessSet, access: Access, views: WarpClocks) -> None:
         """Report what an access races with."""
         for index in self.shadow(spot.space, spot.home).before(spot.places, access.write):
             if not _ordered(spot.space, self.log[index], access, views):
                 self._report(spot, index, access, views)
 
-    def touch(self, instr, row, thread, barrier: Home, work: Pipe | None = None) -> None:
+    def touch(self, instr, row, thread, barrier: Home, work: AsyncStream | None = None) -> None:
         """A barrier operation comes after the barrier's initialisation."""
         home, address = barrier
         views = self.views(row, thread[0])
@@ -105,11 +105,11 @@ class Accesses(Order):
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], views, **more)
         places = np.arange(address, address + 8)[None]
-        self.compare(Spot("shared", home, np.array([thread[1]]), places, places), access, views)
+        self.compare(AccessSet("shared", home, np.array([thread[1]]), places, places), access, views)
         if home != row:
             self.visit(access, np.array([thread[1]]), views)
 
-    def visit(self, access: Access, lanes: np.ndarray, views: Views) -> None:
+    def visit(self, access: Access, lanes: np.ndarray, views: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
         self.exits.visit(access, lanes)
         if access.row == access.home or self.started(access.row, access.home, views):
@@ -120,7 +120,7 @@ class Accesses(Order):
         key = "start", access.instr.span.line
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
 
-    def _report(self, spot: Spot, index: int, second: Access, views: Views) -> None:
+    def _report(self, spot: AccessSet, index: int, second: Access, views: WarpClocks) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
         first, space = self.log[index], spot.space
         lines = first.instr.span.line, second.instr.span.line
@@ -148,7 +148,7 @@ class Accesses(Order):
         )
 
 
-def _ordered(space: str, first: Access, second: Access, views: Views) -> bool:
+def _ordered(space: str, first: Access, second: Access, views: WarpClocks) -> bool:
     """Whether ``first`` happened before ``second``, whose issuer has these views, or both may meet."""
     clock = views.tensor if space == "tensor" else views.generic
     if space != "tensor" and not second.generic and first.generic and first.write:

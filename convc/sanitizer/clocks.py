@@ -40,14 +40,14 @@ def _fenced() -> dict[str, Clock]:
 
 
 @dataclass(slots=True)
-class Message:
+class ClockMessage:
     """What a release carries: the sender's generic, fenced and weak views."""
 
     generic: Clock = field(default_factory=dict)
     fenced: dict[str, Clock] = field(default_factory=_fenced)
     weak: Clock = field(default_factory=dict)
 
-    def add(self, other: Message) -> None:
+    def add(self, other: ClockMessage) -> None:
         """Another release on the same object."""
         join(self.generic, other.generic)
         join(self.weak, other.weak)
@@ -63,7 +63,7 @@ class Message:
 
 
 @dataclass(slots=True)
-class Views(Message):
+class WarpClocks(ClockMessage):
     """The clocks of a warp, and its own component and time.
 
     Attributes:
@@ -76,8 +76,8 @@ class Views(Message):
     time: int = 0
     tensor: Clock = field(default_factory=dict)
     unpublished: Clock = field(default_factory=dict)
-    released: dict[bool, Message] = field(default_factory=dict)
-    pending: dict[bool, Message] = field(default_factory=dict)
+    released: dict[bool, ClockMessage] = field(default_factory=dict)
+    pending: dict[bool, ClockMessage] = field(default_factory=dict)
 
     def tick(self) -> int:
         """Advance the own component; later accesses of the warp are ordered after earlier ones."""
@@ -95,23 +95,23 @@ class Views(Message):
         join(self.generic, self.unpublished)
         self.unpublished.clear()
 
-    def release(self, scopes: tuple[bool, ...], what: Message) -> None:
+    def release(self, scopes: tuple[bool, ...], what: ClockMessage) -> None:
         """What relaxed writes pass on from now on; see `released`."""
         for wide in scopes:
-            self.released.setdefault(wide, Message()).add(what)
+            self.released.setdefault(wide, ClockMessage()).add(what)
 
     def fence(self, order: str, scope: str) -> None:
         """A thread fence: ``acquire``, ``release`` or both (any other order)."""
         scopes = (False,) if scope == "cta" else (False, True)
         if order != "release":
             for wide in scopes:
-                self.add(self.pending.pop(wide, Message()))
+                self.add(self.pending.pop(wide, ClockMessage()))
         if order != "acquire":
             self.release(scopes, self)
 
 
 @dataclass(slots=True)
-class Pipe:
+class AsyncStream:
     """A stream of asynchronous work that completes in order.
 
     Attributes:

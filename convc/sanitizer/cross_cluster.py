@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict
-from convc.machine.state.observer import Observer, Reach
+from convc.machine.state.observer import GlobalRange, Observer
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import strength_of
@@ -24,7 +24,7 @@ class Writes(Observer):
     def __init__(self) -> None:
         self.found: dict[tuple, Finding] = {}
         self.buffers: dict[str, Sparse] = {}
-        self.loads: list[tuple[object, np.ndarray, Reach]] = []
+        self.loads: list[tuple[object, np.ndarray, GlobalRange]] = []
 
     def begin(self, cohort) -> None:
         """Who wrote where is kept from cohort to cohort."""
@@ -160,7 +160,7 @@ class Writes(Observer):
         )
 
 
-def _flat(memory: Reach, cta: np.ndarray):
+def _flat(memory: GlobalRange, cta: np.ndarray):
     """(starts of lines, bytes per line, the CTA of each) of copies by all of some CTAs."""
     for which, starts, size in memory.lines(np.arange(len(cta))):
         inside = starts >= 0

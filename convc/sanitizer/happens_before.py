@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from convc.machine.isa.observe import actors
 from convc.machine.state.observer import Observer
-from convc.sanitizer.clocks import Message, Pipe, Views, join
+from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
 from convc.sanitizer.strength import Locations
 
-NOTHING = Message()
+NOTHING = ClockMessage()
 """What a relaxed arrival without a fence before it passes on."""
 
 Home = tuple[int, int]
@@ -27,9 +27,9 @@ Home = tuple[int, int]
 class Barrier:
     """An mbarrier: the copies that signal it (their time is the phase they count in), and what its phases pass on."""
 
-    copies: Pipe
-    open: Message = field(default_factory=Message)
-    done: Message = field(default_factory=Message)
+    copies: AsyncStream
+    open: ClockMessage = field(default_factory=ClockMessage)
+    done: ClockMessage = field(default_factory=ClockMessage)
 
 
 class Order(Observer):
@@ -42,14 +42,14 @@ class Order(Observer):
         """Start afresh for every cohort."""
         self.cohort = cohort
         self.owner: list[int] = []
-        self.warps: dict[tuple[int, int], Views] = {}
-        self.pipes: dict[tuple, Pipe] = {}
+        self.warps: dict[tuple[int, int], WarpClocks] = {}
+        self.pipes: dict[tuple, AsyncStream] = {}
         self.barriers: dict[Home, Barrier] = {}
-        self.meetings: dict[tuple, Message] = {}
+        self.meetings: dict[tuple, ClockMessage] = {}
         self.locations = Locations()
         self.met: set[tuple[int, int]] = set()
 
-    def touch(self, instr, row: int, thread: tuple[int, int], barrier: Home, work: Pipe | None = None) -> None:
+    def touch(self, instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None) -> None:
         """A thread (warp, lane) operates on a barrier, or (with ``work``) has it signalled when that is done."""
 
     # ---- who -----------------------------------------------------------------------------------------------------
@@ -59,27 +59,27 @@ class Order(Observer):
         self.owner.append(row)
         return len(self.owner) - 1
 
-    def views(self, row: int, warp: int) -> Views:
+    def views(self, row: int, warp: int) -> WarpClocks:
         """The clocks of a warp."""
         key = row, warp
         if key not in self.warps:
-            self.warps[key] = Views(component=self.component(row))
+            self.warps[key] = WarpClocks(component=self.component(row))
         return self.warps[key]
 
-    def pipe(self, kind: str, row: int, *thread: int) -> Pipe:
+    def pipe(self, kind: str, row: int, *thread: int) -> AsyncStream:
         """The stream of asynchronous work of a kind that a thread or a warp issues."""
         key = kind, row, *thread
         if key not in self.pipes:
-            self.pipes[key] = Pipe(self.component(row))
+            self.pipes[key] = AsyncStream(self.component(row))
         return self.pipes[key]
 
     def barrier(self, home: Home) -> Barrier:
         """What is known of a barrier."""
         if home not in self.barriers:
-            self.barriers[home] = Barrier(Pipe(self.component(home[0])))
+            self.barriers[home] = Barrier(AsyncStream(self.component(home[0])))
         return self.barriers[home]
 
-    def started(self, row: int, peer: int, views: Views) -> bool:
+    def started(self, row: int, peer: int, views: WarpClocks) -> bool:
         """Whether a warp with these views knows that a peer of its CTA has started: by a meeting or any message."""
         if (row, peer) not in self.met and any(self.owner[component] == peer for component in views.generic):
             self.met.add((row, peer))
@@ -103,7 +103,7 @@ class Order(Observer):
             if phase != barrier.copies.time:
                 barrier.copies.time = phase
                 barrier.done.add(barrier.open)
-                barrier.open = Message()
+                barrier.open = ClockMessage()
 
     def arrive(self, strand, instr, barrier, homes) -> None:
         """Release, where it is an arrival and not relaxed."""
@@ -135,7 +135,7 @@ class Order(Observer):
             self.touch(instr, row, (warp, lane), (row, barrier))
             message = self.barrier((row, barrier)).done
             if "relaxed" in instr.mods:
-                views.pending.setdefault(False, Message()).add(message)
+                views.pending.setdefault(False, ClockMessage()).add(message)
             else:
                 views.add(message)
 
@@ -170,7 +170,7 @@ class Order(Observer):
                 pipe.close()
             views.learn(pipe.known(left))
 
-    def _groups(self, strand, instr, kinds: tuple[str, ...]) -> list[tuple[Pipe, Views]]:
+    def _groups(self, strand, instr, kinds: tuple[str, ...]) -> list[tuple[AsyncStream, WarpClocks]]:
         """The pipes that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
         bulk = instr.form.name.startswith("cp.async.bulk")
         keys = []
@@ -198,8 +198,8 @@ class Order(Observer):
             relaxed = "relaxed" in instr.mods and not leave
             self._meet(meeting, views.released.get(True, NOTHING) if relaxed else views, leave)
 
-    def _meet(self, meeting: tuple, views: Message, leave: bool) -> None:
-        message = self.meetings.setdefault(meeting, Message())
+    def _meet(self, meeting: tuple, views: ClockMessage, leave: bool) -> None:
+        message = self.meetings.setdefault(meeting, ClockMessage())
         if leave:
             views.add(message)
         else:
@@ -225,7 +225,7 @@ class Order(Observer):
                 case "fence.proxy" | "fence.proxy.restrict":
                     self._proxy(views, instr.slots.get("proxykind") or "async")
                 case "fence.mbarrier_init":
-                    inits, made = self.pipe("init", row, warp), Message()
+                    inits, made = self.pipe("init", row, warp), ClockMessage()
                     made.tell({inits.component: inits.time})
                     join(views.fenced["shared"], made.generic)
                     views.release((False, True), made)
@@ -234,7 +234,7 @@ class Order(Observer):
                     views.fence(slots.get("sem") or "both", slots.get("scope") or slots["level"])
 
     @staticmethod
-    def _proxy(views: Views, kind: str) -> None:
+    def _proxy(views: WarpClocks, kind: str) -> None:
         """fence.proxy.async: of shared or of global memory alone, or of both."""
         for space, fenced in views.fenced.items():
             if kind == "async" or kind.startswith(f"async.{space}"):

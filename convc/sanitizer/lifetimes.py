@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from convc.ir.findings import Finding, Verdict
-from convc.sanitizer.clocks import Clock, Views, join
+from convc.sanitizer.clocks import Clock, WarpClocks, join
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.sites import finding, site_of
 
@@ -32,7 +32,7 @@ class Exits:
             if key not in self.visits or self.visits[key][0].time < access.time:
                 self.visits[key] = access, lanes
 
-    def findings(self, warps: dict[tuple[int, int], Views]) -> Iterator[tuple[tuple, Finding]]:
+    def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
         """A finding for every visit that the CTA's warps, whose last views are given, have not heard of."""
         told: dict[int, Clock] = {}
         for (row, _), views in warps.items():

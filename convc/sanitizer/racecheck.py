@@ -17,8 +17,8 @@ from convc.machine.isa.observe import actors, touches
 from convc.machine.state.observer import Transfer
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.sanitizer.accesses import Accesses
-from convc.sanitizer.clocks import Pipe, Views
-from convc.sanitizer.shadow import Access, Spot
+from convc.sanitizer.clocks import AsyncStream, WarpClocks
+from convc.sanitizer.shadow import Access, AccessSet
 from convc.sanitizer.strength import RELAXED, Strength, strength_of
 from convc.sanitizer.tcgen05_order import Pipeline
 
@@ -47,7 +47,7 @@ class Races(Accesses):
             starts = [("shared", touch.home, place) for place in touch.places[:, 0].tolist()]
             self._observe(starts, kind, row, strength, views)
 
-    def _stream(self, name: str, row: int, warp: int, views: Views) -> dict[str, int]:
+    def _stream(self, name: str, row: int, warp: int, views: WarpClocks) -> dict[str, int]:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
         if name not in ("cp.async", "init"):
             return {}
@@ -56,7 +56,7 @@ class Races(Accesses):
             views.learn({pipe.component: pipe.next()})
         return {"component": pipe.component, "time": pipe.time}
 
-    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, views: Views) -> None:
+    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, views: WarpClocks) -> None:
         """Release and acquire at the locations of a strong access; a weak store makes an end of what was there."""
         if strength is None and not (kind == "st" and self.locations.held):
             return
@@ -80,13 +80,13 @@ class Races(Accesses):
             self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, views)
 
     def _global(
-        self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, views: Views
+        self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, views: WarpClocks
     ) -> None:
         """Lanes (n,), each at its own, or one lane at all offsets of a buffer access ``size`` bytes from there on."""
         if starts.size:
             found = self.shadow("global", buffer).tables.find(starts, size)
             places, offsets = (part.reshape(len(lanes), -1) for part in found)
-            self.perform(Spot("global", buffer, lanes, places, offsets), access, views)
+            self.perform(AccessSet("global", buffer, lanes, places, offsets), access, views)
 
     def init(self, strand, instr, barrier) -> None:
         """mbarrier.init writes the object."""
@@ -108,7 +108,7 @@ class Races(Accesses):
             self._signal(instr, touch.row, (touch.warp, int(touch.lanes[0])), home, views)
         self.settle({(touch.home, address) for touch, address in parts})
 
-    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], views: Views) -> None:
+    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], views: WarpClocks) -> None:
         """The barrier hears of a copy when that is done, and of what its issuer knew."""
         barrier = self.barrier(home)
         self.touch(instr, row, thread, home, barrier.copies)
@@ -137,7 +137,7 @@ class Races(Accesses):
             reads = writes = self.barrier((homes[0][1], transfer.barrier)).copies
         strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
 
-        def entry(pipe: Pipe, home: int, write: bool) -> Access:
+        def entry(pipe: AsyncStream, home: int, write: bool) -> Access:
             return self.entry(
                 instr, "copy", row, warp, views, component=pipe.component, time=pipe.time, nth=nth, write=write,
                 actor=f"a copy of warp {warp}", generic=False, lane=lane, home=home,
@@ -177,7 +177,7 @@ class Races(Accesses):
                 write = self.entry(instr, operation.kind, row, warp, views, home=home, write=True, **fields)
                 self.access("tensor", home, operation.writes[None], lanes, write, views)
 
-    def pipeline(self, work: Pipe) -> Pipeline:
+    def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
         if work.component not in self.pipelines:
             ordered = self.cohort.launch.switches.ashift_then_cp == "ordered"

@@ -21,7 +21,7 @@ from convc.sanitizer.warps import Warps
 EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
 
 
-class Several(Observer):
+class ObserverList(Observer):
     """Tells everything to several observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
@@ -75,7 +75,7 @@ def check_kernel(
     checkers = (Races(), Warps(), Writes())
     broken: list[Finding] = []
     more = {"file": file, "progress": progress}
-    result = _attempt(broken, text, launch, buffers, options=options, observer=Several(checkers), **more)
+    result = _attempt(broken, text, launch, buffers, options=options, observer=ObserverList(checkers), **more)
     if result is not None:
         for policy in ("late", "seeded"):
             other = dataclasses.replace(options, policy=policy)

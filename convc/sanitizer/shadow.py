@@ -62,7 +62,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class AccessSet:
     """What lanes of a warp access.
 
     Attributes:

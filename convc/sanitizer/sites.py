@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict, merged
 from convc.machine.tensor_core.tensor_memory import COLUMNS
-from convc.sanitizer.shadow import LANES, Access, Spot
+from convc.sanitizer.shadow import LANES, Access, AccessSet
 
 RUNS = 32
 """Most pieces of memory that a finding lists."""
@@ -36,7 +36,7 @@ def finding(verdict: Verdict, rule: str, message: str, site: Site, other: Site |
     return Finding(verdict=verdict, rule=rule, message=message, other=other, **known)
 
 
-def region_of(spot: Spot, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:
+def region_of(spot: AccessSet, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:
     """The part of a spot where ``here`` (bool).
 
     Args:

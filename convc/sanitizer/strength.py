@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from convc.sanitizer.clocks import Message, Views
+from convc.sanitizer.clocks import ClockMessage, WarpClocks
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 FORMS = ("ld", "ld.mmio", "st", "st.mmio", "atom", "atom.cas", "red", "red.async")
@@ -64,9 +64,9 @@ class Locations:
     """What the latest writes of single locations pass on, by the CTA that released it and whether others may hear."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple, dict[tuple[int, bool], Message]] = {}
+        self.held: dict[tuple, dict[tuple[int, bool], ClockMessage]] = {}
 
-    def read(self, place: tuple, row: int, views: Views, strength: Strength) -> None:
+    def read(self, place: tuple, row: int, views: WarpClocks, strength: Strength) -> None:
         """A strong read: hear now, or behind the next acquire fence."""
         for (source, wide), message in self.held.get(place, {}).items():
             if source != row and not (wide and strength.wide):
@@ -74,13 +74,13 @@ class Locations:
             if strength.acquire:
                 views.add(message)
             else:
-                views.pending.setdefault(source != row, Message()).add(message)
+                views.pending.setdefault(source != row, ClockMessage()).add(message)
 
-    def write(self, place: tuple, row: int, views: Views, strength: Strength | None, update: bool) -> None:
+    def write(self, place: tuple, row: int, views: WarpClocks, strength: Strength | None, update: bool) -> None:
         """A write; an atomic ``update`` passes on what was held there."""
         if not update:
             self.held.pop(place, None)
         for wide in (False, True) if strength is not None and strength.wide else (False,) if strength else ():
             message = views if strength.release else views.released.get(wide)
             if message is not None:
-                self.held.setdefault(place, {}).setdefault((row, wide), Message()).add(message)
+                self.held.setdefault(place, {}).setdefault((row, wide), ClockMessage()).add(message)

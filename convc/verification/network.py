@@ -92,7 +92,7 @@ class NetworkReport:
         seed: of weights and inputs.
         layers: convolutions that ran from their PTX, in order.
         refused: convolutions that ran on the host, by name, with the reason.
-        hidden: nodes of the host with convolutions inside them, by name, and how many (see `Tally`).
+        hidden: nodes of the host with convolutions inside them, by name, and how many (see `RunStats`).
         host: other nodes that ran on the host.
         replaced: constants that got random values.
         kernels: distinct kernels.
@@ -200,9 +200,9 @@ def verify_graph(
         source=graph.name,
         seed=seed,
         layers=tuple(layers),
-        refused=dict(graph.tally.refused),
-        hidden=dict(graph.tally.hidden),
-        host=graph.tally.host,
+        refused=dict(graph.stats.refused),
+        hidden=dict(graph.stats.hidden),
+        host=graph.stats.host,
         replaced=len(weights),
         kernels=len(convolutions.kernels),
         outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),

@@ -35,7 +35,7 @@ CHATTY = ("distributed.client", "distributed.core", "distributed.utils", "distri
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class OpenExecutor:
     """An open executor.
 
     Attributes:
@@ -52,7 +52,7 @@ class Crew:
     takes_back: bool = True
 
 
-def crew_opener(executor: str | Executor | None, jobs: int) -> Callable[[], Crew]:
+def executor_opener(executor: str | Executor | None, jobs: int) -> Callable[[], OpenExecutor]:
     """A function that opens the executor asked for; called again where its workers are lost.
 
     Args:
@@ -65,7 +65,7 @@ def crew_opener(executor: str | Executor | None, jobs: int) -> Callable[[], Crew
     if not 1 <= jobs <= MAX_JOBS:
         raise InputError(f"jobs must be in 1..{MAX_JOBS}, got {jobs}")
     if isinstance(executor, Executor):
-        return lambda: Crew(executor, jobs, lambda give_up: None)
+        return lambda: OpenExecutor(executor, jobs, lambda give_up: None)
     if executor in (None, "processes"):
         return lambda: _processes(jobs)
     address = _dask_address(executor)
@@ -82,7 +82,7 @@ def cores() -> int:
 # ---- processes on this machine ------------------------------------------------------------------------------
 
 
-def _processes(jobs: int) -> Crew:
+def _processes(jobs: int) -> OpenExecutor:
     context = multiprocessing.get_context("spawn")
     held, lifeline = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(held,))
@@ -94,7 +94,7 @@ def _processes(jobs: int) -> Crew:
         lifeline.close()
         held.close()
 
-    return Crew(executor, jobs, close, takes_back=False)
+    return OpenExecutor(executor, jobs, close, takes_back=False)
 
 
 def _start_worker(lifeline: Connection) -> None:
@@ -128,7 +128,7 @@ def _dask_address(name: str) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def _dask(address: str) -> Crew:
+def _dask(address: str) -> OpenExecutor:
     try:
         import distributed
     except ImportError:
@@ -169,4 +169,4 @@ def _dask(address: str) -> Crew:
         client.close()
         speak()
 
-    return Crew(executor, workers, close)
+    return OpenExecutor(executor, workers, close)

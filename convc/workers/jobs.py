@@ -27,7 +27,7 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
 from convc.verification.layer import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
-from convc.workers.pool import Piece, Pool
+from convc.workers.pool import Pool, Task
 
 Progress = Callable[[str, float], None]
 
@@ -43,7 +43,7 @@ LAUNCH_S = 0.03
 """Processes that need not be used are used for work that takes longer than the first, estimated from the others:
 starting them takes about a second."""
 
-_TURN = threading.RLock()
+_one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
 
 
@@ -55,7 +55,7 @@ def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
         WorkerError: this is another convc.
     """
     _require(digest)
-    with _TURN:
+    with _one_at_a_time:
         return kernel_of(compile_problem(shared_problem(problem), options=options))
 
 
@@ -91,7 +91,7 @@ def check_job(
 @contextmanager
 def one_thread() -> Iterator[None]:
     """One piece of work at a time, on one BLAS thread: workers fill the cores, and sums have one order."""
-    with _TURN, _blas().limit(limits=1, user_api="blas"):
+    with _one_at_a_time, _blas().limit(limits=1, user_api="blas"):
         yield
 
 
@@ -118,7 +118,7 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
     names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
     problems, digest = list(names), compiler_digest()
     pieces = [
-        Piece(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
+        Task(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
         for problem in problems
     ]
     if progress is not None and pieces:
@@ -155,7 +155,7 @@ def check_all(
         kernel = kernels.compiled(conv.problem)
         runs = _in_parts(conv, kernel, pool, seed, modes, options, progress)
         pieces.append(
-            Piece(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
+            Task(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
         )
     reports: list[LayerReport | None] = [None] * len(convs)
     if progress is not None:
@@ -189,7 +189,7 @@ def _in_parts(
     digest = compiler_digest()
     asked = [(mode, ctas) for mode in modes for ctas in ranges]
     pieces = [
-        Piece(
+        Task(
             name=f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data",
             function=part_job,
             arguments=(digest, conv, kernel, mode, seed, options, ctas),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from convc.errors import ConvcError, InputError, WorkerError
-from convc.workers.executors import AUTO_JOBS, Crew, cores, crew_opener
+from convc.workers.executors import AUTO_JOBS, OpenExecutor, cores, executor_opener
 
 AHEAD = 2
 """Pieces with the executor for each that it can do at the same time: one is done, one waits."""
@@ -25,7 +25,7 @@ MOST_LOSSES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Task:
     """A piece of work: what it is called, and the call; function and arguments must be fit to be sent."""
 
     name: str
@@ -55,12 +55,12 @@ class Pool:
         if jobs is None:
             jobs = min(cores(), AUTO_JOBS) if self.optional else cores()
         self.here = executor is None and jobs == 1
-        self._open = crew_opener(executor, jobs)
+        self._open = executor_opener(executor, jobs)
         self._own = not isinstance(executor, Executor)
-        self._crew: Crew | None = None
-        self._greeting: Future | None = None
+        self._crew: OpenExecutor | None = None
+        self._probe: Future | None = None
         self._losses = 0
-        self._barren = 0  # pools in a row in which no worker said a word
+        self._failed_starts = 0  # pools in a row in which no worker said a word
 
     def __enter__(self) -> Pool:
         return self
@@ -68,7 +68,7 @@ class Pool:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._close(give_up=kind is not None)
 
-    def run(self, pieces: Sequence[Piece]) -> Iterator[tuple[int, Any]]:
+    def run(self, pieces: Sequence[Task]) -> Iterator[tuple[int, Any]]:
         """Do all pieces; gives each one's index and result as it is ready.
 
         The result of a piece that lost its worker twice is a `WorkerError`, as a value. An error that a piece raises
@@ -116,22 +116,22 @@ class Pool:
                 for future in flying:
                     future.cancel()
 
-    def _ready(self) -> Crew:
+    def _ready(self) -> OpenExecutor:
         if self._crew is None:
             self._crew = self._open()
-            self._greeting = self._crew.executor.submit(_greet)
+            self._probe = self._crew.executor.submit(_answer)
         return self._crew
 
     def _break(self, names: list[str]) -> None:
         """Put a broken pool away; `WorkerError` where there is no sense in another one."""
-        started = self._greeting is not None and self._greeting.done() and not _lost(self._greeting)
+        started = self._probe is not None and self._probe.done() and not _lost(self._probe)
         self._close(give_up=True)
         self._losses += 1
-        self._barren = 0 if started else self._barren + 1
+        self._failed_starts = 0 if started else self._failed_starts + 1
         under_way = f"under way: {', '.join(names[:5])}" if names else ""
         if not self._own:
             raise WorkerError("the executor broke: a worker was lost", where=under_way)
-        if self._barren > 1:
+        if self._failed_starts > 1:
             raise WorkerError(
                 "worker processes do not start",
                 hint="a script that calls convc with jobs above 1 must do so under `if __name__ == '__main__':`",
@@ -145,7 +145,7 @@ class Pool:
             crew.close(give_up)
 
 
-def _greet() -> None:
+def _answer() -> None:
     """What a worker does first: it is alive."""
 
 

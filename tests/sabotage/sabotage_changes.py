@@ -50,7 +50,8 @@ FIELDS: dict[str, Fields] = {
 }  # fmt: skip
 PROVED_STEPS = re.compile(r"load\.start_\w+|mma\.(start_w|entered_\w+)|store\.m\d+|masks\.(column|line)_mask")
 """Steps of kernels that share activations whose numbers are coordinates: proved, and compared with plain enumeration,
-in ``tests/unit/compiler/index``. Of the few tiles here a wrong number may hit the right ones; test_sharing breaks masks.
+in ``tests/unit/compiler/index``. Of the few tiles here a wrong number may hit the right ones; test_sharing breaks
+masks.
 """
 PROVED = re.compile(r"%tile_m, |div\.u32|rem\.u32")
 """Arithmetic of start coordinates, proved elsewhere: of the few tiles here a wrong number may hit the right ones."""

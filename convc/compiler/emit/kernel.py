@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Mapping
 
 from convc.compiler.emit.exprs import Number
-from convc.compiler.emit.fragments.base import Scene, fragment, numbers_of
+from convc.compiler.emit.fragments.base import RoleContext, fragment, numbers_of
 from convc.compiler.emit.fragments.quantise import values_per_word
 from convc.compiler.emit.operands import phase, stage
 from convc.compiler.emit.render import render
@@ -57,7 +57,7 @@ def emit(program: TileProgram) -> KernelArtifact:
 
 def _role(program: TileProgram, role: Role) -> str:
     """The block of one role."""
-    scene = Scene(program=program, role=role, numbers=numbers_of(program, role))
+    context = RoleContext(program=program, role=role, numbers=numbers_of(program, role))
     everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1)
     return render(
         "role",
@@ -68,21 +68,21 @@ def _role(program: TileProgram, role: Role) -> str:
             "guarded": not everyone,
             "guard": _guard(role),
             "elected": role.elected,
-            "cursors": [(stage(cursor), phase(cursor)) for cursor in scene.cursors],
-            "registers": _registers(role, scene.cursors, scene.numbers),
-            "body": _indent(_steps(role.steps, scene)),
+            "cursors": [(stage(cursor), phase(cursor)) for cursor in context.cursors],
+            "registers": _registers(role, context.cursors, context.numbers),
+            "body": _indent(_steps(role.steps, context)),
         },
     ).rstrip()
 
 
-def _steps(steps: tuple[Step, ...], scene: Scene) -> str:
+def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
     """The fragments of a list of steps."""
-    return "\n".join(_step(step, scene) for step in steps)
+    return "\n".join(_step(step, context) for step in steps)
 
 
-def _step(step: Step, scene: Scene) -> str:
-    body = _indent(_steps(step.body, scene)) if isinstance(step, Loop) else ""
-    return render(*fragment(step, scene, body)).rstrip()
+def _step(step: Step, context: RoleContext) -> str:
+    body = _indent(_steps(step.body, context)) if isinstance(step, Loop) else ""
+    return render(*fragment(step, context, body)).rstrip()
 
 
 def _indent(text: str) -> str:

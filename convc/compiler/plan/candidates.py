@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 BLOCK_M = 128
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
@@ -22,17 +22,17 @@ SPANS = (32, 64, 128)
 MAX_STAGES = 8
 
 
-def row_bytes(form: DeviceForm, spans: Sequence[int] = SPANS) -> int:
+def row_bytes(form: DeviceLayout, spans: Sequence[int] = SPANS) -> int:
     """The smallest swizzle span that holds all channels of a pixel, or else the longest."""
     return next((span for span in spans if span >= pixel_bytes(form)), spans[-1])
 
 
-def pixel_bytes(form: DeviceForm) -> int:
+def pixel_bytes(form: DeviceLayout) -> int:
     """Bytes of all channels of a pixel."""
     return form.c_pitch * dtypes.BY_NAME[form.problem.operand].bytes
 
 
-def pipeline_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> Pipeline:
+def pipeline_of(form: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeline:
     """The K loop of a tiling."""
     channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
     return Pipeline(
@@ -43,19 +43,19 @@ def pipeline_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> Pipeline:
     )
 
 
-def atoms_of(form: DeviceForm, tiling: Tiling, atom_bytes: int) -> int:
+def atoms_of(form: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
     """MMAs along an operand row: where a row is longer than a pixel, its end is fill, and nobody multiplies that."""
     return -(-min(tiling.row_bytes, pixel_bytes(form)) // atom_bytes)
 
 
-def tilings(form: DeviceForm, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
+def tilings(form: DeviceLayout, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
     """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
     span = row_bytes(form)
     for width, depth in itertools.product(widths(form, block_n), depths(form, span, stages)):
         yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, stages=depth)
 
 
-def widths(form: DeviceForm, block_n: int | None) -> tuple[int, ...]:
+def widths(form: DeviceLayout, block_n: int | None) -> tuple[int, ...]:
     """The width that is fixed, or all up to the first that covers all output channels; with groups, divisors of one."""
     if block_n is not None:
         return (block_n,)
@@ -66,7 +66,7 @@ def widths(form: DeviceForm, block_n: int | None) -> tuple[int, ...]:
     return tuple(width for width in WIDTHS if width <= enough)
 
 
-def depths(form: DeviceForm, span: int, stages: int | None) -> Sequence[int]:
+def depths(form: DeviceLayout, span: int, stages: int | None) -> Sequence[int]:
     """The stages that are fixed, or all up to the steps of the K loop with rows of `span` bytes."""
     if stages is not None:
         return (stages,)

@@ -14,11 +14,11 @@ from convc.compiler.plan.loads import corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Storage, Tiling
 from convc.ir import dtypes
 from convc.ir.problem import AXIS_NAMES
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class TiledProblem:
     """A tiling of a problem on a target, with what follows from it.
 
     Attributes:
@@ -27,28 +27,28 @@ class Candidate:
         grid: tiles of output pixels and of output channels.
     """
 
-    form: DeviceForm
+    form: DeviceLayout
     arch: Arch
     tiling: Tiling
     storage: Storage
     grid: tuple[int, int]
 
 
-def _axes(form: DeviceForm, *columns: tuple[int, ...]) -> Iterator[tuple]:
+def _axes(form: DeviceLayout, *columns: tuple[int, ...]) -> Iterator[tuple]:
     return zip(AXIS_NAMES[form.problem.rank], *columns, strict=True)
 
 
 # ---- the problem ----------------------------------------------------------------------------------------------------
 
 
-def spatial_axes(form: DeviceForm, arch: Arch) -> str | None:
+def spatial_axes(form: DeviceLayout, arch: Arch) -> str | None:
     """The index maps, and the 4-D tensor map, are for images (H, W)."""
     if form.problem.rank != 2:
         return f"{form.problem.rank} spatial axes; a kernel is planned for two, H and W"
     return None
 
 
-def tensor_map_corners(form: DeviceForm, arch: Arch) -> str | None:
+def tensor_map_corners(form: DeviceLayout, arch: Arch) -> str | None:
     """Bounding-box corners of a 4-D im2col map are signed 8-bit numbers (PTX, tensor maps; CUDA driver)."""
     low, high = arch.limits.im2col_corner
     limit = f"is outside {low}..{high}, the limit of a 4-D im2col tensor map"
@@ -63,7 +63,7 @@ def tensor_map_corners(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_offsets(form: DeviceForm, arch: Arch) -> str | None:
+def tensor_map_offsets(form: DeviceLayout, arch: Arch) -> str | None:
     """The offset of a filter tap is an unsigned 8-bit number (PTX, ``cp.async.bulk.tensor`` with 4-D im2col maps)."""
     limit = arch.limits.im2col_offset
     for axis, span in _axes(form, form.problem.span):
@@ -75,7 +75,7 @@ def tensor_map_offsets(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_steps(form: DeviceForm, arch: Arch) -> str | None:
+def tensor_map_steps(form: DeviceLayout, arch: Arch) -> str | None:
     """Element strides of a tensor map are 1 to 8 (CUDA driver, ``cuTensorMapEncodeIm2col``)."""
     for axis, stride in _axes(form, form.problem.stride):
         if stride > arch.limits.tma_element_stride:
@@ -85,7 +85,7 @@ def tensor_map_steps(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_extents(form: DeviceForm, arch: Arch) -> str | None:
+def tensor_map_extents(form: DeviceLayout, arch: Arch) -> str | None:
     """Extents and byte strides of tensor maps are limited (CUDA driver, ``cuTensorMapEncodeTiled``)."""
     for name, buffer in (("activation", form.activation), ("filter", form.filter)):
         dims, strides = dims_and_strides(buffer)
@@ -99,7 +99,7 @@ def tensor_map_extents(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
-def row_numbers(form: DeviceForm, arch: Arch) -> str | None:
+def row_numbers(form: DeviceLayout, arch: Arch) -> str | None:
     """The kernel numbers output pixels in signed 32-bit registers, tiles rounded up."""
     rows = -(-form.problem.gemm_m // arch.limits.tmem_lanes) * arch.limits.tmem_lanes
     if rows > 2**31 - 1:
@@ -107,7 +107,7 @@ def row_numbers(form: DeviceForm, arch: Arch) -> str | None:
     return None
 
 
-def scale_factors(form: DeviceForm, arch: Arch) -> str | None:
+def scale_factors(form: DeviceLayout, arch: Arch) -> str | None:
     """``tcgen05.mma`` with ``.block_scale`` has no disable-output-lane, no ``.ashift`` and no ``.ws`` (PTX manual)."""
     if form.blocks is None:
         return None
@@ -120,7 +120,7 @@ def scale_factors(form: DeviceForm, arch: Arch) -> str | None:
 # ---- the tiling -----------------------------------------------------------------------------------------------------
 
 
-def mma_shape(candidate: Candidate) -> str | None:
+def mma_shape(candidate: TiledProblem) -> str | None:
     """With M = 128, N is a multiple of 16 up to 256 (PTX, ``tcgen05.mma`` shapes)."""
     limits, n = candidate.arch.limits, candidate.tiling.block_n
     if not 0 < n <= limits.mma_n_max or n % limits.mma_n_step:
@@ -128,7 +128,7 @@ def mma_shape(candidate: Candidate) -> str | None:
     return None
 
 
-def group_tiles(candidate: Candidate) -> str | None:
+def group_tiles(candidate: TiledProblem) -> str | None:
     """A tile of output channels lies in one group, since it reads the input channels of one."""
     problem, n = candidate.form.problem, candidate.tiling.block_n
     own = problem.out_channels // problem.groups
@@ -137,14 +137,14 @@ def group_tiles(candidate: Candidate) -> str | None:
     return None
 
 
-def ring_stages(candidate: Candidate) -> str | None:
+def ring_stages(candidate: TiledProblem) -> str | None:
     """A ring has at least one stage."""
     if candidate.tiling.stages < 1:
         return f"{candidate.tiling.stages} stages: the operand tiles need at least one"
     return None
 
 
-def tensor_map_box(candidate: Candidate) -> str | None:
+def tensor_map_box(candidate: TiledProblem) -> str | None:
     """A box has at most 256 elements along each axis (CUDA driver, ``cuTensorMapEncodeTiled``)."""
     limit = candidate.arch.limits.tma_box
     channels = candidate.tiling.row_bytes // dtypes.BY_NAME[candidate.form.problem.operand].bytes
@@ -154,7 +154,7 @@ def tensor_map_box(candidate: Candidate) -> str | None:
     return None
 
 
-def shared_memory(candidate: Candidate) -> str | None:
+def shared_memory(candidate: TiledProblem) -> str | None:
     """Tiles and barriers fit the dynamic shared memory of a CTA."""
     need, limit = candidate.storage.smem_bytes, candidate.arch.limits.shared_bytes
     if need > limit:
@@ -162,7 +162,7 @@ def shared_memory(candidate: Candidate) -> str | None:
     return None
 
 
-def tensor_memory(candidate: Candidate) -> str | None:
+def tensor_memory(candidate: TiledProblem) -> str | None:
     """The accumulator fits the columns of tensor memory."""
     need, limit = candidate.storage.tmem_columns, candidate.arch.limits.tmem_columns
     if need > limit:
@@ -170,7 +170,7 @@ def tensor_memory(candidate: Candidate) -> str | None:
     return None
 
 
-def grid(candidate: Candidate) -> str | None:
+def grid(candidate: TiledProblem) -> str | None:
     """The grid keeps the limits of a launch (CUDA programming guide, compute capabilities)."""
     for axis, tiles, limit in zip(
         "xy", candidate.grid, (candidate.arch.limits.grid_x, candidate.arch.limits.grid_y), strict=True
@@ -180,7 +180,7 @@ def grid(candidate: Candidate) -> str | None:
     return None
 
 
-def bias_cover(candidate: Candidate) -> str | None:
+def bias_cover(candidate: TiledProblem) -> str | None:
     """The last tile of channels ends inside the padded bias buffer, so that bias loads need no guard."""
     end, length = candidate.grid[1] * candidate.tiling.block_n, candidate.form.bias.shape[-1]
     if end > length:
@@ -188,8 +188,8 @@ def bias_cover(candidate: Candidate) -> str | None:
     return None
 
 
-ProblemRule = Callable[[DeviceForm, Arch], str | None]
-TilingRule = Callable[[Candidate], str | None]
+ProblemRule = Callable[[DeviceLayout, Arch], str | None]
+TilingRule = Callable[[TiledProblem], str | None]
 
 PROBLEM_RULES: tuple[ProblemRule, ...] = (
     tensor_map_corners,
@@ -212,7 +212,9 @@ TILING_RULES: tuple[TilingRule, ...] = (
 )
 
 
-def check_problem(form: DeviceForm, arch: Arch, rules: Sequence[ProblemRule] = PROBLEM_RULES) -> tuple[Rejection, ...]:
+def check_problem(
+    form: DeviceLayout, arch: Arch, rules: Sequence[ProblemRule] = PROBLEM_RULES
+) -> tuple[Rejection, ...]:
     """Every rule that the problem breaks whatever the tiling; only the first if it has no images."""
     if (reason := spatial_axes(form, arch)) is not None:
         return (Rejection(rule="spatial_axes", reason=reason),)
@@ -220,7 +222,7 @@ def check_problem(form: DeviceForm, arch: Arch, rules: Sequence[ProblemRule] = P
     return tuple(Rejection(rule=name, reason=reason) for name, reason in reasons if reason is not None)
 
 
-def check_tiling(candidate: Candidate, rules: Sequence[TilingRule] = TILING_RULES) -> Rejection | None:
+def check_tiling(candidate: TiledProblem, rules: Sequence[TilingRule] = TILING_RULES) -> Rejection | None:
     """The first rule that a candidate breaks."""
     for rule in rules:
         reason = rule(candidate)

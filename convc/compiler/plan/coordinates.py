@@ -20,7 +20,7 @@ from convc.compiler.plan.scale_factors import factor_coordinates, prove_factors
 from convc.errors import PlanError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Indexing:
     channel_limit: int | None
 
 
-def indexing_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Indexing:
+def indexing_of(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Indexing:
     """Derive the maps of a tiling and lower what the kernel computes.
 
     Raises:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from convc.compiler.plan.constraints import Candidate
+from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.records import Estimate
-from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, Work
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir import dtypes
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
@@ -23,7 +23,7 @@ SLACK = 1.18
 """Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""
 
 
-def estimate(candidate: Candidate, work: Work) -> Estimate:
+def estimate(candidate: TiledProblem, work: CtaWork) -> Estimate:
     """Cycles of the launch and what they come from."""
     arch, tiling, problem = candidate.arch, candidate.tiling, candidate.form.problem
     rates = arch.rates
@@ -99,7 +99,7 @@ def choose(costs: Sequence[Estimate]) -> int:
     return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
 
 
-def _own(candidate: Candidate, work: Work, padded: int) -> tuple[str, ...]:
+def _own(candidate: TiledProblem, work: CtaWork, padded: int) -> tuple[str, ...]:
     """Of groups that are joined: what is left of the tensor core's speed, beside a kernel that does without it."""
     form, rates = candidate.form, candidate.arch.rates
     if form.packs is None:
@@ -119,14 +119,14 @@ def _finish(problem: ConvProblem) -> str:
     return f" ({describe(problem.epilogue)}{read})" if problem.epilogue else ""
 
 
-def _factors(work: Work, rate: float) -> str:
+def _factors(work: CtaWork, rate: float) -> str:
     """What it costs that scale factors come in short rows."""
     if not work.factor_bytes:
         return ""
     return f", with {work.factor_bytes} bytes of scale factors at {rate:g} bytes a cycle ({FACTOR_ROW_BYTES}-byte rows)"
 
 
-def _moves(work: Work, candidate: Candidate) -> str:
+def _moves(work: CtaWork, candidate: TiledProblem) -> str:
     """What the tensor core does besides multiplying."""
     rates, parts = candidate.arch.rates, []
     if work.shifts:
@@ -138,7 +138,7 @@ def _moves(work: Work, candidate: Candidate) -> str:
     return f", {', '.join(parts)}" if parts else ""
 
 
-def _rings(work: Work) -> str:
+def _rings(work: CtaWork) -> str:
     return ", ".join(f"{ring.steps} tiles through {ring.stages} stages" for ring in work.rings)
 
 

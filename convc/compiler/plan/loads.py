@@ -16,29 +16,29 @@ from convc.compiler.plan.records import Loads, Reuse, Tiling
 from convc.compiler.plan.scale_factors import factor_maps
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import BufferForm, DeviceForm
+from convc.layout.device_form import BufferLayout, DeviceLayout
 
 
-def corners(form: DeviceForm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def corners(form: DeviceLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lower and upper corner of the bounding box, H before W."""
     problem = form.problem
     upper = (hi - (span - 1) for hi, span in zip(problem.pad_hi, problem.span, strict=True))
     return tuple(-lo for lo in problem.pad_lo), tuple(upper)
 
 
-def dims_and_strides(buffer: BufferForm) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def dims_and_strides(buffer: BufferLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Extents of a buffer, innermost first, and the byte strides of all but the innermost."""
     dims = buffer.shape[::-1]
     strides = itertools.accumulate(dims[:-1], initial=dtypes.BY_NAME[buffer.dtype].bytes, func=int.__mul__)
     return dims, tuple(strides)[1:]
 
 
-def map_dtype(buffer: BufferForm) -> str:
+def map_dtype(buffer: BufferLayout) -> str:
     """Element type of a buffer's map: of all types of 8 bits tensor maps know u8 alone (``CUtensorMapDataType``)."""
     return "u8" if dtypes.BY_NAME[buffer.dtype].bits == 8 else buffer.dtype
 
 
-def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
+def loads_of(form: DeviceLayout, tiling: Tiling) -> Loads:
     """The two maps for a tiling."""
     channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
     lower, upper = corners(form)
@@ -60,7 +60,7 @@ def loads_of(form: DeviceForm, tiling: Tiling) -> Loads:
     return Loads(a=a, b=b, factors=() if form.blocks is None else factor_maps(form, tiling, a, b))
 
 
-def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
+def wide_loads_of(form: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
     """The two maps of a schedule that walks along image rows (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
 
     With merged rows the activations are (N*H, W, C): the walk goes on u_h rows further down.
@@ -90,7 +90,7 @@ def wide_loads_of(form: DeviceForm, tiling: Tiling, reuse: Reuse, schedule: str)
     return Loads(a=a, b=_filter_map(form, tiling, channels))
 
 
-def _filter_map(form: DeviceForm, tiling: Tiling, channels: int) -> TensorMap:
+def _filter_map(form: DeviceLayout, tiling: Tiling, channels: int) -> TensorMap:
     """Filter rows (K, R*S, C): a box is one tap of a tile's output channels."""
     (_, *dims), strides = dims_and_strides(form.filter)
     return TensorMap(

@@ -15,11 +15,11 @@ from convc.compiler.plan.coordinates import indexing_of
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.evidence import assumed
 from convc.compiler.plan.loads import loads_of, wide_loads_of
-from convc.compiler.plan.proposals import Proposal, Survey
-from convc.compiler.plan.records import Alternative, Choice, Launch, Options, Plan, Rejection
+from convc.compiler.plan.proposals import Candidate, ScheduleCandidates
+from convc.compiler.plan.records import Alternative, Launch, Options, Plan, Rejection, ScheduleSummary
 from convc.compiler.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 from convc.errors import InputError, PlanError
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 THREADS = 192
 SCHEDULES = ("auto", reload.NAME, "slide", "shift", "stationary")
@@ -27,7 +27,7 @@ SHIFTS = tuple(variant for schedule, variant in reuse.VARIANTS if schedule == "s
 
 
 def plan(
-    form: DeviceForm, *, arch: Arch = SM_100A, options: Options | None = None, block_n: int | None = None,
+    form: DeviceLayout, *, arch: Arch = SM_100A, options: Options | None = None, block_n: int | None = None,
     stages: int | None = None,
 ) -> Plan:  # fmt: skip
     """Plan the kernel of a problem.
@@ -51,21 +51,23 @@ def plan(
     return _finished(survey.best, survey, tuple(s.choice for s in surveys))
 
 
-def _schedule_of(surveys: list[Survey]) -> Survey:
+def _schedule_of(surveys: list[ScheduleCandidates]) -> ScheduleCandidates:
     """The schedule to take: of those about as fast as the fastest, one that rests on no assumed rule of the hardware,
     and of these the one that moves fewest bytes.
     """
     limit = SLACK * min(survey.best.cost.cycles for survey in surveys)
     near = [survey for survey in surveys if survey.best.cost.cycles <= limit]
 
-    def key(survey: Survey) -> tuple[int, int, float]:
+    def key(survey: ScheduleCandidates) -> tuple[int, int, float]:
         cost = survey.best.cost
         return assumed(survey.variant or survey.schedule), cost.traffic_bytes, cost.cycles
 
     return min(near, key=key)
 
 
-def _surveys(form: DeviceForm, arch: Arch, options: Options, block_n: int | None, stages: int | None) -> list[Survey]:
+def _surveys(
+    form: DeviceLayout, arch: Arch, options: Options, block_n: int | None, stages: int | None
+) -> list[ScheduleCandidates]:
     """What each schedule that is asked for has to offer."""
     for name, value, known in (
         ("schedule", options.schedule, SCHEDULES), ("shift variant", options.shift, (*SHIFTS, None)),
@@ -88,7 +90,7 @@ def _surveys(form: DeviceForm, arch: Arch, options: Options, block_n: int | None
     return found
 
 
-def _finished(chosen: Proposal, survey: Survey, choices: tuple[Choice, ...]) -> Plan:
+def _finished(chosen: Candidate, survey: ScheduleCandidates, choices: tuple[ScheduleSummary, ...]) -> Plan:
     """The plan of a proposal."""
     candidate, pipeline = chosen.candidate, chosen.pipeline
     if chosen.cut is None:
@@ -120,7 +122,7 @@ def _finished(chosen: Proposal, survey: Survey, choices: tuple[Choice, ...]) -> 
     )
 
 
-def _alternatives(chosen: Proposal, survey: Survey) -> tuple[Alternative, ...]:
+def _alternatives(chosen: Candidate, survey: ScheduleCandidates) -> tuple[Alternative, ...]:
     """The best candidate of every other width, best first."""
     best: dict[int, Alternative] = {}
     for proposal in sorted(survey.legal, key=lambda entry: entry.cost.cycles):
@@ -130,7 +132,7 @@ def _alternatives(chosen: Proposal, survey: Survey) -> tuple[Alternative, ...]:
     return tuple(best.values())
 
 
-def _no_plan(form: DeviceForm, rejected: list[Rejection]) -> PlanError:
+def _no_plan(form: DeviceLayout, rejected: list[Rejection]) -> PlanError:
     """The error that lists the rules broken: of the problem, or by each candidate."""
     reasons = dict.fromkeys(
         rejection.reason if rejection.tiling is None else f"{rejection.tiling}: {rejection.reason}"

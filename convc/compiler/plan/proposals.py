@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
-from convc.compiler.plan.constraints import TILING_RULES, Candidate, TilingRule, check_tiling
+from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
 from convc.compiler.plan.cost import choose, estimate
-from convc.compiler.plan.records import Choice, Estimate, Pipeline, Rejection, Tiling
-from convc.compiler.plan.work import Work
+from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleSummary, Tiling
+from convc.compiler.plan.work import CtaWork
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class Candidate:
     """One legal candidate.
 
     Attributes:
@@ -25,17 +25,17 @@ class Proposal:
 
     schedule: str
     variant: str
-    candidate: Candidate
+    candidate: TiledProblem
     pipeline: Pipeline
-    work: Work
+    work: CtaWork
     cost: Estimate
     cut: Geometry | None = None
 
 
 def propose(
-    schedule: str, variant: str, candidates: Iterable[Candidate], work_of: Callable[[Tiling, Pipeline], Work], *,
+    schedule: str, variant: str, candidates: Iterable[TiledProblem], work_of: Callable[[Tiling, Pipeline], CtaWork], *,
     rules: Sequence[TilingRule] = TILING_RULES, cut: Geometry | None = None,
-) -> tuple[list[Proposal], list[Rejection]]:  # fmt: skip
+) -> tuple[list[Candidate], list[Rejection]]:  # fmt: skip
     """The candidates that keep the rules, each with its work and its price, and why the others do not."""
     legal, refused = [], []
     for candidate in candidates:
@@ -46,7 +46,7 @@ def propose(
         pipeline = pipeline_of(candidate.form, candidate.tiling, candidate.arch.limits.mma_atom_bytes)
         work = work_of(candidate.tiling, pipeline)
         legal.append(
-            Proposal(
+            Candidate(
                 schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
                 cost=estimate(candidate, work), cut=cut,
             )
@@ -55,27 +55,27 @@ def propose(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class ScheduleCandidates:
     """Everything that one variant of a schedule has to offer: candidates, and what was turned down."""
 
     schedule: str
     variant: str
-    legal: tuple[Proposal, ...]
+    legal: tuple[Candidate, ...]
     rejected: tuple[Rejection, ...]
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> ScheduleSummary:
         """Its line in the table of schedules."""
         if not self.legal:
             reasons = dict.fromkeys(rejection.reason for rejection in self.rejected)
-            return Choice(schedule=self.schedule, variant=self.variant, reason="; ".join(list(reasons)[:2]))
+            return ScheduleSummary(schedule=self.schedule, variant=self.variant, reason="; ".join(list(reasons)[:2]))
         best = self.best
-        return Choice(
+        return ScheduleSummary(
             schedule=self.schedule, variant=self.variant, tiling=best.candidate.tiling, cycles=best.cost.cycles,
             mma_cycles=best.cost.mma_cycles, read_cycles=best.cost.read_cycles, bound_by=best.cost.bound_by,
         )  # fmt: skip
 
     @property
-    def best(self) -> Proposal:
+    def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
         return self.legal[choose([proposal.cost for proposal in self.legal])]

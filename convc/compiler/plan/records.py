@@ -16,12 +16,12 @@ import msgspec
 from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.evidence import Rule
-from convc.compiler.plan.work import Work
+from convc.compiler.plan.work import CtaWork
 from convc.ir import expr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +291,7 @@ class Reuse(Geometry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ScheduleSummary:
     """A schedule that was considered: its best candidate, or why there is none.
 
     Attributes:
@@ -361,10 +361,10 @@ class Plan:
         choices: the schedules that were considered.
     """
 
-    form: DeviceForm
+    form: DeviceLayout
     schedule: str
     reuse: Reuse | None
-    work: Work
+    work: CtaWork
     arch: Arch
     tiling: Tiling
     storage: Storage
@@ -378,7 +378,7 @@ class Plan:
     estimate: Estimate
     alternatives: tuple[Alternative, ...]
     rejected: tuple[Rejection, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[ScheduleSummary, ...]
 
     @property
     def title(self) -> str:

@@ -9,41 +9,41 @@ import math
 
 from convc.compiler.arch import Arch
 from convc.compiler.plan.candidates import tilings
-from convc.compiler.plan.constraints import Candidate, check_problem
-from convc.compiler.plan.proposals import Survey, propose
+from convc.compiler.plan.constraints import TiledProblem, check_problem
+from convc.compiler.plan.proposals import ScheduleCandidates, propose
 from convc.compiler.plan.records import Pipeline, Storage, Tiling
 from convc.compiler.plan.scale_factors import filter_rows, scaled_storage
 from convc.compiler.plan.storage import storage_of
-from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, Turns, Work
-from convc.layout.device_form import DeviceForm
+from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
+from convc.layout.device_form import DeviceLayout
 
 NAME = "reload"
 
 
-def survey(form: DeviceForm, arch: Arch, block_n: int | None = None, stages: int | None = None) -> Survey:
+def survey(form: DeviceLayout, arch: Arch, block_n: int | None = None, stages: int | None = None) -> ScheduleCandidates:
     """Every tiling, legal or not."""
     rejected, problem = check_problem(form, arch), form.problem
     candidates = (
-        Candidate(
+        TiledProblem(
             form=form, arch=arch, tiling=tiling, storage=_storage(form, tiling, arch),
             grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
         )
         for tiling in (() if rejected else tilings(form, block_n=block_n, stages=stages))
     )  # fmt: skip
     legal, refused = propose(NAME, "", candidates, lambda tiling, pipeline: work_of(form, tiling, pipeline))
-    return Survey(schedule=NAME, variant="", legal=tuple(legal), rejected=(*rejected, *refused))
+    return ScheduleCandidates(schedule=NAME, variant="", legal=tuple(legal), rejected=(*rejected, *refused))
 
 
-def _storage(form: DeviceForm, tiling: Tiling, arch: Arch) -> Storage:
+def _storage(form: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
     return storage_of(tiling, arch) if form.blocks is None else scaled_storage(form, tiling, arch)
 
 
-def work_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Work:
+def work_of(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> CtaWork:
     """One activation tile and one filter tile per step, each with its scale factors if there are any."""
     steps = math.prod(pipeline.taps) * pipeline.blocks
     rows = (0, 0) if form.blocks is None else (tiling.block_m, filter_rows(tiling))
     factors_a, factors_b = (steps * count * FACTOR_ROW_BYTES for count in rows)
-    return Work(
+    return CtaWork(
         mmas=steps * pipeline.atoms,
         m=tiling.block_m,
         n=tiling.block_n,
@@ -52,5 +52,5 @@ def work_of(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Work:
         factor_bytes=factors_a + factors_b,
         row_bytes=tiling.row_bytes,
         stores=tiling.block_n * form.problem.out_dtype.bytes // STORE_BYTES,
-        rings=(Turns(steps=steps, stages=tiling.stages),),
+        rings=(RingUse(steps=steps, stages=tiling.stages),),
     )

@@ -24,13 +24,13 @@ from convc.compiler.index.geometry import Geometry, geometry
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS, padding_run
 from convc.compiler.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
-from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, Candidate, check_problem
-from convc.compiler.plan.proposals import Proposal, Survey, propose
+from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, TiledProblem, check_problem
+from convc.compiler.plan.proposals import Candidate, ScheduleCandidates, propose
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.reuse_storage import reuse_storage
 from convc.compiler.plan.reuse_work import reuse_work
 from convc.errors import PlanError
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 VARIANTS = (
     ("slide", ""), ("shift", "chain"), ("shift", "ashift"), ("shift", "windows"), ("stationary", ""),
@@ -50,12 +50,12 @@ HELD = (2, 3, 4)
 
 
 def survey(
-    form: DeviceForm, arch: Arch, schedule: str, variant: str, *, border: str | None = None, rows: str | None = None,
+    form: DeviceLayout, arch: Arch, schedule: str, variant: str, *, border: str | None = None, rows: str | None = None,
     block_n: int | None = None, stages: int | None = None,
-) -> Survey:  # fmt: skip
+) -> ScheduleCandidates:  # fmt: skip
     """Every tiling of one variant, legal or not; `border` and `rows` fix how the output is cut."""
     rejected = list(check_problem(form, arch, WALK_RULES))
-    legal: list[Proposal] = []
+    legal: list[Candidate] = []
     if not rejected:
         for lanes in WS_COLUMNS if schedule == "stationary" else (BLOCK_M,):
             cuts, refused = _cuts(form, schedule, variant, lanes, border, rows)
@@ -64,11 +64,11 @@ def survey(
                 found, refused = _proposals(form, arch, schedule, variant, _fewest(cuts), block_n, stages)
                 legal += found
                 rejected += refused
-    return Survey(schedule=schedule, variant=variant, legal=tuple(legal), rejected=tuple(rejected))
+    return ScheduleCandidates(schedule=schedule, variant=variant, legal=tuple(legal), rejected=tuple(rejected))
 
 
 def _cuts(
-    form: DeviceForm, schedule: str, variant: str, lanes: int, border: str | None, rows: str | None
+    form: DeviceLayout, schedule: str, variant: str, lanes: int, border: str | None, rows: str | None
 ) -> tuple[list[Geometry], list[Rejection]]:
     """The ways to cut the output that the schedule can use, and what is wrong with the others."""
     cuts, refused = [], []
@@ -126,12 +126,12 @@ def _no_zero_mask(cut: Geometry) -> str | None:
 
 
 def _proposals(
-    form: DeviceForm, arch: Arch, schedule: str, variant: str, cut: Geometry, block_n: int | None, stages: int | None
-) -> tuple[list[Proposal], list[Rejection]]:
+    form: DeviceLayout, arch: Arch, schedule: str, variant: str, cut: Geometry, block_n: int | None, stages: int | None
+) -> tuple[list[Candidate], list[Rejection]]:
     """The legal tilings of one cut, and the others."""
     problem = form.problem
     candidates = (
-        Candidate(
+        TiledProblem(
             form=form, arch=arch, tiling=tiling,
             storage=reuse_storage(form, tiling, arch, schedule, variant, cut),
             grid=(cut.all_tiles, -(-problem.out_channels // tiling.block_n)),
@@ -146,7 +146,7 @@ def _proposals(
 
 
 def _tilings(
-    form: DeviceForm, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
+    form: DeviceLayout, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
 ) -> Iterator[Tiling]:
     """Candidates, narrow before wide and shallow before deep."""
     span = row_bytes(form, SPANS)
@@ -159,7 +159,7 @@ def _tilings(
         yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
 
 
-def ws_shape(candidate: Candidate) -> str | None:
+def ws_shape(candidate: TiledProblem) -> str | None:
     """``tcgen05.mma.ws`` with weights of 128 channels takes N = 64, 128 or 256 (PTX manual, tcgen05.mma shapes)."""
     if candidate.tiling.block_n != WS_ROWS:
         return f"{candidate.tiling.block_n} output channels: the weights of a stationary tile are {WS_ROWS} rows"

@@ -10,13 +10,13 @@ from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.plan.coordinates import Indexing, demand_proof, result_of
 from convc.compiler.plan.evidence import RESTS_ON, ROWS_BEFORE
-from convc.compiler.plan.proposals import Proposal
+from convc.compiler.plan.proposals import Candidate
 from convc.compiler.plan.records import SLAB, Coordinate, Reuse
 from convc.ir import dtypes
 from convc.ir.expr import And, Const, IntExpr, Select, Var
 
 
-def maps_of(proposal: Proposal) -> ReuseMaps:
+def maps_of(proposal: Candidate) -> ReuseMaps:
     """The maps of a proposal, proved.
 
     Raises:
@@ -29,7 +29,7 @@ def maps_of(proposal: Proposal) -> ReuseMaps:
     return replace(maps, proofs=proofs)
 
 
-def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
+def reuse_of(proposal: Candidate, maps: ReuseMaps) -> Reuse:
     """How the kernel shares activations, and what it takes to write every lane the first time."""
     columns = masked_columns(maps) if proposal.schedule != "stationary" else ()
     lines = masked_lines(maps) if proposal.schedule != "stationary" else ()
@@ -44,7 +44,7 @@ def reuse_of(proposal: Proposal, maps: ReuseMaps) -> Reuse:
     )  # fmt: skip
 
 
-def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
+def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
     """Lower what the kernel computes."""
     form, tiling = proposal.candidate.form, proposal.candidate.tiling
     problem, stationary = form.problem, proposal.schedule == "stationary"
@@ -96,7 +96,7 @@ def reuse_indexing(proposal: Proposal, maps: ReuseMaps) -> Indexing:
     )
 
 
-def _slab(proposal: Proposal) -> tuple[Coordinate, ...]:
+def _slab(proposal: Candidate) -> tuple[Coordinate, ...]:
     """First activation channel of a block, in the group that the tile's output channels belong to."""
     form, tiling = proposal.candidate.form, proposal.candidate.tiling
     if form.problem.groups == 1:

@@ -12,7 +12,7 @@ from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""
@@ -35,7 +35,9 @@ def mask_entries(problem: ConvProblem, schedule: str, cut: Geometry) -> int:
     return columns + (problem.kernel[0] if cut.stream.masked else 0)
 
 
-def reuse_storage(form: DeviceForm, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry) -> Storage:
+def reuse_storage(
+    form: DeviceLayout, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry
+) -> Storage:
     """The layout of one CTA.
 
     Rings: `full_a`/`free_a` and `full_b`/`free_b` between load and mma; `done` is for the accumulator. Schedule shift

@@ -5,10 +5,12 @@ from __future__ import annotations
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.reuse_storage import tile_rows, waits
-from convc.compiler.plan.work import STORE_BYTES, Turns, Work
+from convc.compiler.plan.work import STORE_BYTES, CtaWork, RingUse
 
 
-def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, cut: Geometry, out_bytes: int) -> Work:
+def reuse_work(
+    tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, cut: Geometry, out_bytes: int
+) -> CtaWork:
     """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""
     rows, taps = pipeline.taps
     rounds, buffers = rows * pipeline.blocks, cut.walk.buffers
@@ -18,7 +20,7 @@ def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, 
     tile_bytes = [tile_rows(schedule, variant, cut, halo) * tiling.row_bytes for halo in moves]
     in_tensor = schedule == "shift"
     refreshed = sum(moves) if variant in ("chain", "ashift") else 0
-    return Work(
+    return CtaWork(
         mmas=rounds * taps * atoms,
         m=filter_rows if stationary else tiling.block_m,
         n=tiling.block_m if stationary else tiling.block_n,
@@ -28,8 +30,8 @@ def reuse_work(tiling: Tiling, pipeline: Pipeline, schedule: str, variant: str, 
         row_bytes=tiling.row_bytes,
         stores=tiling.block_m if stationary else tiling.block_n * out_bytes // STORE_BYTES,
         rings=(
-            Turns(steps=rounds * len(buffers), stages=tiling.held),
-            Turns(steps=rounds * taps, stages=tiling.stages),
+            RingUse(steps=rounds * len(buffers), stages=tiling.held),
+            RingUse(steps=rounds * taps, stages=tiling.stages),
         ),
         copies=rounds * len(buffers) * atoms if in_tensor else 0,
         refreshes=rounds * refreshed * atoms,

@@ -28,7 +28,7 @@ from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import DeviceForm
+from convc.layout.device_form import DeviceLayout
 
 GROUP = 32
 """Rows whose factors share a column of tensor memory."""
@@ -59,7 +59,7 @@ class StepFactors:
         return -(-self.bytes // WORD_BYTES)
 
 
-def step_factors(form: DeviceForm, tiling: Tiling, arch: Arch) -> StepFactors:
+def step_factors(form: DeviceLayout, tiling: Tiling, arch: Arch) -> StepFactors:
     """Of a problem with block-scaled operands."""
     assert form.blocks is not None
     size = form.blocks.factor_bytes
@@ -76,7 +76,7 @@ def columns_of(rows: int) -> int:
     return -(-rows // STORE_THREADS) * STORE_THREADS // GROUP
 
 
-def scaled_storage(form: DeviceForm, tiling: Tiling, arch: Arch) -> Storage:
+def scaled_storage(form: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
     """The layout of one CTA of the schedule reload."""
     words, stages = step_factors(form, tiling, arch).words, tiling.stages
     a = smem_tile("a", tiling.block_m, tiling.row_bytes, stages, 0)
@@ -111,7 +111,7 @@ def scaled_storage(form: DeviceForm, tiling: Tiling, arch: Arch) -> Storage:
     )  # fmt: skip
 
 
-def factor_maps(form: DeviceForm, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
+def factor_maps(form: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
     """The maps over the factors behind what the maps `a` and `b` are over, with the same walk and the same taps."""
     return (
         _behind(a, form.activation.shape[-1] - form.pixel_pitch, form.pixel_pitch, channels=ROW_BYTES),
@@ -119,7 +119,7 @@ def factor_maps(form: DeviceForm, tiling: Tiling, a: TensorMap, b: TensorMap) ->
     )  # fmt: skip
 
 
-def factor_coordinates(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:
+def factor_coordinates(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:
     """Where the factors of a step start, from the channels with which it starts."""
     assert form.blocks is not None
     size = form.blocks.factor_bytes
@@ -136,7 +136,7 @@ def factor_coordinates(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> 
     )
 
 
-def prove_factors(form: DeviceForm, tiling: Tiling, pipeline: Pipeline) -> Outcome:
+def prove_factors(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Outcome:
     """Whether every step finds, where it looks, the factors of the channels that it multiplies; tried on all steps."""
     assert form.blocks is not None
     claim = "the factors of a step are those of its channels, and lie in one copy"

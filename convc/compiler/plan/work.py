@@ -23,7 +23,7 @@ STORE_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
+class RingUse:
     """A ring of stages: `steps` tiles go through `stages` places."""
 
     steps: int
@@ -31,7 +31,7 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class CtaWork:
     """The K loop of one CTA.
 
     Attributes:
@@ -56,7 +56,7 @@ class Work:
     activation_bytes: int
     filter_bytes: int
     row_bytes: int
-    rings: tuple[Turns, ...]
+    rings: tuple[RingUse, ...]
     copies: int = 0
     refreshes: int = 0
     shifts: int = 0

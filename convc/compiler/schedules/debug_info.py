@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.roles import column
 from convc.compiler.tile.steps.base import Compute, Loop, Step, TileProgram
-from convc.ir.debug_info import Coverage, Scope
+from convc.ir.debug_info import DebugInfo, Scope
 from convc.ir.expr import Const, IntExpr, Var, substitute, to_json
 
 COLUMN = "s"
 """What numbers and loop variables that are filter columns are called, before the mark of their buffer."""
 
 
-def coverage_of(plan: Plan, program: TileProgram) -> Coverage:
+def coverage_of(plan: Plan, program: TileProgram) -> DebugInfo:
     """The record of a plan and its program."""
     value = {coordinate.name: coordinate.value for coordinate in plan.coordinates}
     pixel, channel = value["m"], value["k"]
@@ -23,7 +23,7 @@ def coverage_of(plan: Plan, program: TileProgram) -> Coverage:
     accumulator = next(tile for tile in plan.storage.tmem if tile.name == "acc")
     problem, pipeline = plan.problem, plan.pipeline
     elements = 1 if plan.form.blocks is None else plan.form.blocks.packed  # in what the kernel counts as a channel
-    return Coverage(
+    return DebugInfo(
         pixel=to_json(pixel), channel=to_json(channel), pixels=problem.gemm_m, channels=problem.out_channels,
         lanes=accumulator.lanes, columns=accumulator.columns, first_column=accumulator.column_offset,
         taps=pipeline.taps, blocks=pipeline.blocks, block_channels=elements * pipeline.channels,

@@ -36,7 +36,7 @@ CHANCE = 0.25
 """Probability that ``seeded`` performs something waiting before a warp has its turn."""
 
 Action = Callable[[], None]
-Pipe = deque[tuple[int, Action]]
+AsyncStream = deque[tuple[int, Action]]
 """Work with its ranks, ascending; what has the same rank may be performed in any order."""
 
 
@@ -60,8 +60,8 @@ class Pending:
         self.policy = policy
         self.eager = policy == "eager"
         self._random = random.Random(seed)
-        self._signalling: dict[object, Pipe] = {}
-        self._silent: dict[object, Pipe] = {}
+        self._signalling: dict[object, AsyncStream] = {}
+        self._silent: dict[object, AsyncStream] = {}
         self._issued = 0
 
     def later(self) -> bool:
@@ -119,7 +119,7 @@ class Pending:
         self._issued += 1
         return self._issued
 
-    def _perform(self, pipes: dict[object, Pipe], pipe: object) -> None:
+    def _perform(self, pipes: dict[object, AsyncStream], pipe: object) -> None:
         queue = pipes[pipe]
         free = sum(rank == queue[0][0] for rank, _ in queue) if self.policy == "seeded" else 1
         at = self._random.randrange(free) if free > 1 else 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.isa.copies.operands import Route, Turn
-from convc.machine.state.observer import Reach, Touch, Transfer
+from convc.machine.isa.copies.operands import CopyTarget, IssueGroup
+from convc.machine.state.observer import GlobalRange, LaneAccess, Transfer
 from convc.machine.state.strand import Strand
 
 LANES = np.arange(32)
@@ -34,7 +34,7 @@ def actors(strand: Strand, mask: np.ndarray | None = None) -> list[tuple[int, in
     return [actor for actor in found if actor[-1].size]
 
 
-def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[Touch]:
+def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[LaneAccess]:
     """Accesses of ``size`` bytes of shared memory at offsets that broadcast to (rows, warps, lanes).
 
     ``homes`` are the CTAs whose memory it is, of the same shape; None: each its own.
@@ -46,11 +46,11 @@ def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) 
     for at, row, w, warp, lanes in actors(strand):
         places = starts[at, w, lanes].astype(np.int64)[:, None] + np.arange(size)
         if owners is None:
-            found.append(Touch(row, warp, row, lanes, places))
+            found.append(LaneAccess(row, warp, row, lanes, places))
             continue
         own = owners[at, w, lanes]
         for home in np.unique(own).tolist():
-            found.append(Touch(row, warp, home, lanes[own == home], places[own == home]))
+            found.append(LaneAccess(row, warp, home, lanes[own == home], places[own == home]))
     return found
 
 
@@ -62,8 +62,8 @@ def tell_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.n
 
 
 def tell_copy(
-    strand: Strand, instr, turn: Turn, path: Route | None, *,
-    reads: np.ndarray = NOTHING, writes: np.ndarray = NOTHING, memory: Reach | None = None,
+    strand: Strand, instr, turn: IssueGroup, path: CopyTarget | None, *,
+    reads: np.ndarray = NOTHING, writes: np.ndarray = NOTHING, memory: GlobalRange | None = None,
 ) -> None:  # fmt: skip
     """Tell the observer of a copy that the CTAs of a turn issue: along a path, or (None) into global memory."""
     cohort = strand.cohort

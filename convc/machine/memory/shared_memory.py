@@ -12,7 +12,7 @@ import numpy as np
 from convc.machine.memory.global_memory import CHUNK
 
 
-class Spare:
+class ArrayPool:
     """Arrays of cohorts that have ended, for the next one: overwriting memory costs less than getting fresh pages."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Spare:
         return array
 
 
-class Written:
+class InitMask:
     """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n))."""
 
     def __init__(self, ctas: int, size: int) -> None:
@@ -106,9 +106,9 @@ class Written:
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024."""
 
-    def __init__(self, ctas: int, size: int, spare: Spare | None = None) -> None:
+    def __init__(self, ctas: int, size: int, spare: ArrayPool | None = None) -> None:
         self.size = size
         padded = max(1024, -(-size // 1024) * 1024)
-        self.bytes = (spare or Spare()).poison((ctas, padded), np.uint8)
+        self.bytes = (spare or ArrayPool()).poison((ctas, padded), np.uint8)
         self.chunks = self.bytes.view(CHUNK)
-        self.written = Written(ctas, padded)
+        self.written = InitMask(ctas, padded)

@@ -22,7 +22,7 @@ from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.mbarrier import MBarrier
-from convc.machine.memory.shared_memory import SharedMemory, Spare
+from convc.machine.memory.shared_memory import ArrayPool, SharedMemory
 from convc.machine.state.counters import Counters
 from convc.machine.state.observer import Observer
 from convc.machine.tensor_core.queue import TensorCore
@@ -48,7 +48,7 @@ class Launch:
     seed: int = 0
     counters: Counters = field(default_factory=Counters)
     findings: dict[tuple, Finding] = field(default_factory=dict)
-    spare: Spare = field(default_factory=Spare)
+    spare: ArrayPool = field(default_factory=ArrayPool)
 
 
 class NamedBarrier:

@@ -30,7 +30,7 @@ Lines = tuple[np.ndarray, np.ndarray, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class LaneAccess:
     """What lanes of one warp access in the memory of one CTA.
 
     Attributes:
@@ -48,7 +48,7 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class GlobalRange:
     """The global memory that a copy reads or writes.
 
     Attributes:
@@ -84,7 +84,7 @@ class Transfer:
     homes: np.ndarray
     signals: np.ndarray
     barrier: int | None
-    memory: Reach | None
+    memory: GlobalRange | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ class Observer:
 
     # ---- accesses --------------------------------------------------------------------------------------------------
 
-    def shared(self, strand: Strand, instr: Instr, kind: str, touches: list[Touch]) -> None:
+    def shared(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
         """Shared memory is accessed by ordinary instructions: ``ld``, ``st``, ``atom``, or ``cp.async``."""
 
-    def async_store(self, strand: Strand, instr: Instr, parts: list[tuple[Touch, int]]) -> None:
+    def async_store(self, strand: Strand, instr: Instr, parts: list[tuple[LaneAccess, int]]) -> None:
         """st.async or red.async: stores, each with the shared address of the barrier that it signals where it goes."""
 
     def global_access(
@@ -137,7 +137,7 @@ class Observer:
         ``kind`` is ``ld``, ``st``, ``atom`` or ``cp.async``. All CTAs are told of.
         """
 
-    def tensor(self, strand: Strand, instr: Instr, kind: str, touches: list[Touch]) -> None:
+    def tensor(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
         """tcgen05.ld or st."""
 
     def allocate(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.memory.shared_memory import Spare, Written
+from convc.machine.memory.shared_memory import ArrayPool, InitMask
 
 LANES = 128
 COLUMNS = 512
@@ -30,13 +30,13 @@ class TensorMemory:
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
     """
 
-    def __init__(self, ctas: int, placement: str = "first", spare: Spare | None = None) -> None:
+    def __init__(self, ctas: int, placement: str = "first", spare: ArrayPool | None = None) -> None:
         self.ctas = ctas
-        self._spare = spare or Spare()
+        self._spare = spare or ArrayPool()
         self.placement = placement
         self._cells = np.empty((ctas, LANES, 0), np.uint32)
         self._panels: dict[tuple[int, int], np.ndarray] = {}
-        self.written = Written(ctas, LANES * COLUMNS)
+        self.written = InitMask(ctas, LANES * COLUMNS)
         self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
         self.permit = np.ones(ctas, bool)
         self.last = np.full(ctas, COLUMNS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceForm, unpack_output
+from convc.layout.device_form import DeviceLayout, unpack_output
 from convc.layout.handover import Use, hand_over, obstacle
 
 
@@ -14,12 +14,12 @@ class PackedTensor:
 
     Args:
         form: of the convolution.
-        packed: what its kernel wrote (`DeviceForm.output`).
+        packed: what its kernel wrote (`DeviceLayout.output`).
     """
 
     __slots__ = ("_array", "_form", "_packed")
 
-    def __init__(self, form: DeviceForm, packed: np.ndarray) -> None:
+    def __init__(self, form: DeviceLayout, packed: np.ndarray) -> None:
         self._form, self._packed = form, packed
         self._array: np.ndarray | None = None
 
@@ -39,7 +39,7 @@ class PackedTensor:
             self._array = unpack_output(self._form, self._packed)
         return self._array
 
-    def buffer(self, consumer: DeviceForm, use: Use) -> np.ndarray | None:
+    def buffer(self, consumer: DeviceLayout, use: Use) -> np.ndarray | None:
         """The buffer of another kernel that has this tensor in it; None where it must be packed anew."""
         if obstacle(self._form, consumer, use) is not None:
             return None

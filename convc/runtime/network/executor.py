@@ -37,7 +37,7 @@ REFUSED = ("raise", "host")
 
 
 @dataclass(slots=True)
-class Tally:
+class RunStats:
     """What a run did.
 
     Attributes:
@@ -107,7 +107,7 @@ class Graph:
         self.inputs = tuple(value for value in graph.input if value.name not in defaults)
         self.optional = tuple(value for value in graph.input if value.name in defaults)
         self.outputs = tuple(value.name for value in graph.output)
-        self.tally = Tally()
+        self.stats = RunStats()
         self._convolutions = convolutions or Convolutions()
         self._refused = refused
         stated = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
@@ -150,7 +150,7 @@ class Graph:
         """
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
-        self.tally = Tally()
+        self.stats = RunStats()
         steps, last = self._planned(values)
         for index, step in enumerate(steps):
             if progress is not None and is_convolution(step.nodes[0][1]):
@@ -200,11 +200,11 @@ class Graph:
         name, node = step.nodes[0]
         run, handed = self._convolutions.run_layer(step.layer, x, residual, place(node, name))
         made = PackedTensor(step.layer.form, run.y)
-        self.tally.compiled.append(name)
-        self.tally.seconds += run.seconds
-        self.tally.handed += handed
+        self.stats.compiled.append(name)
+        self.stats.seconds += run.seconds
+        self.stats.handed += handed
         if conv.fused:
-            self.tally.fused[name] = conv.fused
+            self.stats.fused[name] = conv.fused
         if watch is not None:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
             run, residual = replace(run, y=made.array()), unpacked(residual)
@@ -224,9 +224,9 @@ class Graph:
             made = self._convolve(name, node, inputs, given, watch)
         else:
             made = self._on_host(name, node, inputs)
-            self.tally.host += 1
+            self.stats.host += 1
             if name in self._hidden:
-                self.tally.hidden[name] = self._hidden[name]
+                self.stats.hidden[name] = self._hidden[name]
         values.update(zip(results, made, strict=False))
 
     def _convolve(
@@ -234,7 +234,7 @@ class Graph:
     ) -> list[Value]:
         """A convolution from its PTX; on the host where it is refused and that is allowed."""
         if name in self._reasons:
-            self.tally.refused[name] = self._reasons[name]
+            self.stats.refused[name] = self._reasons[name]
             return self._on_host(name, node, inputs)
         arrays = [inputs[wanted] if wanted else None for wanted in node.input]
         constant = not given.intersection(node.input[1:]) and self.start.constant(node.input[1:])
@@ -243,10 +243,10 @@ class Graph:
         except ConvcError as error:
             if self._refused == "raise" or error.exit_code != 2:
                 raise
-            self.tally.refused[name] = self._reasons[name] = error.message
+            self.stats.refused[name] = self._reasons[name] = error.message
             return self._on_host(name, node, inputs)
-        self.tally.compiled.append(name)
-        self.tally.seconds += ran.run.seconds
+        self.stats.compiled.append(name)
+        self.stats.seconds += ran.run.seconds
         if watch is not None:
             watch(name, ran)
         return [ran.run.y]

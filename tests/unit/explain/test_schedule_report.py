@@ -8,7 +8,7 @@ import re
 import pytest
 
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Choice, Options
+from convc.compiler.plan.records import Options, ScheduleSummary
 from convc.explain.schedules import choice_lines, verdict_on_shift
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
@@ -30,8 +30,10 @@ def test_wide_tiles_make_shift_not_worth_it(channels):
     assert chosen.startswith("* slide ")
 
 
-SLIDE = Choice(schedule="slide", variant="", cycles=1000, mma_cycles=500, read_cycles=900, bound_by="shared memory")
-SHIFT = Choice(schedule="shift", variant="windows", cycles=1000, mma_cycles=600, read_cycles=400)
+SLIDE = ScheduleSummary(
+    schedule="slide", variant="", cycles=1000, mma_cycles=500, read_cycles=900, bound_by="shared memory"
+)
+SHIFT = ScheduleSummary(schedule="shift", variant="windows", cycles=1000, mma_cycles=600, read_cycles=400)
 
 
 @pytest.mark.parametrize(

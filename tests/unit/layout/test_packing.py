@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from convc.errors import InputError, LimitError, ProblemError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_form import (
-    DeviceForm,
+    DeviceLayout,
     device_bytes,
     device_form,
     pack_activation,
@@ -26,7 +26,7 @@ from convc.support import memory as limits
 from convc.verification import reference
 
 
-def run_on_device(form: DeviceForm, x, w, b) -> np.ndarray:
+def run_on_device(form: DeviceLayout, x, w, b) -> np.ndarray:
     """What a right kernel would leave in the output buffer: the device problem, on nothing but the packed arrays."""
     device = form.problem
     pixels = np.moveaxis(pack_activation(form, x).astype(np.float64), -1, 1)
@@ -204,7 +204,7 @@ def test_unpacking_drops_the_padding_and_keeps_the_type():
 @settings(max_examples=30, deadline=None)
 def test_a_form_can_be_stored(problem):
     form = device_form(problem)
-    assert msgspec.json.decode(msgspec.json.encode(form), type=DeviceForm) == form
+    assert msgspec.json.decode(msgspec.json.encode(form), type=DeviceLayout) == form
 
 
 def test_wrong_shapes_are_refused():

@@ -14,7 +14,7 @@ from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
 from convc.machine.base.cluster_ranks import RANK_SHIFT, place
-from convc.machine.isa.copies.operands import Route, complete, own_route, route
+from convc.machine.isa.copies.operands import CopyTarget, complete, own_route, route
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.tma.reduce import reduce_into, reduction
@@ -194,7 +194,7 @@ def at(rank: int, address: int = 256) -> int:
 
 
 def test_local_addresses_stay_in_the_cta():
-    assert route(cohort(4, 1), None, 256, 8) == Route(256, 8, None, 1, None)
+    assert route(cohort(4, 1), None, 256, 8) == CopyTarget(256, 8, None, 1, None)
     assert own_route(cohort(2, 2), np.array([1, 3]), at(1), at(1, 8)).address == 256
     with pytest.raises(MachineFault, match="an address in CTA 1 of the cluster"):
         own_route(cohort(2, 2), np.array([0, 2]), at(1), 8)
@@ -228,7 +228,7 @@ def test_a_barrier_counts_every_destination_that_signals_it():
     four = cohort(1, 4)
     barrier = MBarrier(8, 1)
     four.barrier = lambda address, name: barrier
-    complete(four, Route(256, 8, None, 4, np.array([1, 1, 3, 3])), 100, "copy")
+    complete(four, CopyTarget(256, 8, None, 4, np.array([1, 1, 3, 3])), 100, "copy")
     assert barrier.tx.tolist() == [0, -200, 0, -200]
 
 

@@ -7,7 +7,7 @@ from tma_programs import COMPLETED, execute_program, recordings
 from convc.errors import MachineFault
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
-from convc.sanitizer.run import Several
+from convc.sanitizer.run import ObserverList
 
 
 def test_no_race_is_seen_in_the_recorded_programs():
@@ -15,7 +15,7 @@ def test_no_race_is_seen_in_the_recorded_programs():
     for recording in recordings():
         checkers = Races(), Writes()
         try:
-            execute_program(recording.program, observer=Several(checkers))
+            execute_program(recording.program, observer=ObserverList(checkers))
         except MachineFault:
             continue  # where the GPU faulted too, or the machine is stricter: see test_tma_programs
         found = [str(f) for checker in checkers for f in checker.findings()]

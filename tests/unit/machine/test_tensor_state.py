@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.memory.shared_memory import Written
+from convc.machine.memory.shared_memory import InitMask
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
 
 
 def test_a_question_without_a_name_is_never_remembered():
-    written = Written(2, 8)
+    written = InitMask(2, 8)
     written.mark(slice(0, 4), None)
     assert written.missing(None, np.arange(4), None) == 0
     assert written.missing(None, np.arange(8), None) == 4
@@ -22,7 +22,7 @@ def test_a_question_without_a_name_is_never_remembered():
 
 
 def test_moving_what_is_written_in_some_ctas():
-    written = Written(3, 4)
+    written = InitMask(3, 4)
     written.mark(slice(0, 2), None)
     assert written.missing("key", np.arange(2), None) == 0
     written.move(np.array([0, 1]), np.array([1, 2]), ROWS)

@@ -16,14 +16,14 @@ from support.interrupting import interrupt, start
 
 from convc.errors import InputError, LimitError, WorkerError
 from convc.workers import pool as sweep
-from convc.workers.executors import cores, crew_opener
-from convc.workers.pool import Piece, Pool
+from convc.workers.executors import cores, executor_opener
+from convc.workers.pool import Pool, Task
 
 HERE = Path(__file__).parent
 
 
-def piece(function, *arguments, name: str = "") -> Piece:
-    return Piece(name=name or function.__name__, function=function, arguments=arguments)
+def piece(function, *arguments, name: str = "") -> Task:
+    return Task(name=name or function.__name__, function=function, arguments=arguments)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,14 +158,14 @@ def test_how_many_processes():
 def test_a_scheduler_that_is_not_there(monkeypatch):
     monkeypatch.setattr("convc.workers.executors.CONNECT_S", 0.5)
     with pytest.raises(WorkerError, match="no Dask scheduler answers") as error:
-        crew_opener("dask://127.0.0.1:9", 1)()
+        executor_opener("dask://127.0.0.1:9", 1)()
     assert error.value.where == "dask://127.0.0.1:9"
 
 
 def test_without_distributed_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match="needs the package distributed") as error:
-        crew_opener("dask://127.0.0.1:9", 1)()
+        executor_opener("dask://127.0.0.1:9", 1)()
     assert "convc[cluster]" in error.value.hint
 
 

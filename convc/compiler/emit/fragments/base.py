@@ -67,7 +67,7 @@ TENSOR = Multiply | TmemLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class RoleContext:
     """What a step can see around it: the program, its role, and the numbers that registers hold."""
 
     program: TileProgram
@@ -105,15 +105,15 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
     return numbers
 
 
-def fragment(step: Step, scene: Scene, body: str = "") -> tuple[str, dict[str, Any]]:
+def fragment(step: Step, context: RoleContext, body: str = "") -> tuple[str, dict[str, Any]]:
     """Template and names for a step; `body` is the text of a loop's steps."""
     note = f"{step.dst} = {step.expr}: {step.note}" if isinstance(step, Compute) else step.note
-    names: dict[str, Any] = {"id": step.id, "role": scene.role.name, "note": note}
-    return template_name(type(step)), names | _names(step, scene, body)
+    names: dict[str, Any] = {"id": step.id, "role": context.role.name, "note": note}
+    return template_name(type(step)), names | _names(step, context, body)
 
 
-def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
-    storage = scene.program.storage
+def _names(step: Step, context: RoleContext, body: str) -> dict[str, Any]:
+    storage = context.program.storage
     tiles = {tile.name: tile for tile in storage.smem}
     rings = {ring.name: ring for ring in storage.rings}
     tensor = {tile.name: tile for tile in storage.tmem}
@@ -137,7 +137,7 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
         case CtaSync():
             return {}
         case Compute(dst=dst, expr=expr, bits=bits):
-            code = lower(expr, dst, bits, scene.numbers)
+            code = lower(expr, dst, bits, context.numbers)
             return {"declarations": code.declarations, "lines": code.lines}
         case Loop(var=var, count=count):
             return {"var": var, "count": count, "label": f"{label}_next", "body": body}
@@ -145,10 +145,10 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
             return {
                 "staged": rings[ring].stages > 1,
                 "stage": stage(rings[ring].cursor),
-                "fence": scene.tensor,
+                "fence": context.tensor,
                 "label": f"{label}_retry",
                 "offset": rings[ring].offset,
-                "parity": _parity(rings[ring].cursor, fresh, scene),
+                "parity": _parity(rings[ring].cursor, fresh, context),
             }
         case ExpectBytes(ring=ring, bytes=size):
             return {"stage": stage(rings[ring].cursor), "offset": rings[ring].offset, "bytes": size}
@@ -180,9 +180,9 @@ def _names(step: Step, scene: Scene, body: str) -> dict[str, Any]:
     return names
 
 
-def _parity(cursor: str, fresh: bool, scene: Scene) -> str:
+def _parity(cursor: str, fresh: bool, context: RoleContext) -> str:
     """The line that sets the parity to wait for; a role that does not walk around a ring waits for its first phase."""
-    if cursor not in scene.cursors:
+    if cursor not in context.cursors:
         return "mov.b32 %parity, 0;"
     return f"xor.b32 %parity, {phase(cursor)}, 1;" if fresh else f"mov.b32 %parity, {phase(cursor)};"
 

@@ -25,7 +25,7 @@ from convc.machine.isa.observe import actors
 from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import type_of
 from convc.machine.isa.threads import rows_of, thread_shape, witness
-from convc.machine.state.observer import Touch
+from convc.machine.state.observer import LaneAccess
 from convc.machine.state.strand import Strand
 from convc.ptx import Vector
 
@@ -99,7 +99,7 @@ class Signal:
             for home, bell in dict.fromkeys(signalled):
                 own = lanes[[pair == (home, bell) for pair in signalled]]
                 places = local[at, w, own][:, None] + np.arange(self.size)
-                parts.append((Touch(row, warp, home, own, places), bell))
+                parts.append((LaneAccess(row, warp, home, own, places), bell))
         strand.cohort.observer.async_store(strand, self.instr, parts)
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.isa.copies.operands import (
-    Route,
-    Turn,
+    CopyTarget,
+    IssueGroup,
     aligned,
     complete,
     global_span,
@@ -34,7 +34,7 @@ from convc.machine.isa.registry import op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
-from convc.machine.state.observer import Lines, Reach, Touch
+from convc.machine.state.observer import GlobalRange, LaneAccess, Lines
 from convc.machine.state.strand import Strand
 from convc.machine.tma.reduce import reduce_into, reduction
 
@@ -65,7 +65,7 @@ def bulk_load(instr, program):
     return run
 
 
-def _load(strand: Strand, instr, turn: Turn, path: Route, size: int, buffer, offset) -> None:
+def _load(strand: Strand, instr, turn: IssueGroup, path: CopyTarget, size: int, buffer, offset) -> None:
     """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
     cohort = strand.cohort
     if isinstance(offset, np.ndarray):
@@ -78,7 +78,9 @@ def _load(strand: Strand, instr, turn: Turn, path: Route, size: int, buffer, off
     copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
 
 
-def _reach(buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes_: np.ndarray | None = None) -> Reach:
+def _reach(
+    buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes_: np.ndarray | None = None
+) -> GlobalRange:
     """``size`` bytes (or ``bytes_`` of them) at an offset of a buffer, one for all or one per issuing CTA."""
 
     def lines(which: np.ndarray) -> list[Lines]:
@@ -87,10 +89,10 @@ def _reach(buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes
         starts = np.broadcast_to(offset[which] if isinstance(offset, np.ndarray) else offset, which.shape)[:, None]
         return [(which, starts, size)] if bytes_ is None else [(which, starts + bytes_, 1)]
 
-    return Reach(buffer=buffer.name, kind=kind, lines=lines)
+    return GlobalRange(buffer=buffer.name, kind=kind, lines=lines)
 
 
-def _deliver(strand: Strand, instr, path: Route, size: int, data: np.ndarray, operation=None) -> np.ndarray:
+def _deliver(strand: Strand, instr, path: CopyTarget, size: int, data: np.ndarray, operation=None) -> np.ndarray:
     """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
 
     Returns the places written.
@@ -132,7 +134,7 @@ def bulk_peer(instr, program):
     return run
 
 
-def _send(strand: Strand, instr, turn: Turn, origin: int, path: Route, size: int, operation) -> None:
+def _send(strand: Strand, instr, turn: IssueGroup, origin: int, path: CopyTarget, size: int, operation) -> None:
     """``size`` bytes at shared address ``origin`` of the turn's CTAs to a CTA of each one's cluster."""
     data = _from_shared(strand.cohort, instr, origin, size, turn.rows)
     places = _deliver(strand, instr, path, size, data, operation)
@@ -174,7 +176,15 @@ def bulk_store(instr, program):
 
 
 def _store(
-    strand: Strand, instr, turn: Turn, origin: int, size: int, buffer: Buffer, offset, bytes_: np.ndarray, operation
+    strand: Strand,
+    instr,
+    turn: IssueGroup,
+    origin: int,
+    size: int,
+    buffer: Buffer,
+    offset,
+    bytes_: np.ndarray,
+    operation,
 ) -> None:
     """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the turn's CTAs."""
     cohort, memory = strand.cohort, strand.cohort.launch.memory
@@ -219,10 +229,10 @@ def fill_zero(instr, program):
     return run
 
 
-def _tell_zeros(strand: Strand, instr, turn: Turn, places: np.ndarray) -> None:
+def _tell_zeros(strand: Strand, instr, turn: IssueGroup, places: np.ndarray) -> None:
     """Tell the observer of a thread's st.bulk in the watched CTAs."""
     cohort, (warp, lane) = strand.cohort, turn.thread
     if cohort.observer is not None:
         rows = range(cohort.watched) if turn.rows is None else turn.rows[turn.rows < cohort.watched].tolist()
         lanes, warp = np.array([lane]), int(strand.warps[warp])
-        cohort.observer.shared(strand, instr, "st", [Touch(row, warp, row, lanes, places[None]) for row in rows])
+        cohort.observer.shared(strand, instr, "st", [LaneAccess(row, warp, row, lanes, places[None]) for row in rows])

@@ -12,7 +12,7 @@ import functools
 import numpy as np
 
 from convc.ir.tensormap import PADDED
-from convc.machine.state.observer import Lines, Reach
+from convc.machine.state.observer import GlobalRange, Lines
 from convc.machine.tma.cache import Coordinate, signed
 from convc.machine.tma.load import TensorLoader
 
@@ -20,15 +20,15 @@ from convc.machine.tma.load import TensorLoader
 def tensor_reach(
     loader: TensorLoader, name: str, kind: str, coords: tuple[Coordinate, ...], offsets: tuple[int, ...] | None,
     mode: str, repeat: int = 1,
-) -> Reach:  # fmt: skip
+) -> GlobalRange:  # fmt: skip
     """What copies with these operands reach.
 
     Args:
         loader, coords, offsets, mode: as for `TensorLoader.load`; ``offsets`` None: a store or reduction.
-        name: of the buffer. kind: see `Reach`.
+        name: of the buffer. kind: see `GlobalRange`.
         repeat: destinations per issuing CTA, for each of which there are coordinates.
     """
-    return Reach(buffer=name, kind=kind, lines=functools.partial(_lines, loader, coords, offsets, mode, repeat))
+    return GlobalRange(buffer=name, kind=kind, lines=functools.partial(_lines, loader, coords, offsets, mode, repeat))
 
 
 def _lines(loader: TensorLoader, coords: tuple, offsets: tuple | None, mode: str, repeat: int, which) -> list[Lines]:

@@ -2,8 +2,8 @@
 
 A copy is issued by single threads, and the CTAs of a strand issue it together. `turns` takes an instruction apart into
 groups of CTAs whose scalar operands (addresses, sizes, masks) agree, so that each group is one numpy operation;
-coordinates and source addresses may differ inside a group. `Route` resolves shared::cluster addresses and multicast
-masks into rows of the cohort (see `clusters`).
+coordinates and source addresses may differ inside a group. `CopyTarget` resolves shared::cluster addresses and
+multicast masks into rows of the cohort (see `clusters`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from convc.machine.state.strand import Strand
 
 
 @dataclass(slots=True)
-class Turn:
+class IssueGroup:
     """One thread's part of an instruction, in CTAs whose scalar operands agree.
 
     Attributes:
@@ -45,13 +45,13 @@ class Turn:
         return found[self.chosen] if self.chosen is not None and isinstance(found, np.ndarray) else found
 
 
-def turns(strand: Strand, operands: list[Value]) -> Iterator[Turn]:
+def turns(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
     """All active threads of an instruction, and for each the groups of CTAs in which ``operands`` are the same."""
     for thread in strand.threads():
         values = [strand.pick(value, thread) for value in operands]
         taking = _active(strand, thread)
         if taking is None and all(type(value) is int for value in values):
-            yield Turn(thread, tuple(values), None, strand.rows, strand.row_count)
+            yield IssueGroup(thread, tuple(values), None, strand.rows, strand.row_count)
             continue
         rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
         taking = np.arange(len(rows)) if taking is None else taking
@@ -59,7 +59,7 @@ def turns(strand: Strand, operands: list[Value]) -> Iterator[Turn]:
         kinds, group = np.unique(table, axis=1, return_inverse=True)
         for number, column in enumerate(kinds.T.tolist()):
             chosen = taking[group.reshape(-1) == number]
-            yield Turn(thread, tuple(column), chosen, rows[chosen], len(chosen))
+            yield IssueGroup(thread, tuple(column), chosen, rows[chosen], len(chosen))
 
 
 def _active(strand: Strand, thread: tuple[int, int]) -> np.ndarray | None:
@@ -72,7 +72,7 @@ def _active(strand: Strand, thread: tuple[int, int]) -> np.ndarray | None:
 
 
 @dataclass(slots=True)
-class Route:
+class CopyTarget:
     """Where a copy goes.
 
     Attributes:
@@ -95,7 +95,7 @@ class Route:
 
 def route(
     cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int, mask: int | None = None, pair: bool = False
-) -> Route:
+) -> CopyTarget:
     """Resolve the destination and barrier addresses of a copy that the CTAs ``rows`` issue.
 
     Args:
@@ -109,7 +109,7 @@ def route(
     """
     address, barrier = dst & OFFSET, mbar & OFFSET
     if mask is None and cohort.cluster_size == 1 and dst == address and mbar == barrier:
-        return Route(address, barrier, rows, 1, rows)
+        return CopyTarget(address, barrier, rows, 1, rows)
     issuers = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
     own = cohort.place.rank[issuers]
     ranks = _rank(cohort, dst, own)[:, None]
@@ -130,15 +130,15 @@ def route(
             hint="" if pair else ".cta_group::2 allows the barrier to be in the other CTA of a pair",
         )
     first = (issuers - own)[:, None]
-    return Route(
+    return CopyTarget(
         address, barrier, _settle(cohort, first + ranks), ranks.shape[1], _settle(cohort, first + bell)
     )  # fmt: skip
 
 
-def own_route(cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int) -> Route:
+def own_route(cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int) -> CopyTarget:
     """Destination and barrier of a .shared::cta copy: in the issuing CTAs."""
     where = own_address(cohort, rows, dst, "the destination of a copy")
-    return Route(where, own_address(cohort, rows, mbar, "the mbarrier of a copy"), rows, 1, rows)
+    return CopyTarget(where, own_address(cohort, rows, mbar, "the mbarrier of a copy"), rows, 1, rows)
 
 
 def own_address(cohort: Cohort, rows: np.ndarray | None, address: int, what: str) -> int:
@@ -180,7 +180,7 @@ def global_span(
     return buffer, address - buffer.base
 
 
-def complete(cohort: Cohort, target: Route, amount: int, name: str) -> None:
+def complete(cohort: Cohort, target: CopyTarget, amount: int, name: str) -> None:
     """complete_tx of ``amount`` bytes on the barrier of every destination."""
     barrier = cohort.barrier(target.barrier, name)
     rows = target.signals

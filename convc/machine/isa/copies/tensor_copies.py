@@ -16,7 +16,7 @@ from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
 from convc.machine.base.completion import named
 from convc.machine.isa.copies.lines import tensor_reach
-from convc.machine.isa.copies.operands import Route, Turn, complete, own_address, own_route, route, turns
+from convc.machine.isa.copies.operands import CopyTarget, IssueGroup, complete, own_address, own_route, route, turns
 from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.observe import tell_copy
 from convc.machine.isa.registry import op
@@ -64,8 +64,8 @@ def tensor_load(instr, program):
             if cohort.cluster_size == 1 and where <= OFFSET and signal <= OFFSET:
                 name, loader = _tensor(cohort, address)
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
-                path = Route(where, signal, strand.rows, 1, strand.rows)
-                turn = Turn(thread, (), None, strand.rows, strand.row_count)
+                path = CopyTarget(where, signal, strand.rows, 1, strand.rows)
+                turn = IssueGroup(thread, (), None, strand.rows, strand.row_count)
                 perform_load(strand, instr, turn, _load, loader, name, path, at, tuple(shift), mode)
                 return
         for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
@@ -82,7 +82,7 @@ def tensor_load(instr, program):
     return run
 
 
-def perform_load(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
+def perform_load(strand: Strand, instr, turn: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes on an mbarrier, now or when the completion policy says so."""
     if strand.cohort.pending.eager:
         copy(strand, instr, turn, *operands)
@@ -90,7 +90,7 @@ def perform_load(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *
         strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, turn, *operands)))
 
 
-def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], *operands) -> None:
+def perform_store(strand: Strand, instr, turn: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes by bulk_group, now or when the completion policy says so."""
     cohort, (warp, lane) = strand.cohort, turn.thread
     thread = int(strand.warps[warp]), lane
@@ -103,8 +103,8 @@ def perform_store(strand: Strand, instr, turn: Turn, copy: Callable[..., None], 
 
 
 def _load(
-    strand: Strand, instr, turn: Turn, loader: TensorLoader, name: str, path: Route, coords: tuple, offsets: tuple,
-    mode: str,
+    strand: Strand, instr, turn: IssueGroup, loader: TensorLoader, name: str, path: CopyTarget, coords: tuple, offsets:
+    tuple, mode: str,
 ) -> None:  # fmt: skip
     """One copy into every destination, its complete_tx, and the books."""
     cohort, where = strand.cohort, path.address
@@ -141,7 +141,15 @@ def tensor_store(instr, program):
 
 
 def _store(
-    strand: Strand, instr, turn: Turn, name: str, tensor: TensorLoader, where: int, at: tuple, mode: str, operation
+    strand: Strand,
+    instr,
+    turn: IssueGroup,
+    name: str,
+    tensor: TensorLoader,
+    where: int,
+    at: tuple,
+    mode: str,
+    operation,
 ) -> None:
     """One copy out of the shared memory of the turn's CTAs, and the books."""
     cohort, memory = strand.cohort, strand.cohort.launch.memory
@@ -223,7 +231,7 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
         cohort.report("shared-memory-unwritten", text, instr, row=cohort.shared.written.lacking(places, rows))
 
 
-def note_writer(strand: Strand, instr, turn: Turn, position: int) -> None:
+def note_writer(strand: Strand, instr, turn: IssueGroup, position: int) -> None:
     """Note the thread that wrote the watched byte: that of the CTA at a position of the turn."""
     row = position if turn.rows is None else int(turn.rows[position])
     warp, lane = turn.thread

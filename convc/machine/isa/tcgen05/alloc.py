@@ -13,7 +13,7 @@ from convc.machine.base.values import Value
 from convc.machine.isa.memory.ld_st import address_of, shared_offset
 from convc.machine.isa.registry import op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
-from convc.machine.state.observer import Touch
+from convc.machine.state.observer import LaneAccess
 from convc.machine.state.strand import BLOCK, Strand
 
 
@@ -161,7 +161,7 @@ def _tell(strand: Strand, instr, rows: np.ndarray | None, warp: int, bases: np.n
     for row in _watched(cohort, rows):
         at = everyone.index(row)
         cohort.observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
-        touch = Touch(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
+        touch = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
         cohort.observer.shared(strand, instr, "st", [touch])
 
 

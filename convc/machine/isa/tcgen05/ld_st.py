@@ -17,7 +17,7 @@ from convc.machine.isa.observe import LANES
 from convc.machine.isa.registry import op
 from convc.machine.isa.tcgen05.collective import Group, warp_groups
 from convc.machine.isa.threads import warps_active, witness
-from convc.machine.state.observer import Touch
+from convc.machine.state.observer import LaneAccess
 from convc.machine.state.pending_registers import RegisterMove
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.tensor_memory import COLUMNS
@@ -232,5 +232,5 @@ def _tell(strand: Strand, instr, kind: str, window: Window) -> None:
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
     places = window.places().reshape(len(group.warps), 32, -1)
     warps = strand.warps[group.warps].tolist()
-    touches = [Touch(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    touches = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
     cohort.observer.tensor(strand, instr, kind, touches)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from convc.compiler.arch import SM_100A
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
-from convc.compiler.plan.constraints import Candidate, check_problem, check_tiling
+from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
 from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options, Tiling, to_json
@@ -270,7 +270,7 @@ def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
     form = device_form(problem(out_channels=256))
     grid = (7, -(-256 // (made.block_n or 1)))
     rejection = check_tiling(
-        Candidate(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
+        TiledProblem(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
     )
     assert rejection is not None
     assert rejection.rule == rule
@@ -282,7 +282,7 @@ def test_limits_that_no_tiling_of_today_reaches():
     """Tensor memory and the grid: reached by shrinking the target."""
     tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
     small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
-    candidate = Candidate(
+    candidate = TiledProblem(
         form=device_form(problem(out_channels=256)), arch=small, tiling=tiling, storage=storage_of(tiling, small),
         grid=(2, 4),
     )  # fmt: skip

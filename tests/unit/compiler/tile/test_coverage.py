@@ -13,7 +13,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.plan.records import Options
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
-from convc.ir.debug_info import Coverage, dump_coverage, read_coverage
+from convc.ir.debug_info import DebugInfo, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import writer
@@ -48,7 +48,7 @@ def executed(steps: tuple[Step, ...], values: dict[str, int]) -> Iterator[tuple[
                 yield from executed(step.body, values | {step.var: turn})
 
 
-def reductions(compiled, coverage: Coverage, role: str, start: str) -> list[tuple[str, dict, dict]]:
+def reductions(compiled, coverage: DebugInfo, role: str, start: str) -> list[tuple[str, dict, dict]]:
     """(step, what it covers, its numbers) of each execution of a role's steps whose names begin so."""
     steps = next(r for r in compiled.program.roles if r.name == role).steps
     count: dict[str, int] = {}

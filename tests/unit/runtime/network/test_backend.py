@@ -96,4 +96,4 @@ def test_nodes_are_fused_when_that_is_asked_for():
     for fuse, fused in ((True, {"c": ("y",)}), (False, {})):
         prepared = convc.backend.prepare(model, fuse=fuse)
         np.testing.assert_array_equal(prepared.run({"x": X, "w": W}).y, expected)
-        assert prepared.graph.tally.fused == fused
+        assert prepared.graph.stats.fused == fused

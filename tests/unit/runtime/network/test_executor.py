@@ -52,8 +52,8 @@ def test_a_graph_with_branches(precision):
         assert list(got) == ["y", "pooled"]
         for mine, expected in zip(got.values(), ReferenceEvaluator(made).run(None, {"x": x}), strict=True):
             np.testing.assert_array_equal(mine, expected)  # whole numbers
-        assert graph.tally.compiled == ["a", "c"]
-        assert graph.tally.host == 3
+        assert graph.stats.compiled == ["a", "c"]
+        assert graph.stats.host == 3
 
 
 def test_weights_that_are_computed_in_the_graph():
@@ -104,8 +104,8 @@ def test_convolutions_in_functions_run_from_ptx_and_those_in_branches_are_counte
         for _ in range(3 if which else 2):
             expected = np.einsum("nchw,kc->nkhw", expected, feeds["w"][..., 0, 0])
         np.testing.assert_array_equal(graph.run(feeds)["y"], expected)
-        assert len(graph.tally.compiled) == 2
-        assert graph.tally.hidden == {"y": 1}
+        assert len(graph.stats.compiled) == 2
+        assert graph.stats.hidden == {"y": 1}
 
 
 def test_functions_and_subgraphs_run():
@@ -140,9 +140,9 @@ def test_a_refused_convolution_is_named_or_runs_on_the_host():
     graph = Graph(made, refused="host")
     for _ in range(2):
         np.testing.assert_array_equal(graph.run({"x": x})["y"], ReferenceEvaluator(made).run(None, {"x": x})[0])
-        assert list(graph.tally.refused) == ["y"]
-        assert "f64" in graph.tally.refused["y"]
-        assert graph.tally.compiled == []
+        assert list(graph.stats.refused) == ["y"]
+        assert "f64" in graph.stats.refused["y"]
+        assert graph.stats.compiled == []
 
 
 def test_constants_of_any_type():

@@ -92,11 +92,11 @@ def test_a_residual_network(precision):
         assert all(same_bits(packed[name], unpacked[name]) for name in packed)
         agree(packed, made, feeds)
         for graph in ways:
-            assert graph.tally.compiled == list(TAKEN)
-            assert graph.tally.fused == TAKEN
-            assert graph.tally.host == 1
+            assert graph.stats.compiled == list(TAKEN)
+            assert graph.stats.fused == TAKEN
+            assert graph.stats.host == 1
         # stem, r1 and y as activations unless they are split into parts; stem as residual
-        assert [graph.tally.handed for graph in ways] == [4 if precision == "tf32" else 1, 0]
+        assert [graph.stats.handed for graph in ways] == [4 if precision == "tf32" else 1, 0]
 
 
 def test_fusing_changes_only_what_is_rounded():
@@ -109,8 +109,8 @@ def test_fusing_changes_only_what_is_rounded():
     fused = Graph(made, fuse=True)
     one, other = fused.run(feeds), Graph(made).run(feeds)
     assert all(same_bits(one[name], other[name]) for name in one)
-    assert fused.tally.fused == {"c0": ("stem",), "c1": ("n1", "r1"), "e": ("f",)}
-    assert fused.tally.host == 4
+    assert fused.stats.fused == {"c0": ("stem",), "c1": ("n1", "r1"), "e": ("f",)}
+    assert fused.stats.host == 4
 
 
 def test_tensors_inside_are_not_kept_and_the_others_let_go():
@@ -137,11 +137,11 @@ def test_weights_that_a_run_is_given_are_no_constants():
         changed = graph.run(feeds | given)
         agree(changed, made, feeds | given)
         assert drift(changed["y"], first["y"]) > 0.1
-        assert graph.tally.fused == fused
-        assert graph.tally.compiled == list(TAKEN)
+        assert graph.stats.fused == fused
+        assert graph.stats.compiled == list(TAKEN)
     again = graph.run(feeds)
     assert all(same_bits(again[name], first[name]) for name in first)
-    assert graph.tally.fused == TAKEN
+    assert graph.stats.fused == TAKEN
 
 
 def test_weights_of_a_run_behind_an_identity_are_no_constants_either():
@@ -157,7 +157,7 @@ def test_weights_of_a_run_behind_an_identity_are_no_constants_either():
     graph, x = Graph(made, fuse=True), whole(1, 3, 5, 5)
     for feeds, fused in (({"x": x}, 1), ({"x": x, "w": whole(2, 3, 3, 3)}, 0), ({"x": x}, 1)):
         np.testing.assert_array_equal(graph.run(feeds)["y"], ReferenceEvaluator(made).run(None, feeds)[0])
-        assert len(graph.tally.fused) == fused
+        assert len(graph.stats.fused) == fused
 
 
 def test_replaced_constants_are_what_is_folded():
@@ -189,8 +189,8 @@ def test_other_shapes_than_the_model_states():
     for shape, fused in (((1, 3, 8, 8), {"c": ("y",)}), ((2, 3, 4, 8), {}), ((1, 3, 8, 8), {"c": ("y",)})):
         feeds = {"x": x, "shape": np.array(shape, np.int64)}
         np.testing.assert_array_equal(graph.run(feeds)["y"], ReferenceEvaluator(made).run(None, feeds)[0])
-        assert graph.tally.fused == fused
-        assert graph.tally.compiled == ["c"]
+        assert graph.stats.fused == fused
+        assert graph.stats.compiled == ["c"]
 
 
 def test_a_kernel_that_cannot_be_made_with_what_it_took_in(monkeypatch):
@@ -206,9 +206,9 @@ def test_a_kernel_that_cannot_be_made_with_what_it_took_in(monkeypatch):
     graph = Graph(made, fuse=True)
     for _ in range(2):
         agree(graph.run(feeds), made, feeds)
-        assert list(graph.tally.fused) == ["c0", "c1", "e"]
-        assert sorted(graph.tally.compiled) == ["c0", "c1", "c2", "e"]
-        assert graph.tally.host == 4  # three that c2 took in, and the pooling
+        assert list(graph.stats.fused) == ["c0", "c1", "e"]
+        assert sorted(graph.stats.compiled) == ["c0", "c1", "c2", "e"]
+        assert graph.stats.host == 4  # three that c2 took in, and the pooling
 
 
 @pytest.mark.parametrize("host", [True, False])
@@ -221,8 +221,8 @@ def test_a_convolution_that_no_kernel_is_made_for(monkeypatch, host):
     graph = Graph(made, fuse=True, refused="host" if host else "raise")
     if host:
         agree(graph.run(feeds), made, feeds)
-        assert graph.tally.refused == dict.fromkeys(TAKEN, "no kernel")
-        assert graph.tally.fused == {}
+        assert graph.stats.refused == dict.fromkeys(TAKEN, "no kernel")
+        assert graph.stats.fused == {}
     else:
         with pytest.raises(PlanError, match="no kernel") as caught:
             graph.run(feeds)
@@ -264,13 +264,13 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
         )  # fmt: skip
         feeds = random_inputs(graph.inputs, 11, 1)
         runs.append(graph.run(feeds))
-        assert sum(map(len, graph.tally.fused.values())) == fused
-        assert graph.tally.handed == (handed if hand_over else 0)
+        assert sum(map(len, graph.stats.fused.values())) == fused
+        assert graph.stats.handed == (handed if hand_over else 0)
     one, other = runs
     expected = witness.run_model(made, feeds, weights, [])
     for output in one:
         assert same_bits(one[output], other[output])
-        assert 0 < drift(one[output], expected[output]) <= allowed_drift(len(graph.tally.compiled), 2.0**-11)
+        assert 0 < drift(one[output], expected[output]) <= allowed_drift(len(graph.stats.compiled), 2.0**-11)
 
 
 @pytest.mark.parametrize("operand", ["mxfp8", "nvfp4"])
@@ -285,5 +285,5 @@ def test_scaled_numbers_are_multiplied_alike_fused_or_not(operand):
     made, x = model(text, **{name: parameters()[name] for name in ("w0", "b0", "w2")}), 40 * whole(1, 3, 8, 8)
     graphs = [Graph(made, convolutions=Convolutions(operand=operand), fuse=fuse) for fuse in (True, False)]
     fused, alone = (graph.run({"x": x})["y"] for graph in graphs)
-    assert graphs[0].tally.fused == {"c": ("r",)}
+    assert graphs[0].stats.fused == {"c": ("r",)}
     assert same_bits(fused, alone)
