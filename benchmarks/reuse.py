@@ -183,11 +183,18 @@ def table(found: Found) -> Table:
                 continue
             counters = one.counters
             out.add_row(
-                *head, human_bytes(one.activation), f"{one.activation / reload.activation:.3f}",
-                f"{one.per_mma:.0f}", f"{one.per_mma / reload.per_mma:.3f}", str(counters.mma),
-                str(sum(counters.cp.values())), str(counters.shift), str(counters.masked_lanes), str(one.waste),
+                *head,
+                human_bytes(one.activation),
+                f"{one.activation / reload.activation:.3f}",
+                f"{one.per_mma:.0f}",
+                f"{one.per_mma / reload.per_mma:.3f}",
+                str(counters.mma),
+                str(sum(counters.cp.values())),
+                str(counters.shift),
+                str(counters.masked_lanes),
+                str(one.waste),
                 f"{one.cpu_seconds / reload.cpu_seconds:.2f}",
-            )  # fmt: skip
+            )
     return out
 
 

@@ -62,9 +62,12 @@ class VerifyReport:
 
 
 def load(
-    path: str | Path, batch: int | None = None, dtype: str | None = None, precision: str | None = None,
+    path: str | Path,
+    batch: int | None = None,
+    dtype: str | None = None,
+    precision: str | None = None,
     fuse: bool = True,
-) -> Network:  # fmt: skip
+) -> Network:
     """Read an ONNX model.
 
     Args:
@@ -250,9 +253,16 @@ def verify(
         if layer is not None or not isinstance(model, str | Path):
             raise InputError("reweight takes the path of a model, and no layer: it runs the whole network")
         return verify_network(
-            model, reweight, batch=batch, dtype=dtype, precision=precision, numerics=numerics, options=options,
-            cache=cache, progress=progress,
-        )  # fmt: skip
+            model,
+            reweight,
+            batch=batch,
+            dtype=dtype,
+            precision=precision,
+            numerics=numerics,
+            options=options,
+            cache=cache,
+            progress=progress,
+        )
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
     from convc.compiler.plan.records import Options

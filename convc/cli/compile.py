@@ -39,10 +39,20 @@ if TYPE_CHECKING:
 @no_cache_option
 @json_option
 def compile_command(
-    model: Path, folder: Path, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
-    fuse: bool, options: Options, assemble: bool, jobs: int | None, executor: str | None, no_cache: bool,
+    model: Path,
+    folder: Path,
+    layer: str | None,
+    batch: int | None,
+    dtype: str | None,
+    precision: str | None,
+    fuse: bool,
+    options: Options,
+    assemble: bool,
+    jobs: int | None,
+    executor: str | None,
+    no_cache: bool,
     json_file: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
     Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is

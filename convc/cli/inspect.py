@@ -44,10 +44,20 @@ if TYPE_CHECKING:
 @click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 def inspect_command(
-    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, precision: str | None,
-    fuse: bool, options: Options, nests: bool,
-    tile: int | None, all_lanes: bool, svg: Path | None, json_file: Path | None, example: bool,
-) -> None:  # fmt: skip
+    model: Path | None,
+    layer: str | None,
+    batch: int | None,
+    dtype: str | None,
+    precision: str | None,
+    fuse: bool,
+    options: Options,
+    nests: bool,
+    tile: int | None,
+    all_lanes: bool,
+    svg: Path | None,
+    json_file: Path | None,
+    example: bool,
+) -> None:
     """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
 
     With --nests, --lanes, --svg or --json, only what these ask for.

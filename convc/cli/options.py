@@ -30,24 +30,28 @@ batch_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    type=click.ScheduleSummary(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"]),
+    type=click.Choice(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"]),
     help="Operand type, in place of the model's (float32 models run as tf32); the last three share scale factors.",
 )
 
 precision_option = click.option(
     "--precision",
-    type=click.ScheduleSummary(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
+    type=click.Choice(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
     help="How float32 is multiplied: once as tf32 (the default), or in parts that come near to float32.",
 )
 
 fuse_option = click.option(
-    "--no-fuse", "fuse", is_flag=True, flag_value=False, default=True,
+    "--no-fuse",
+    "fuse",
+    is_flag=True,
+    flag_value=False,
+    default=True,
     help="Leave BatchNormalization, activations and residuals out of the kernels.",
-)  # fmt: skip
+)
 
 numerics_option = click.option(
     "--numerics",
-    type=click.ScheduleSummary(["float32", "exact"]),
+    type=click.Choice(["float32", "exact"]),
     default="float32",
     show_default=True,
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
@@ -76,7 +80,7 @@ def jobs_options(command):
 
 host_option = click.option(
     "--host",
-    type=click.ScheduleSummary(["reference", "onnxruntime"]),
+    type=click.Choice(["reference", "onnxruntime"]),
     default="reference",
     show_default=True,
     help="Who runs the nodes of a network that are no convolutions: onnx.reference, or onnxruntime (faster).",
@@ -102,11 +106,14 @@ def schedule_options(command):
         ("border", ("mask", "zero"), "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", ("chain", "ashift", "windows"), "How schedule shift moves rows: see `convc inspect`."),
     ):
-        wrapped = click.option(f"--{name}", type=click.ScheduleSummary(values), help=words)(wrapped)
+        wrapped = click.option(f"--{name}", type=click.Choice(values), help=words)(wrapped)
     return click.option(
-        "--schedule", type=click.ScheduleSummary(SCHEDULES), default="auto", show_default=True,
+        "--schedule",
+        type=click.Choice(SCHEDULES),
+        default="auto",
+        show_default=True,
         help="Load activations for every filter tap (reload), or share them between filter columns.",
-    )(wrapped)  # fmt: skip
+    )(wrapped)
 
 
 all_switches_option = click.option(

@@ -36,10 +36,20 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @no_cache_option
 @json_option
 def run_command(
-    source: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], residual: Path | None, layer: str | None,
-    dtype: str | None, precision: str | None, fuse: bool, host: str, switches: tuple[str, ...], numerics: str,
-    no_cache: bool, json_file: Path | None,
-) -> None:  # fmt: skip
+    source: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    residual: Path | None,
+    layer: str | None,
+    dtype: str | None,
+    precision: str | None,
+    fuse: bool,
+    host: str,
+    switches: tuple[str, ...],
+    numerics: str,
+    no_cache: bool,
+    json_file: Path | None,
+) -> None:
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
     MODEL.onnx, its convolutions on the machine and other nodes on the host.
 
@@ -68,9 +78,15 @@ def run_command(
 
 
 def _run_layer(
-    build: Path, source: Path, target: Path, added: Path | None, layer: str | None, switches: tuple[str, ...],
-    numerics: str, json_file: Path | None,
-) -> None:  # fmt: skip
+    build: Path,
+    source: Path,
+    target: Path,
+    added: Path | None,
+    layer: str | None,
+    switches: tuple[str, ...],
+    numerics: str,
+    json_file: Path | None,
+) -> None:
     """One layer, from file to file."""
     from convc.build.folder import load_build
     from convc.ir.findings import Verdict

@@ -21,9 +21,18 @@ def named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
 
 
 def run_network(
-    model: Path, inputs: tuple[str, ...], outputs: tuple[str, ...], dtype: str | None, precision: str, fuse: bool,
-    host: str, switches: tuple[str, ...], numerics: str, no_cache: bool, json_file: Path | None,
-) -> None:  # fmt: skip
+    model: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    dtype: str | None,
+    precision: str,
+    fuse: bool,
+    host: str,
+    switches: tuple[str, ...],
+    numerics: str,
+    no_cache: bool,
+    json_file: Path | None,
+) -> None:
     """Run a model, and write or describe its outputs."""
     from convc.compiler.cache import kept_kernels
     from convc.machine import RunOptions

@@ -91,9 +91,16 @@ def verify_command(
 
     if reweight is not None:
         others = {
-            "layer": layer, "counts": counts, "seed": how.pop("seed"), "no-fuse": not how.pop("fuse"), "jobs": jobs,
-            "executor": executor, "markdown": markdown, "csv": csv_file, "annotate": annotate,
-        }  # fmt: skip
+            "layer": layer,
+            "counts": counts,
+            "seed": how.pop("seed"),
+            "no-fuse": not how.pop("fuse"),
+            "jobs": jobs,
+            "executor": executor,
+            "markdown": markdown,
+            "csv": csv_file,
+            "annotate": annotate,
+        }
         verify_network(models, reweight, host, json_file, others, cache=False if no_cache else None, **how)
         return
     if host != "reference":

@@ -110,9 +110,14 @@ class KernelCache:
         try:
             if self._open is None:
                 self._open = diskcache.Cache(
-                    str(self.folder), timeout=PATIENCE_S, disk=_Blobs, size_limit=self.size_limit,
-                    eviction_policy="least-recently-stored", statistics=0, tag_index=0,
-                )  # fmt: skip
+                    str(self.folder),
+                    timeout=PATIENCE_S,
+                    disk=_Blobs,
+                    size_limit=self.size_limit,
+                    eviction_policy="least-recently-stored",
+                    statistics=0,
+                    tag_index=0,
+                )
             return work(self._open)
         except diskcache.Timeout:
             return None
@@ -121,8 +126,9 @@ class KernelCache:
             self.close()
             _log.warning(
                 "the compile cache in %s cannot be used (%s): compiling without it; delete the folder if it is damaged",
-                self.folder, problem,
-            )  # fmt: skip
+                self.folder,
+                problem,
+            )
             return None
 
 

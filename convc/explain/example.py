@@ -21,9 +21,15 @@ from convc.report.console import print_part
 MMA = MmaTile(columns=4, channels=4)
 
 PROBLEM = ConvProblem(
-    name="example", batch=2, in_channels=8, out_channels=8, in_extent=(9, 9), kernel=(3, 3),
-    pad_lo=(0, 1), pad_hi=(0, 1),
-)  # fmt: skip
+    name="example",
+    batch=2,
+    in_channels=8,
+    out_channels=8,
+    in_extent=(9, 9),
+    kernel=(3, 3),
+    pad_lo=(0, 1),
+    pad_hi=(0, 1),
+)
 
 
 def example_maps() -> ReuseMaps:

@@ -177,11 +177,18 @@ def _reused(
     columns: list[list[Cell]] = []
     before: set[int] | None = None
     for tap, held, masked in zip(buffer.taps, held_rows(maps, schedule, buffer), masks, strict=True):
-        columns.append([
-            Cell(row, rows[row].pixel, output and needed_pixel(maps.problem, output, r, tap.s), mask,
-                 fresh=before is not None and row not in before)
-            for row, output, mask in zip(held, outputs, masked, strict=True)
-        ])  # fmt: skip
+        columns.append(
+            [
+                Cell(
+                    row,
+                    rows[row].pixel,
+                    output and needed_pixel(maps.problem, output, r, tap.s),
+                    mask,
+                    fresh=before is not None and row not in before,
+                )
+                for row, output, mask in zip(held, outputs, masked, strict=True)
+            ]
+        )
         before = set(held)
     lanes = tuple(Lane(i, *each) for i, each in enumerate(zip(outputs, zip(*columns, strict=True), strict=True)))
     return BufferLanes(tuple(tap.s for tap in buffer.taps), rows, lanes)

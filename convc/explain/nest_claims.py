@@ -114,9 +114,11 @@ def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
         inside.append(at_most(period * FloorDiv(first, period), number))
     loops = tuple(nest.loop(name) for name in nest.outside("buffer"))
     found = IndexMap(
-        name="fetched", domain=(*loops, rows, nest.loop("e")),
-        results=(("n", n), ("h", h), ("w", w), ("c", nest.space["c"])), guard=tuple(inside),
-    )  # fmt: skip
+        name="fetched",
+        domain=(*loops, rows, nest.loop("e")),
+        results=(("n", n), ("h", h), ("w", w), ("c", nest.space["c"])),
+        guard=tuple(inside),
+    )
     return simplify_guards(found.simplified()).map
 
 

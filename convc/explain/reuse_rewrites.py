@@ -114,14 +114,20 @@ def swap_operands(nest: Nest) -> Step:
     extents = {lane.name: column.extent, column.name: lane.extent}
     loops = tuple(Axis(axis.name, extents.get(axis.name, axis.extent)) for axis in nest.loops)
     space = IndexMap(
-        name="space", domain=loops, results=tuple((name, expr.xreplace(swap)) for name, expr in nest.space.results),
-        guard=tuple(each.func(each.lhs.xreplace(swap), each.rhs.xreplace(swap), evaluate=False)
-                    for each in nest.space.guard),
-    )  # fmt: skip
+        name="space",
+        domain=loops,
+        results=tuple((name, expr.xreplace(swap)) for name, expr in nest.space.results),
+        guard=tuple(
+            each.func(each.lhs.xreplace(swap), each.rhs.xreplace(swap), evaluate=False) for each in nest.space.guard
+        ),
+    )
     notes = dict(nest.notes)
     notes["lane"], notes["column"] = "tensor core: rows, output channels", "tensor core: columns, pixels"
     after = replace(
-        nest, space=space, swapped=not nest.swapped, notes=tuple(notes.items()),
+        nest,
+        space=space,
+        swapped=not nest.swapped,
+        notes=tuple(notes.items()),
         read=replace(read, row=read.row.xreplace(swap)),
-    )  # fmt: skip
+    )
     return checked("swap_operands", nest, after, Proof("the accumulator is transposed", "(A*B)' = B'*A'"))

@@ -115,9 +115,10 @@ def tile(
     outer, inner = Axis(into[0], -(-old.extent // size) if tiles is None else tiles), Axis(into[1], size)
     forward = IndexMap(name="tile", domain=(outer, inner), results=((name, outer.symbol * size + inner.symbol),))
     inverse = IndexMap(
-        name="cut", domain=(old,),
+        name="cut",
+        domain=(old,),
         results=((into[0], FloorDiv(old.symbol, Integer(size))), (into[1], Mod(old.symbol, Integer(size)))),
-    )  # fmt: skip
+    )
     text = f"tile {name} into {', '.join(into)} by {size}"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
 
@@ -128,15 +129,18 @@ def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, 
     outer = Axis(into[0], -(-old.extent // shape.outputs))
     window, inside = FloorDiv(lane.symbol, Integer(WINDOW)), Mod(lane.symbol, Integer(WINDOW))
     forward = IndexMap(
-        name="tile", domain=(outer, lane), guard=(less(inside, shape.useful),),
+        name="tile",
+        domain=(outer, lane),
+        guard=(less(inside, shape.useful),),
         results=((name, outer.symbol * shape.outputs + window * shape.useful + inside),),
-    )  # fmt: skip
+    )
     place = Mod(old.symbol, Integer(shape.outputs))
     window, inside = FloorDiv(place, Integer(shape.useful)), Mod(place, Integer(shape.useful))
     inverse = IndexMap(
-        name="cut", domain=(old,),
+        name="cut",
+        domain=(old,),
         results=((into[0], FloorDiv(old.symbol, Integer(shape.outputs))), (into[1], window * WINDOW + inside)),
-    )  # fmt: skip
+    )
     text = f"tile {name} into {', '.join(into)} by {shape.windows} windows of {shape.useful} places in {WINDOW} lanes"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
 
@@ -151,9 +155,10 @@ def split_taps(nest: Nest, cycle: int) -> Step:
     buffer, tap = Axis("buffer", min(cycle, s.extent)), Axis("tap", -(-s.extent // cycle))
     forward = IndexMap(name="split", domain=(buffer, tap), results=(("s", tap.symbol * cycle + buffer.symbol),))
     inverse = IndexMap(
-        name="share", domain=(s,),
+        name="share",
+        domain=(s,),
         results=(("buffer", Mod(s.symbol, Integer(cycle))), ("tap", FloorDiv(s.symbol, Integer(cycle)))),
-    )  # fmt: skip
+    )
     notes = {"buffer": "filter columns that share their pixels", "tap": "of the buffer"}
     return reindexed(nest, f"split_taps: s into buffer, tap by s*d modulo u, cycle {cycle}", forward, inverse, notes)
 

@@ -55,9 +55,12 @@ def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
     for border, rows in itertools.product(BORDERS, ROWS):
         try:
             cut = geometry(
-                plan.problem, merged=rows == "merged", border=border, lanes=reuse.tile.lanes,
+                plan.problem,
+                merged=rows == "merged",
+                border=border,
+                lanes=reuse.tile.lanes,
                 windowed=reuse.windowed,
-            )  # fmt: skip
+            )
         except PlanError:
             yield f"{border}/{rows}", "-"
         else:

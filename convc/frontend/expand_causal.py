@@ -57,7 +57,7 @@ def _types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     graph = onnx.shape_inference.infer_shapes(model).graph
     types = {
         tensor.name: onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims) for tensor in graph.initializer
-    }  # fmt: skip
+    }
     return types | {value.name: value.type for value in (*graph.input, *graph.value_info)}
 
 

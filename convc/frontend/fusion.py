@@ -305,9 +305,14 @@ def _finished(scene: _Scene, index: int, chain: _Chain) -> ConvNode:
         return conv
     output = TensorRef(name=chain.tensor, dtype=problem.out, shape=problem.y_shape)
     return dataclasses.replace(
-        conv, problem=problem, weight=weight, bias=bias, output=output, residual=chain.residual,
+        conv,
+        problem=problem,
+        weight=weight,
+        bias=bias,
+        output=output,
+        residual=chain.residual,
         fused=tuple(scene.names[i] for i in chain.indices),
-    )  # fmt: skip
+    )
 
 
 def _scaled(weight: np.ndarray, scale: np.ndarray, problem: ConvProblem) -> np.ndarray:

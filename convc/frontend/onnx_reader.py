@@ -159,9 +159,13 @@ def _conv(
 
         x = types.get(node.input[0], UNKNOWN) if node.input else UNKNOWN
         return quantised_conv(
-            node, name, _reference(node.input[0] if node.input else "", x), constant, refuse,
+            node,
+            name,
+            _reference(node.input[0] if node.input else "", x),
+            constant,
+            refuse,
             lambda: _known_shape(node.input[0], x, refuse),
-        )  # fmt: skip
+        )
     if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
         raise refuse(f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
     attributes = conv_attributes(node, refuse)

@@ -61,11 +61,7 @@ def quantised_conv(
     if x.dtype not in dtypes.INTEGER_OPERANDS:
         raise refuse(f"the activations of a {node.op_type} must be u8 or s8, got {x.dtype}")
     x_shape = shape()
-    given = {
-        what: constant(tensor, what)
-        for what, tensor in zip(words[1:], node.input[1:], strict=False)
-        if tensor
-    }  # fmt: skip
+    given = {what: constant(tensor, what) for what, tensor in zip(words[1:], node.input[1:], strict=False) if tensor}
     w, filters = given["weights"], _eight_bits(given["weights"], "weights", refuse)
     x_zero = _zero_point(given.get("x_zero_point"), x.dtype, "x_zero_point", (), refuse)
     w_zero = _zero_point(given.get("w_zero_point"), filters, "w_zero_point", w.shape[:1], refuse)
@@ -73,9 +69,15 @@ def quantised_conv(
     scaled, bias = node.op_type == "QLinearConv", given.get("bias")
     out = _eight_bits(given["y_zero_point"], "y_zero_point", refuse) if scaled else "s32"
     problem = conv_problem(
-        attributes, name=name, x_shape=x_shape, w_shape=w.shape, operand=x.dtype, out=out, bias=bias is not None,
+        attributes,
+        name=name,
+        x_shape=x_shape,
+        w_shape=w.shape,
+        operand=x.dtype,
+        out=out,
+        bias=bias is not None,
         refuse=refuse,
-    )  # fmt: skip
+    )
     out_zero, multiplier = 0, None
     if scaled:
         out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))

@@ -12,9 +12,16 @@ from convc.ir.problem import ConvProblem
 
 
 def transpose_problem(
-    attributes: Attributes, *, name: str, x_shape: tuple[int, ...], w_shape: tuple[int, ...], operand: str, out: str,
-    bias: bool, refuse: Refuse,
-) -> ConvProblem:  # fmt: skip
+    attributes: Attributes,
+    *,
+    name: str,
+    x_shape: tuple[int, ...],
+    w_shape: tuple[int, ...],
+    operand: str,
+    out: str,
+    bias: bool,
+    refuse: Refuse,
+) -> ConvProblem:
     """The numbers of a node.
 
     Args:
@@ -48,10 +55,23 @@ def transpose_problem(
         low, high = (small, large) if upper else (large, small)
         more = tuple(out_extent - f + t for f, t, out_extent in zip(full, total, wanted, strict=True))
     return ConvProblem(
-        name=name, batch=x_shape[0], in_channels=w_shape[0], out_channels=groups * w_shape[1], in_extent=x_shape[2:],
-        kernel=kernel, stride=stride, dilation=dilation, pad_lo=low, pad_hi=high, groups=groups, transposed=True,
-        output_padding=more, operand=operand, out=out, bias=bias,
-    )  # fmt: skip
+        name=name,
+        batch=x_shape[0],
+        in_channels=w_shape[0],
+        out_channels=groups * w_shape[1],
+        in_extent=x_shape[2:],
+        kernel=kernel,
+        stride=stride,
+        dilation=dilation,
+        pad_lo=low,
+        pad_hi=high,
+        groups=groups,
+        transposed=True,
+        output_padding=more,
+        operand=operand,
+        out=out,
+        bias=bias,
+    )
 
 
 def _wanted_extent(

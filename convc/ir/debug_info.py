@@ -70,9 +70,11 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         ``tile`` is the CTA's place in the grid; columns count from the accumulator's first.
         """
         env = {
-            "tile_m": tile[0], "tile_n": tile[1], "lane": np.arange(lanes[0], lanes[1] + 1)[:, None],
+            "tile_m": tile[0],
+            "tile_n": tile[1],
+            "lane": np.arange(lanes[0], lanes[1] + 1)[:, None],
             "column": np.arange(columns[0], columns[1] + 1)[None, :],
-        }  # fmt: skip
+        }
         pixels, channels = (evaluate(from_json(expr), env) for expr in (self.pixel, self.channel))
         return _known(pixels, self.pixels), _known(channels, self.channels)
 

@@ -82,42 +82,86 @@ class DType:
 
 
 F16 = DType(
-    name="f16", bits=16, storage=np.dtype(np.float16), precision=11, min_exponent=-14,
+    name="f16",
+    bits=16,
+    storage=np.dtype(np.float16),
+    precision=11,
+    min_exponent=-14,
     max_finite=65504.0,
-)  # fmt: skip
+)
 BF16 = DType(
-    name="bf16", bits=16, storage=np.dtype(ml_dtypes.bfloat16), precision=8, min_exponent=-126,
+    name="bf16",
+    bits=16,
+    storage=np.dtype(ml_dtypes.bfloat16),
+    precision=8,
+    min_exponent=-126,
     max_finite=(2 - 2.0**-7) * 2.0**127,
-)  # fmt: skip
+)
 TF32 = DType(
-    name="tf32", bits=32, storage=np.dtype(np.float32), precision=11, min_exponent=-126,
+    name="tf32",
+    bits=32,
+    storage=np.dtype(np.float32),
+    precision=11,
+    min_exponent=-126,
     max_finite=(2 - 2.0**-10) * 2.0**127,
-)  # fmt: skip
+)
 F32 = DType(
-    name="f32", bits=32, storage=np.dtype(np.float32), precision=24, min_exponent=-126,
+    name="f32",
+    bits=32,
+    storage=np.dtype(np.float32),
+    precision=24,
+    min_exponent=-126,
     max_finite=(2 - 2.0**-23) * 2.0**127,
-)  # fmt: skip
+)
 
 BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
 """float32 as operands that are split into parts (see `convc.layout.split_precision`)."""
 MXFP8, MXFP4, NVFP4 = (replace(F32, name=name, bits=8) for name in ("mxfp8", "mxfp4", "nvfp4"))
 """float32 that the device multiplies as bytes with scale factors (see `convc.layout.block_scaled`)."""
 E4M3 = DType(
-    name="e4m3", bits=8, storage=np.dtype(ml_dtypes.float8_e4m3fn), precision=4, min_exponent=-6, max_finite=448.0,
-)  # fmt: skip
+    name="e4m3",
+    bits=8,
+    storage=np.dtype(ml_dtypes.float8_e4m3fn),
+    precision=4,
+    min_exponent=-6,
+    max_finite=448.0,
+)
 E5M2 = DType(
-    name="e5m2", bits=8, storage=np.dtype(ml_dtypes.float8_e5m2), precision=3, min_exponent=-14, max_finite=57344.0,
-)  # fmt: skip
+    name="e5m2",
+    bits=8,
+    storage=np.dtype(ml_dtypes.float8_e5m2),
+    precision=3,
+    min_exponent=-14,
+    max_finite=57344.0,
+)
 U8 = DType(
-    name="u8", bits=8, storage=np.dtype(np.uint8), precision=8, min_exponent=0, max_finite=255.0, integer=True,
+    name="u8",
+    bits=8,
+    storage=np.dtype(np.uint8),
+    precision=8,
+    min_exponent=0,
+    max_finite=255.0,
+    integer=True,
     signed=False,
-)  # fmt: skip
+)
 S8 = DType(
-    name="s8", bits=8, storage=np.dtype(np.int8), precision=7, min_exponent=0, max_finite=127.0, integer=True,
-)  # fmt: skip
+    name="s8",
+    bits=8,
+    storage=np.dtype(np.int8),
+    precision=7,
+    min_exponent=0,
+    max_finite=127.0,
+    integer=True,
+)
 S32 = DType(
-    name="s32", bits=32, storage=np.dtype(np.int32), precision=31, min_exponent=0, max_finite=2.0**31 - 1, integer=True,
-)  # fmt: skip
+    name="s32",
+    bits=32,
+    storage=np.dtype(np.int32),
+    precision=31,
+    min_exponent=0,
+    max_finite=2.0**31 - 1,
+    integer=True,
+)
 
 BY_NAME = {
     dtype.name: dtype

@@ -166,10 +166,12 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
     name = "box[0] (boxDim[0])" if tmap.mode == "tile" else "channels (channelsPerPixel)"
     need(whole, f"{name} times the element size", "a multiple of 16 bytes", f"{inner} bytes")
     need(
-        not span or inner <= span, f"{name} times the element size",
-        f"at most the {span}-byte span of swizzle {tmap.swizzle}", f"{inner} bytes",
+        not span or inner <= span,
+        f"{name} times the element size",
+        f"at most the {span}-byte span of swizzle {tmap.swizzle}",
+        f"{inner} bytes",
         "take a narrower box, or a wider swizzle",
-    )  # fmt: skip
+    )
     if tmap.dtype not in ELEMENT_BYTES:
         _check_packed(tmap, name, need)
     copied = tmap.rows * inner
@@ -199,9 +201,11 @@ def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
         need(1 <= step <= 8, f"element_strides[{axis}] (elementStrides[{axis}])", "in 1..8", step)
     end = tmap.offset + tmap.tensor_bytes
     need(
-        end <= buffer_bytes, "the tensor", f"inside buffer {tmap.buffer!r} of {buffer_bytes} bytes",
+        end <= buffer_bytes,
+        "the tensor",
+        f"inside buffer {tmap.buffer!r} of {buffer_bytes} bytes",
         f"dims and strides that end at byte {end}",
-    )  # fmt: skip
+    )
 
 
 def _check_packed(tmap: TensorMap, name: str, need) -> None:
@@ -251,6 +255,8 @@ def _check_im2col(tmap: TensorMap, need) -> None:
         need(size >= 1, f"the bounding box along {'WHD'[axis]}", "at least one pixel wide", size, hint)
     if wide:
         need(
-            tmap.swizzle in ("64B", "128B", "128B_atom32"), "swizzle",
-            f"64B, 128B or 128B_atom32 in mode {tmap.mode}", tmap.swizzle,
-        )  # fmt: skip
+            tmap.swizzle in ("64B", "128B", "128B_atom32"),
+            "swizzle",
+            f"64B, 128B or 128B_atom32 in mode {tmap.mode}",
+            tmap.swizzle,
+        )

@@ -81,19 +81,38 @@ FORMATS = {
     form.name: form
     for form in (
         BlockFormat(
-            name="mxfp8", element="e4m3", block=32, factor="ue8m0", packed=1, size="scale_vec::1X", largest=448.0,
+            name="mxfp8",
+            element="e4m3",
+            block=32,
+            factor="ue8m0",
+            packed=1,
+            size="scale_vec::1X",
+            largest=448.0,
             smallest=2.0**-6,
         ),
         BlockFormat(
-            name="mxfp4", element="e2m1", block=32, factor="ue8m0", packed=2, size="scale_vec::2X", largest=6.0,
+            name="mxfp4",
+            element="e2m1",
+            block=32,
+            factor="ue8m0",
+            packed=2,
+            size="scale_vec::2X",
+            largest=6.0,
             smallest=1.0,
         ),
         BlockFormat(
-            name="nvfp4", element="e2m1", block=16, factor="ue4m3", packed=2, size="scale_vec::4X", largest=6.0,
-            smallest=1.0, tensor=True,
+            name="nvfp4",
+            element="e2m1",
+            block=16,
+            factor="ue4m3",
+            packed=2,
+            size="scale_vec::4X",
+            largest=6.0,
+            smallest=1.0,
+            tensor=True,
         ),
     )
-}  # fmt: skip
+}
 """By name."""
 
 

@@ -72,9 +72,11 @@ def _packs(problem: ConvProblem, groups: int) -> GroupPacking:
     unit = ATOM_BYTES if channels * element <= ROW_BYTES else ROW_BYTES
     step = COLUMNS if filters <= WIDEST else WIDEST // 2
     return GroupPacking(
-        groups=groups, count=count, c_slab=-(-channels * element // unit) * unit // element,
+        groups=groups,
+        count=count,
+        c_slab=-(-channels * element // unit) * unit // element,
         k_slab=-(-filters // step) * step,
-    )  # fmt: skip
+    )
 
 
 def pack_problem(problem: ConvProblem, packs: GroupPacking) -> ConvProblem:

@@ -77,12 +77,18 @@ def _phases(problem: ConvProblem) -> ForwardEquivalent:
     return ForwardEquivalent(
         way="phases",
         problem=replace(
-            problem, transposed=False, output_padding=(), out_channels=problem.out_channels * phases,
-            kernel=tuple(axis.taps for axis in axes), stride=ones, dilation=ones,
-            pad_lo=tuple(axis.before for axis in axes), pad_hi=tuple(after),
+            problem,
+            transposed=False,
+            output_padding=(),
+            out_channels=problem.out_channels * phases,
+            kernel=tuple(axis.taps for axis in axes),
+            stride=ones,
+            dilation=ones,
+            pad_lo=tuple(axis.before for axis in axes),
+            pad_hi=tuple(after),
         ),
         axes=axes,
-    )  # fmt: skip
+    )
 
 
 def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
@@ -111,10 +117,15 @@ def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
     return ForwardEquivalent(
         way="dilated",
         problem=replace(
-            problem, transposed=False, output_padding=(), in_extent=cropped, stride=(1,) * problem.rank,
-            pad_lo=tuple(max(0, pad) for pad in sides[0]), pad_hi=tuple(max(0, pad) for pad in sides[1]),
+            problem,
+            transposed=False,
+            output_padding=(),
+            in_extent=cropped,
+            stride=(1,) * problem.rank,
+            pad_lo=tuple(max(0, pad) for pad in sides[0]),
+            pad_hi=tuple(max(0, pad) for pad in sides[1]),
         ),
-    )  # fmt: skip
+    )
 
 
 def ordinary_input(way: ForwardEquivalent, model: ConvProblem, x: np.ndarray) -> np.ndarray:

@@ -153,9 +153,16 @@ def writer_of(
         return None
     instr, cta, warp, lane = memory.watched[-1]
     return Finding(
-        verdict=Verdict.clean, rule="writer", message=f"byte {offset} of buffer {buffer!r} was written here",
-        file=file, line=instr.span.line, step=instr.step, cta=cta, warp=warp, lanes=(lane,),
-    )  # fmt: skip
+        verdict=Verdict.clean,
+        rule="writer",
+        message=f"byte {offset} of buffer {buffer!r} was written here",
+        file=file,
+        line=instr.span.line,
+        step=instr.step,
+        cta=cta,
+        warp=warp,
+        lanes=(lane,),
+    )
 
 
 @cache
@@ -186,10 +193,20 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
         memory.watch = (memory.by_name[watch[0]].base + watch[1], 1)
     params, maps = _parameters(program, launch, memory)
     state = Launch(
-        program=program, memory=memory, params=params, tensor_maps=maps, grid=launch.grid, block=launch.block,
-        cluster=launch.cluster, dynamic_shared=launch.shared_bytes, file=file, observer=observer,
-        switches=options.switches, policy=options.policy, seed=options.seed,
-    )  # fmt: skip
+        program=program,
+        memory=memory,
+        params=params,
+        tensor_maps=maps,
+        grid=launch.grid,
+        block=launch.block,
+        cluster=launch.cluster,
+        dynamic_shared=launch.shared_bytes,
+        file=file,
+        observer=observer,
+        switches=options.switches,
+        policy=options.policy,
+        seed=options.seed,
+    )
     size = cohort_size(program, launch, options)
     start, end = _range(launch, options)
     with _threads().limit(limits=1, user_api="blas"):

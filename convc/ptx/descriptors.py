@@ -160,10 +160,15 @@ def encode_shared(desc: SharedDescriptor) -> int:
         if getattr(desc, name) % 16:
             raise ValueError(f"{name} must be a multiple of 16 bytes, got {getattr(desc, name)}")
     return _pack(
-        SHARED_FIELDS, start=desc.start >> 4, lbo=desc.lbo >> 4, sbo=desc.sbo >> 4, version=SHARED_VERSION,
-        base_offset=desc.base_offset, lbo_absolute=desc.lbo_absolute,
+        SHARED_FIELDS,
+        start=desc.start >> 4,
+        lbo=desc.lbo >> 4,
+        sbo=desc.sbo >> 4,
+        version=SHARED_VERSION,
+        base_offset=desc.base_offset,
+        lbo_absolute=desc.lbo_absolute,
         swizzle=_code("swizzle", SWIZZLE_CODES, desc.swizzle),
-    )  # fmt: skip
+    )
 
 
 def decode_shared(value: int) -> SharedDescriptor:
@@ -172,9 +177,13 @@ def decode_shared(value: int) -> SharedDescriptor:
     if got["version"] != SHARED_VERSION:
         raise ValueError(f"bits 46-48 must be 0b001 on sm_100, got {got['version']:#05b}")
     return SharedDescriptor(
-        start=got["start"] << 4, lbo=got["lbo"] << 4, sbo=got["sbo"] << 4, base_offset=got["base_offset"],
-        lbo_absolute=bool(got["lbo_absolute"]), swizzle=_name("swizzle", SWIZZLE_CODES, got["swizzle"]),
-    )  # fmt: skip
+        start=got["start"] << 4,
+        lbo=got["lbo"] << 4,
+        sbo=got["sbo"] << 4,
+        base_offset=got["base_offset"],
+        lbo_absolute=bool(got["lbo_absolute"]),
+        swizzle=_name("swizzle", SWIZZLE_CODES, got["swizzle"]),
+    )
 
 
 def encode_instruction(desc: InstructionDescriptor) -> int:
@@ -182,12 +191,21 @@ def encode_instruction(desc: InstructionDescriptor) -> int:
     _check_instruction(desc)
     types = OPERAND_TYPES[desc.kind]
     return _pack(
-        INSTRUCTION_FIELDS, sparsity_selector=desc.sparsity_selector, sparse=desc.sparse,
-        saturate=desc.saturate, d_type=D_TYPES[desc.d_type], a_type=types[desc.a_type],
-        b_type=types[desc.b_type], negate_a=desc.negate_a, negate_b=desc.negate_b,
-        transpose_a=desc.transpose_a, transpose_b=desc.transpose_b, n=desc.n >> 3, m=desc.m >> 4,
+        INSTRUCTION_FIELDS,
+        sparsity_selector=desc.sparsity_selector,
+        sparse=desc.sparse,
+        saturate=desc.saturate,
+        d_type=D_TYPES[desc.d_type],
+        a_type=types[desc.a_type],
+        b_type=types[desc.b_type],
+        negate_a=desc.negate_a,
+        negate_b=desc.negate_b,
+        transpose_a=desc.transpose_a,
+        transpose_b=desc.transpose_b,
+        n=desc.n >> 3,
+        m=desc.m >> 4,
         ws_max_shift=WS_SHIFTS[desc.ws_max_shift],
-    )  # fmt: skip
+    )
 
 
 def decode_instruction(value: int, kind: str) -> InstructionDescriptor:
@@ -196,11 +214,16 @@ def decode_instruction(value: int, kind: str) -> InstructionDescriptor:
         raise ValueError(f"kind must be one of {', '.join(D_OF_KIND)}, got {kind!r}")
     got = _unpack(INSTRUCTION_FIELDS, value, 32)
     desc = InstructionDescriptor(
-        kind=kind, d_type=_name("D type", D_TYPES, got["d_type"]), **_operands(kind, got), **_flags(got),
-        m=got["m"] << 4, n=got["n"] << 3, saturate=bool(got["saturate"]),
+        kind=kind,
+        d_type=_name("D type", D_TYPES, got["d_type"]),
+        **_operands(kind, got),
+        **_flags(got),
+        m=got["m"] << 4,
+        n=got["n"] << 3,
+        saturate=bool(got["saturate"]),
         sparsity_selector=got["sparsity_selector"],
         ws_max_shift=_name("largest shift", WS_SHIFTS, got["ws_max_shift"]),
-    )  # fmt: skip
+    )
     _check_instruction(desc)
     return desc
 
@@ -210,11 +233,20 @@ def encode_block_scaled(desc: BlockScaledDescriptor) -> int:
     _check_block_scaled(desc)
     types = OPERAND_TYPES[desc.kind]
     return _pack(
-        BLOCK_SCALED_FIELDS, sparse=desc.sparse, sfb_id=desc.sfb_id, sfa_id=desc.sfa_id, n=desc.n >> 3,
-        m=desc.m >> 4, a_type=types[desc.a_type], b_type=types[desc.b_type], negate_a=desc.negate_a,
-        negate_b=desc.negate_b, transpose_a=desc.transpose_a, transpose_b=desc.transpose_b,
+        BLOCK_SCALED_FIELDS,
+        sparse=desc.sparse,
+        sfb_id=desc.sfb_id,
+        sfa_id=desc.sfa_id,
+        n=desc.n >> 3,
+        m=desc.m >> 4,
+        a_type=types[desc.a_type],
+        b_type=types[desc.b_type],
+        negate_a=desc.negate_a,
+        negate_b=desc.negate_b,
+        transpose_a=desc.transpose_a,
+        transpose_b=desc.transpose_b,
         scale_type=SCALE_TYPES[desc.scale_type],
-    )  # fmt: skip
+    )
 
 
 def decode_block_scaled(value: int, kind: str) -> BlockScaledDescriptor:
@@ -223,10 +255,15 @@ def decode_block_scaled(value: int, kind: str) -> BlockScaledDescriptor:
         raise ValueError(f"kind must be one of {', '.join(SCALE_OF_KIND)}, got {kind!r}")
     got = _unpack(BLOCK_SCALED_FIELDS, value, 32)
     desc = BlockScaledDescriptor(
-        kind=kind, **_operands(kind, got), **_flags(got), m=got["m"] << 4, n=got["n"] << 3,
+        kind=kind,
+        **_operands(kind, got),
+        **_flags(got),
+        m=got["m"] << 4,
+        n=got["n"] << 3,
         scale_type=_name("scale type", SCALE_TYPES, got["scale_type"]),
-        sfa_id=got["sfa_id"], sfb_id=got["sfb_id"],
-    )  # fmt: skip
+        sfa_id=got["sfa_id"],
+        sfb_id=got["sfb_id"],
+    )
     _check_block_scaled(desc)
     return desc
 
@@ -246,8 +283,11 @@ def decode_zero_mask(value: int) -> ZeroColumnMask:
     mask = ZeroColumnMask(
         starts=tuple(got[f"start_{i}"] for i in range(4)),
         zero_first=tuple(bool(got[f"zero_first_{i}"]) for i in range(4)),
-        generate=bool(got["generate"]), zeroed=got["zeroed"] + 1, used=got["used"] + 1, shift=got["shift"],
-    )  # fmt: skip
+        generate=bool(got["generate"]),
+        zeroed=got["zeroed"] + 1,
+        used=got["used"] + 1,
+        shift=got["shift"],
+    )
     _check_zero_mask(mask)
     return mask
 

@@ -27,18 +27,28 @@ def plain(finding: Finding) -> dict:
     """A finding as JSON: the site of what was found, and of the other access where there are two."""
     other = None if finding.other is None else _site(finding.other)
     return {
-        "verdict": finding.verdict.name, "rule": finding.rule, "message": finding.message, **_site(finding),
+        "verdict": finding.verdict.name,
+        "rule": finding.rule,
+        "message": finding.message,
+        **_site(finding),
         "other": other,
-    }  # fmt: skip
+    }
 
 
 def _site(site: Site) -> dict:
     """Who, where, how often before, and which part of a convolution: as text and in numbers."""
     return {
-        "file": site.file, "line": site.line, "step": site.step, "cta": site.cta, "warp": site.warp,
-        "lanes": list(site.lanes), "execution": site.nth, "memory": _known(site.region),
-        "place": None if site.place is None else str(site.place), "coordinates": _known(site.place),
-    }  # fmt: skip
+        "file": site.file,
+        "line": site.line,
+        "step": site.step,
+        "cta": site.cta,
+        "warp": site.warp,
+        "lanes": list(site.lanes),
+        "execution": site.nth,
+        "memory": _known(site.region),
+        "place": None if site.place is None else str(site.place),
+        "coordinates": _known(site.place),
+    }
 
 
 def _known(record: Region | Place | None) -> dict | None:

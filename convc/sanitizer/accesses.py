@@ -59,9 +59,18 @@ class Accesses(Order):
     def entry(self, instr, kind: str, row: int, warp: int, views: WarpClocks, **more) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
         fields = {
-            "component": views.component, "time": views.time, "actor": f"warp {warp}", "generic": True, "lane": None,
-            "write": False, "home": row, "stream": None, "after": {}, "strength": None, "nth": 0,
-        } | more  # fmt: skip
+            "component": views.component,
+            "time": views.time,
+            "actor": f"warp {warp}",
+            "generic": True,
+            "lane": None,
+            "write": False,
+            "home": row,
+            "stream": None,
+            "after": {},
+            "strength": None,
+            "nth": 0,
+        } | more
         if self.cohort.watched > 1:
             fields["actor"] += f" of CTA {self.cohort.number(row)}"
         return Access(kind=kind, row=row, warp=warp, instr=instr, **fields)

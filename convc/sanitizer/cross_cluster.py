@@ -150,9 +150,7 @@ class Writes(Observer):
         def site(instr, cta: int, thread: tuple[int, int] | None) -> Site:
             warp, lanes = (None, ()) if thread is None else (thread[0], thread[1:])
             span = instr.span
-            return Site(
-                file=span.file, line=span.line, step=instr.step, cta=cta, warp=warp, lanes=lanes, region=region
-            )  # fmt: skip
+            return Site(file=span.file, line=span.line, step=instr.step, cta=cta, warp=warp, lanes=lanes, region=region)
 
         verdict = Verdict.review if self.orders else Verdict.error
         self.found[key] = finding(

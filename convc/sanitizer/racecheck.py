@@ -101,9 +101,18 @@ class Races(Accesses):
             views.tick()
             copies = self.barrier(home).copies
             entry = self.entry(
-                instr, name, touch.row, touch.warp, views, component=copies.component, time=copies.time, write=True,
-                home=touch.home, strength=strength, nth=self.nth(instr, touch.row, touch.warp),
-            )  # fmt: skip
+                instr,
+                name,
+                touch.row,
+                touch.warp,
+                views,
+                component=copies.component,
+                time=copies.time,
+                write=True,
+                home=touch.home,
+                strength=strength,
+                nth=self.nth(instr, touch.row, touch.warp),
+            )
             self.access("shared", touch.home, touch.places, touch.lanes, entry, views)
             self._signal(instr, touch.row, (touch.warp, int(touch.lanes[0])), home, views)
         self.settle({(touch.home, address) for touch, address in parts})
@@ -139,10 +148,21 @@ class Races(Accesses):
 
         def entry(pipe: AsyncStream, home: int, write: bool) -> Access:
             return self.entry(
-                instr, "copy", row, warp, views, component=pipe.component, time=pipe.time, nth=nth, write=write,
-                actor=f"a copy of warp {warp}", generic=False, lane=lane, home=home,
+                instr,
+                "copy",
+                row,
+                warp,
+                views,
+                component=pipe.component,
+                time=pipe.time,
+                nth=nth,
+                write=write,
+                actor=f"a copy of warp {warp}",
+                generic=False,
+                lane=lane,
+                home=home,
                 strength=strength if write else None,
-            )  # fmt: skip
+            )
 
         self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), views)
         memory = transfer.memory
@@ -165,10 +185,15 @@ class Races(Accesses):
             views.tick()
             stream, time = (operation.kind, operation.target), work.next()
             fields = {
-                "component": work.component, "time": time, "actor": f"{operation.kind} of warp {warp}",
-                "generic": False, "lane": lane, "nth": self.nth(instr, row, warp, lane), "stream": stream,
+                "component": work.component,
+                "time": time,
+                "actor": f"{operation.kind} of warp {warp}",
+                "generic": False,
+                "lane": lane,
+                "nth": self.nth(instr, row, warp, lane),
+                "stream": stream,
                 "after": self.pipeline(work).issue(stream, time),
-            }  # fmt: skip
+            }
             for home in (row & ~1, row | 1) if operation.pair else (row,):
                 lanes = np.array([lane])
                 read = self.entry(instr, operation.kind, row, warp, views, home=home, **fields)
@@ -190,9 +215,17 @@ class Races(Accesses):
             views, work = self.views(touch.row, touch.warp), self.pipe(f"tcgen05.{kind}", touch.row, touch.warp)
             views.tick()
             entry = self.entry(
-                instr, kind, touch.row, touch.warp, views, component=work.component, time=work.next(), generic=False,
-                write=kind == "st", nth=self.nth(instr, touch.row, touch.warp),
-            )  # fmt: skip
+                instr,
+                kind,
+                touch.row,
+                touch.warp,
+                views,
+                component=work.component,
+                time=work.next(),
+                generic=False,
+                write=kind == "st",
+                nth=self.nth(instr, touch.row, touch.warp),
+            )
             self.access("tensor", touch.home, touch.places, touch.lanes, entry, views)
 
     def allocate(self, strand, instr, row, warp, column, columns, free) -> None:

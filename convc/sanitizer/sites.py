@@ -25,9 +25,15 @@ def site_of(cohort, access: Access, lanes: np.ndarray, region: Region | None) ->
     else:
         known = tuple(lanes.tolist()) if access.lane is None else (access.lane,)
     return Site(
-        file=span.file, line=span.line, step=access.instr.step, cta=cohort.number(access.row), warp=access.warp,
-        lanes=known, nth=access.nth, region=region,
-    )  # fmt: skip
+        file=span.file,
+        line=span.line,
+        step=access.instr.step,
+        cta=cohort.number(access.row),
+        warp=access.warp,
+        lanes=known,
+        nth=access.nth,
+        region=region,
+    )
 
 
 def finding(verdict: Verdict, rule: str, message: str, site: Site, other: Site | None = None) -> Finding:
@@ -50,9 +56,10 @@ def region_of(spot: AccessSet, here: np.ndarray, unit: int, allocated: dict[tupl
             (start for (row, start) in allocated if row == spot.home and start <= int(columns.min())), default=0
         )
         return Region(
-            space="tensor", lanes=(int(lanes.min()), int(lanes.max())),
+            space="tensor",
+            lanes=(int(lanes.min()), int(lanes.max())),
             columns=(int(columns.min()) - first, int(columns.max()) - first),
-        )  # fmt: skip
+        )
     runs = merged(tuple(offsets.tolist()), unit)
     if len(runs) > RUNS:
         runs = ((runs[0][0], runs[-1][1]),)

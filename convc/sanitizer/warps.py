@@ -91,9 +91,17 @@ class Warps(Observer):
         self, key: tuple, verdict: Verdict, rule: str, message: str, instr, warp: Warp, region: Region | None = None
     ) -> None:
         finding = Finding(
-            verdict=verdict, rule=rule, message=message, file=instr.span.file, line=instr.span.line, step=instr.step,
-            cta=self.cohort.number(warp[0]), warp=warp[1], lanes=tuple(range(32)), region=region,
-        )  # fmt: skip
+            verdict=verdict,
+            rule=rule,
+            message=message,
+            file=instr.span.file,
+            line=instr.span.line,
+            step=instr.step,
+            cta=self.cohort.number(warp[0]),
+            warp=warp[1],
+            lanes=tuple(range(32)),
+            region=region,
+        )
         self.found.setdefault(key, finding)
 
 

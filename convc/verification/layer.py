@@ -245,7 +245,9 @@ def _data(mode: Mode, conv: ConvNode, seed: int) -> _Data:
         integer_data(conv.problem, seed) if integer else normal_data(conv.problem, seed, conv.weight, conv.bias)
     )
     return _Data(
-        x=x, weight=weight, bias=bias,
+        x=x,
+        weight=weight,
+        bias=bias,
         multiplier=multipliers(conv.problem, seed) if integer or conv.multiplier is None else conv.multiplier,
         residual=residual_data(conv.problem, seed, integer=integer),
-    )  # fmt: skip
+    )

@@ -250,9 +250,12 @@ def allowed_drift(depth: int, unit: float) -> float:
 
 
 def _whole(
-    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray], extra: list[str],
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    weights: Mapping[str, np.ndarray],
+    extra: list[str],
     version: str,
-) -> tuple[dict[str, np.ndarray], str]:  # fmt: skip
+) -> tuple[dict[str, np.ndarray], str]:
     """onnxruntime's run of the network, or why there is none."""
     if not version:
         return {}, "onnxruntime is not installed (pip install convc[onnxruntime])"

@@ -28,8 +28,11 @@ def test_the_summary_counts_what_is_run():
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in summary(CASES).splitlines()[2:]]
     assert sum(int(row[1]) for row in rows) == len(NAMES)
     assert {row[0]: int(row[2]) for row in rows} == {
-        "Node": 20, "PyTorch Converted": 28, "PyTorch Operator": 2, "Simple": 0,
-    }  # fmt: skip
+        "Node": 20,
+        "PyTorch Converted": 28,
+        "PyTorch Operator": 2,
+        "Simple": 0,
+    }
 
 
 def test_most_of_the_suite_is_run():

@@ -131,9 +131,13 @@ class Im2col(Tiles):
         plain = super().tensor_map(name, meta)
         del plain["box"]
         return plain | {
-            "mode": "im2col", "element_strides": (1, self.stride, self.stride, 1), "lower": (self.lower, self.lower),
-            "upper": self.upper[::-1], "pixels": pixels, "channels": channels,
-        }  # fmt: skip
+            "mode": "im2col",
+            "element_strides": (1, self.stride, self.stride, 1),
+            "lower": (self.lower, self.lower),
+            "upper": self.upper[::-1],
+            "pixels": pixels,
+            "channels": channels,
+        }
 
 
 def conv_case(batch: int, channels: int, height: int, width: int, filters: int, stride: int, pad: int) -> Case:
@@ -146,7 +150,11 @@ def conv_case(batch: int, channels: int, height: int, width: int, filters: int, 
         kernel=gluon_conv,
         arguments={
             "x": Im2col(
-                dtype="f16", shape=(batch, height, width, channels), block=(128, 64), stride=stride, lower=-pad,
+                dtype="f16",
+                shape=(batch, height, width, channels),
+                block=(128, 64),
+                stride=stride,
+                lower=-pad,
                 upper=upper,
             ),
             "w": Tiles(dtype="f16", shape=(filters, 9 * channels), block=(64, 64)),
@@ -154,7 +162,7 @@ def conv_case(batch: int, channels: int, height: int, width: int, filters: int, 
         },
         constants={"P": p, "Q": q, "STRIDE": stride, "PAD": pad, "C": channels},
         grid=(-(-m // 128), -(-filters // 64), 1),
-    )  # fmt: skip
+    )
 
 
 def pairs_case(m: int, n: int, k: int) -> Case:
@@ -167,8 +175,10 @@ def pairs_case(m: int, n: int, k: int) -> Case:
             "out": Tiles(dtype="f16", shape=(m, n), block=(512, 128), ctas=PAIRS.value),
             "k": k,
         },
-        constants={}, grid=(-(-m // 512), -(-n // 128), 1), options={"num_ctas": 4},
-    )  # fmt: skip
+        constants={},
+        grid=(-(-m // 512), -(-n // 128), 1),
+        options={"num_ctas": 4},
+    )
 
 
 CASES = {"gluon_pairs": pairs_case(600, 200, 200), "gluon_conv": conv_case(5, 128, 13, 10, 72, 2, 1)}

@@ -159,10 +159,16 @@ class Descriptor(Buffer):
         rank = len(self.shape)
         pitches = [math.prod(self.shape[axis:]) * meta["elem_size"] for axis in range(rank - 1, 0, -1)]
         return {
-            "mode": "tile", "buffer": name, "dtype": STORED.get(self.dtype, self.dtype), "dims": self.shape[::-1],
-            "strides": pitches, "element_strides": (1,) * rank, "box": meta["block_size"][::-1],
-            "swizzle": SWIZZLE[meta["swizzle"]], "fill": "zero",
-        }  # fmt: skip
+            "mode": "tile",
+            "buffer": name,
+            "dtype": STORED.get(self.dtype, self.dtype),
+            "dims": self.shape[::-1],
+            "strides": pitches,
+            "element_strides": (1,) * rank,
+            "box": meta["block_size"][::-1],
+            "swizzle": SWIZZLE[meta["swizzle"]],
+            "fill": "zero",
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,11 +198,17 @@ def matmul_case(dtype: str, m: int, n: int, k: int, depth: int, **options: objec
     return Case(
         kernel=matmul,
         arguments={
-            "a": Buffer(dtype=dtype, shape=(m, k)), "b": Buffer(dtype=dtype, shape=(k, n)),
-            "out": Buffer(dtype="f32", shape=(m, n)), "m": m, "n": n, "k": k,
+            "a": Buffer(dtype=dtype, shape=(m, k)),
+            "b": Buffer(dtype=dtype, shape=(k, n)),
+            "out": Buffer(dtype="f32", shape=(m, n)),
+            "m": m,
+            "n": n,
+            "k": k,
         },
-        constants={"BM": 128, "BN": 128, "BK": depth}, grid=(tiles(m, 128), tiles(n, 128), 1), options=options,
-    )  # fmt: skip
+        constants={"BM": 128, "BN": 128, "BK": depth},
+        grid=(tiles(m, 128), tiles(n, 128), 1),
+        options=options,
+    )
 
 
 def tma_case(dtype: str, result: str, m: int, n: int, k: int, depth: int, specialize: bool = False, **options) -> Case:
@@ -206,11 +218,13 @@ def tma_case(dtype: str, result: str, m: int, n: int, k: int, depth: int, specia
         arguments={
             "a": Descriptor(dtype=dtype, shape=(m, k), block=(128, depth)),
             "b": Descriptor(dtype=dtype, shape=(n, k), block=(128, depth)),
-            "out": Descriptor(dtype=result, shape=(m, n), block=(128, 128)), "k": k,
+            "out": Descriptor(dtype=result, shape=(m, n), block=(128, 128)),
+            "k": k,
         },
         constants={"BM": 128, "BN": 128, "BK": depth, "SPECIALIZE": specialize},
-        grid=(tiles(m, 128), tiles(n, 128), 1), options=options,
-    )  # fmt: skip
+        grid=(tiles(m, 128), tiles(n, 128), 1),
+        options=options,
+    )
 
 
 def device_tma_case(dtype: str, m: int, n: int, k: int, depth: int, **options: object) -> Case:
@@ -218,11 +232,17 @@ def device_tma_case(dtype: str, m: int, n: int, k: int, depth: int, **options: o
     return Case(
         kernel=matmul_device_tma,
         arguments={
-            "a": Buffer(dtype=dtype, shape=(m, k)), "b": Buffer(dtype=dtype, shape=(n, k)),
-            "out": Buffer(dtype=dtype, shape=(m, n)), "m": m, "n": n, "k": k,
+            "a": Buffer(dtype=dtype, shape=(m, k)),
+            "b": Buffer(dtype=dtype, shape=(n, k)),
+            "out": Buffer(dtype=dtype, shape=(m, n)),
+            "m": m,
+            "n": n,
+            "k": k,
         },
-        constants={"BM": 128, "BN": 128, "BK": depth}, grid=(tiles(m, 128), tiles(n, 128), 1), options=options,
-    )  # fmt: skip
+        constants={"BM": 128, "BN": 128, "BK": depth},
+        grid=(tiles(m, 128), tiles(n, 128), 1),
+        options=options,
+    )
 
 
 def flat(dtype: str, n: int) -> Buffer:
@@ -318,10 +338,15 @@ def make(name: str, case: Case, source_type: type[ASTSource] = ASTSource) -> Non
     if scratch:
         buffers["scratch"] = {"dtype": "u8", "shape": (scratch,)}
     launch = {
-        "format": "convc-launch/1", "entry": meta.name, "grid": grid, "block": (threads, 1, 1),
-        "cluster": (meta.num_ctas, 1, 1), "shared_bytes": meta.shared, "buffers": buffers,
+        "format": "convc-launch/1",
+        "entry": meta.name,
+        "grid": grid,
+        "block": (threads, 1, 1),
+        "cluster": (meta.num_ctas, 1, 1),
+        "shared_bytes": meta.shared,
+        "buffers": buffers,
         "params": parameters(case, meta.tensordesc_meta or [], scratch),
-    }  # fmt: skip
+    }
     (folder / "launch.json").write_text(json.dumps(launch, indent=1) + "\n")
     print(f"{name}: {len(text)} bytes")
 

@@ -66,9 +66,19 @@ def split_k(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 
 @triton.jit
 def conv_pointers(
-    x, w, out, batch, height, width, filters, C: tl.constexpr, R: tl.constexpr, S: tl.constexpr, BM: tl.constexpr,
+    x,
+    w,
+    out,
+    batch,
+    height,
+    width,
+    filters,
+    C: tl.constexpr,
+    R: tl.constexpr,
+    S: tl.constexpr,
+    BM: tl.constexpr,
     BN: tl.constexpr,
-):  # fmt: skip
+):
     """Convolution as a sum of dots over the filter's taps: x (N, H, W, C), w (K, R, S, C), out (N H W, K), padded."""
     pixel, filter_ = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     n, h, v, c = pixel // (height * width), pixel // width % height, pixel % width, tl.arange(0, C)
@@ -135,11 +145,13 @@ def dots_case(dtype: str, result: str, count: int, m: int, n: int, k: int) -> Ca
     return Case(
         kernel=small_dots,
         arguments={
-            "a": Buffer(dtype=dtype, shape=(count, m, k)), "b": Buffer(dtype=dtype, shape=(count, k, n)),
+            "a": Buffer(dtype=dtype, shape=(count, m, k)),
+            "b": Buffer(dtype=dtype, shape=(count, k, n)),
             "out": Buffer(dtype=result, shape=(count, m, n)),
         },
-        constants={"M": m, "N": n, "K": k}, grid=(count, 1, 1),
-    )  # fmt: skip
+        constants={"M": m, "N": n, "K": k},
+        grid=(count, 1, 1),
+    )
 
 
 def attention_case(dtype: str, heads: int, length: int, width: int, block: int) -> Case:
@@ -147,21 +159,27 @@ def attention_case(dtype: str, heads: int, length: int, width: int, block: int) 
     return Case(
         kernel=attention,
         arguments={"q": each, "k": each, "v": each, "out": each, "length": length, "scale": width**-0.5},
-        constants={"BM": block, "BN": block, "D": width}, grid=(tiles(length, block), heads, 1),
+        constants={"BM": block, "BN": block, "D": width},
+        grid=(tiles(length, block), heads, 1),
         options={"num_stages": 1},
-    )  # fmt: skip
+    )
 
 
 def split_case(dtype: str, m: int, n: int, k: int, parts: int) -> Case:
     return Case(
         kernel=split_k,
         arguments={
-            "a": Buffer(dtype=dtype, shape=(m, k)), "b": Buffer(dtype=dtype, shape=(k, n)),
-            "out": Buffer(dtype="f32", shape=(m, n)), "m": m, "n": n, "k": k,
+            "a": Buffer(dtype=dtype, shape=(m, k)),
+            "b": Buffer(dtype=dtype, shape=(k, n)),
+            "out": Buffer(dtype="f32", shape=(m, n)),
+            "m": m,
+            "n": n,
+            "k": k,
         },
-        constants={"BM": 32, "BN": 32, "BK": 32, "PARTS": parts}, grid=(tiles(m, 32), tiles(n, 32), parts),
+        constants={"BM": 32, "BN": 32, "BK": 32, "PARTS": parts},
+        grid=(tiles(m, 32), tiles(n, 32), parts),
         options={"num_stages": 2},
-    )  # fmt: skip
+    )
 
 
 def conv_case(batch: int, height: int, width: int, channels: int, filters: int) -> Case:
@@ -172,10 +190,14 @@ def conv_case(batch: int, height: int, width: int, channels: int, filters: int) 
             "x": Buffer(dtype="f16", shape=(batch, height, width, channels)),
             "w": Buffer(dtype="f16", shape=(filters, 3, 3, channels)),
             "out": Buffer(dtype="f16", shape=(pixels, filters)),
-            "batch": batch, "height": height, "width": width, "filters": filters,
+            "batch": batch,
+            "height": height,
+            "width": width,
+            "filters": filters,
         },
-        constants={"C": channels, "R": 3, "S": 3, "BM": 32, "BN": 16}, grid=(tiles(pixels, 32), tiles(filters, 16), 1),
-    )  # fmt: skip
+        constants={"C": channels, "R": 3, "S": 3, "BM": 32, "BN": 16},
+        grid=(tiles(pixels, 32), tiles(filters, 16), 1),
+    )
 
 
 def rows(dtype: str) -> Buffer:

@@ -135,9 +135,10 @@ def formats(kernel) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Results and inputs of cuda_formats."""
     rng = np.random.default_rng(42)
     inputs = {
-        "d": rng.uniform(0.1, 5, kernel.shape("d")), "h": rng.normal(0, 2, kernel.shape("h")).astype(F16),
+        "d": rng.uniform(0.1, 5, kernel.shape("d")),
+        "h": rng.normal(0, 2, kernel.shape("h")).astype(F16),
         "b": rng.normal(0, 2, kernel.shape("b")).astype(BF16),
-    }  # fmt: skip
+    }
     return kernel.run(**inputs), inputs
 
 

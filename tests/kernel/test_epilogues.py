@@ -25,9 +25,16 @@ from convc.verification.compare import compare
 from convc.verification.data import integer_data, normal_data, residual_data
 
 BASE = ConvProblem(
-    name="c", batch=2, in_channels=24, out_channels=36, in_extent=(9, 11), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1),
+    name="c",
+    batch=2,
+    in_channels=24,
+    out_channels=36,
+    in_extent=(9, 11),
+    kernel=(3, 3),
+    pad_lo=(1, 1),
+    pad_hi=(1, 1),
     bias=True,
-)  # fmt: skip
+)
 """Rows past M, channels past K, in every schedule."""
 
 steps = st.one_of(
@@ -49,9 +56,12 @@ def test_witnesses_agree(schedule, assembled):
         max_examples=12, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
     )
     @given(
-        chains, st.sampled_from(["f16", "bf16", "f32"]), st.sampled_from([5, 36, 130]), st.booleans(),
+        chains,
+        st.sampled_from(["f16", "bf16", "f32"]),
+        st.sampled_from([5, 36, 130]),
+        st.booleans(),
         st.integers(0, 2**32 - 1),
-    )  # fmt: skip
+    )
     def every(epilogue, out, channels, bias, seed):
         problem = dataclasses.replace(with_type(BASE, out), epilogue=epilogue, out_channels=channels, bias=bias)
         compiled = witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
@@ -62,9 +72,13 @@ def test_witnesses_agree(schedule, assembled):
 
 def test_a_folded_problem_keeps_its_epilogue(assembled):
     problem = ConvProblem(
-        in_channels=5, out_channels=12, in_extent=(40, 40), kernel=(3, 3), stride=(9, 9),
+        in_channels=5,
+        out_channels=12,
+        in_extent=(40, 40),
+        kernel=(3, 3),
+        stride=(9, 9),
         epilogue=(AddResidual(), Relu()),
-    )  # fmt: skip
+    )
     assert witnesses_agree(problem, 3, assembled).form.problem != problem
 
 
@@ -143,8 +157,15 @@ def test_a_residual_must_be_there_and_fit():
 def test_channels_past_the_last_where_every_row_is_full(epilogue, assembled):
     """A stationary tile: its lanes are channels, guarded alone."""
     problem = ConvProblem(
-        batch=2, in_channels=128, out_channels=160, in_extent=(3, 64), kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0),
-        out="f32", epilogue=epilogue,
-    )  # fmt: skip
+        batch=2,
+        in_channels=128,
+        out_channels=160,
+        in_extent=(3, 64),
+        kernel=(3, 1),
+        pad_lo=(1, 0),
+        pad_hi=(1, 0),
+        out="f32",
+        epilogue=epilogue,
+    )
     compiled = witnesses_agree(problem, 3, assembled, Options(schedule="stationary", rows="outer"))
     assert (compiled.plan.row_limit, compiled.plan.channel_limit is None) == (None, False)

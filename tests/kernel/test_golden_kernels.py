@@ -34,9 +34,16 @@ PROBLEMS = {
 
 
 SHARED = ConvProblem(
-    name="shared_3x3_f16", batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3),
-    pad_lo=(1, 1), pad_hi=(1, 1), bias=True,
-)  # fmt: skip
+    name="shared_3x3_f16",
+    batch=9,
+    in_channels=72,
+    out_channels=40,
+    in_extent=(4, 14),
+    kernel=(3, 3),
+    pad_lo=(1, 1),
+    pad_hi=(1, 1),
+    bias=True,
+)
 SCHEDULES = {
     "slide_f16": Options(schedule="slide", border="mask", rows="merged"),  # masks of columns and rows, cleared first
     "shift_chain_f16": Options(schedule="shift", shift="chain", border="zero", rows="outer"),
@@ -47,15 +54,30 @@ SCHEDULES = {
 """The same convolution on every schedule that shares activations."""
 
 FINISHED = ConvProblem(
-    name="block_end_f16", batch=2, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1), bias=True,
+    name="block_end_f16",
+    batch=2,
+    in_channels=64,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
     epilogue=(AddResidual(), Relu()),
-)  # fmt: skip
+)
 """The end of a residual block: bias, residual, Relu."""
 
 SCALED = ConvProblem(
-    name="scaled_nvfp4", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3), pad_lo=(1, 1),
-    pad_hi=(1, 1), operand="nvfp4", out="bf16", bias=True,
-)  # fmt: skip
+    name="scaled_nvfp4",
+    batch=2,
+    in_channels=288,
+    out_channels=88,
+    in_extent=(9, 9),
+    kernel=(3, 3),
+    pad_lo=(1, 1),
+    pad_hi=(1, 1),
+    operand="nvfp4",
+    out="bf16",
+    bias=True,
+)
 """Scale factors of blocks, and of whole tensors."""
 
 CHOICES = {

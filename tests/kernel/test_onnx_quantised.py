@@ -85,9 +85,11 @@ def integer_nodes(draw, rank: int):
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_conv_integer_is_the_reference_bit_for_bit(rank):
     @settings(
-        max_examples=EXAMPLES // rank, derandomize=True, database=None,
+        max_examples=EXAMPLES // rank,
+        derandomize=True,
+        database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )  # fmt: skip
+    )
     @given(integer_nodes(rank))
     def every(drawn) -> None:
         node, inputs = drawn
@@ -99,9 +101,7 @@ def test_conv_integer_is_the_reference_bit_for_bit(rank):
 
 
 @settings(max_examples=EXAMPLES, derandomize=True, database=None)
-@given(
-    integer_nodes(2), st.sampled_from(["u8", "s8"]), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1)
-)  # fmt: skip
+@given(integer_nodes(2), st.sampled_from(["u8", "s8"]), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_qlinear_conv_is_the_reference_but_for_ties(drawn, out, per_channel, biased, seed):
     """Where the scaled sum is a hair beside a tie, float32 and the reference's float64 may part by one.
 
@@ -119,9 +119,15 @@ def test_qlinear_conv_is_the_reference_but_for_ties(drawn, out, per_channel, bia
     if seed % 4 == 0:  # powers of two make exact ties
         y_scale, w_scale = np.exp2(np.rint(np.log2(y_scale))), np.exp2(np.rint(np.log2(w_scale)))
     given = {
-        "x": x, "x_scale": np.float32(1), "zx": zx, "w": w, "w_scale": w_scale, "zw": zw, "y_scale": y_scale,
+        "x": x,
+        "x_scale": np.float32(1),
+        "zx": zx,
+        "w": w,
+        "w_scale": w_scale,
+        "zw": zw,
+        "y_scale": y_scale,
         "zy": np.asarray(2 * rng.integers(-20, 20) + 64 * (out == "u8"), TYPES[out]),
-    }  # fmt: skip
+    }
     if biased:
         given["b"] = rng.integers(-1000, 1000, channels).astype(np.int32)
         sums = sums + given["b"].reshape(-1, 1, 1)

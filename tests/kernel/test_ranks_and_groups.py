@@ -35,17 +35,25 @@ def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
         in_channels=groups * draw(st.sampled_from([1, 2, 4, 24, 70] if grouped else [1, 3, 8, 24, 65])),
         out_channels=groups * draw(st.sampled_from([1, 2, 9, 33] if grouped else [1, 4, 24, 130])),
         groups=groups,
-        in_extent=tuple(extent), kernel=tuple(kernel), stride=tuple(stride), dilation=tuple(dilation),
-        pad_lo=tuple(low), pad_hi=tuple(high), bias=draw(st.booleans()), **draw(element_types()),
-    )  # fmt: skip
+        in_extent=tuple(extent),
+        kernel=tuple(kernel),
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        pad_lo=tuple(low),
+        pad_hi=tuple(high),
+        bias=draw(st.booleans()),
+        **draw(element_types()),
+    )
 
 
 @pytest.mark.parametrize("rank", [1, 3])
 def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
     @settings(
-        max_examples=EXAMPLES, derandomize=True, database=None,
+        max_examples=EXAMPLES,
+        derandomize=True,
+        database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )  # fmt: skip
+    )
     @given(problems(rank), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
         witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
@@ -56,9 +64,11 @@ def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_witnesses_agree_on_groups(rank, assembled):
     @settings(
-        max_examples=EXAMPLES // rank, derandomize=True, database=None,
+        max_examples=EXAMPLES // rank,
+        derandomize=True,
+        database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )  # fmt: skip
+    )
     @given(problems(rank, grouped=True), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
         witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
@@ -68,9 +78,15 @@ def test_witnesses_agree_on_groups(rank, assembled):
 
 def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
     return ConvProblem(
-        in_channels=channels, out_channels=filters, groups=groups, in_extent=(9, 13), kernel=(3, 3), pad_lo=(1, 1),
-        pad_hi=(1, 1), bias=True,
-    )  # fmt: skip
+        in_channels=channels,
+        out_channels=filters,
+        groups=groups,
+        in_extent=(9, 13),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
+        pad_hi=(1, 1),
+        bias=True,
+    )
 
 
 @pytest.mark.parametrize("schedule", ["reload", "slide", "shift"])
@@ -93,9 +109,14 @@ def test_stationary_weights_fill_128_rows(assembled):
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 12), st.sampled_from(["f16", "tf32"]))
 def test_packs_have_no_more_work_than_one_group_each_or_all_in_one(channels, filters, groups, operand):
     problem = ConvProblem(
-        in_channels=groups * channels, out_channels=groups * filters, groups=groups, in_extent=(5, 5), kernel=(1, 1),
-        operand=operand, out="f32",
-    )  # fmt: skip
+        in_channels=groups * channels,
+        out_channels=groups * filters,
+        groups=groups,
+        in_extent=(5, 5),
+        kernel=(1, 1),
+        operand=operand,
+        out="f32",
+    )
     packs, element = packs_of(problem), problem.operand_dtype.bytes
     if groups == 1:
         assert packs is None
@@ -120,20 +141,33 @@ def transposed_problems(draw) -> ConvProblem:
     high = [draw(st.integers(0, min(5, r - a))) for r, a in zip(room, low, strict=True)]
     groups = draw(st.sampled_from([1, 1, 2, 17]))
     return ConvProblem(
-        batch=draw(st.integers(1, 2)), in_channels=groups * draw(st.integers(1, 9)),
-        out_channels=groups * draw(st.integers(1, 9)), groups=groups, in_extent=tuple(extent), kernel=tuple(kernel),
-        stride=tuple(stride), dilation=tuple(dilation), pad_lo=tuple(low), pad_hi=tuple(high), transposed=True,
-        output_padding=tuple(more), operand="f16", out=draw(st.sampled_from(["f16", "f32"])), bias=draw(st.booleans()),
-    )  # fmt: skip
+        batch=draw(st.integers(1, 2)),
+        in_channels=groups * draw(st.integers(1, 9)),
+        out_channels=groups * draw(st.integers(1, 9)),
+        groups=groups,
+        in_extent=tuple(extent),
+        kernel=tuple(kernel),
+        stride=tuple(stride),
+        dilation=tuple(dilation),
+        pad_lo=tuple(low),
+        pad_hi=tuple(high),
+        transposed=True,
+        output_padding=tuple(more),
+        operand="f16",
+        out=draw(st.sampled_from(["f16", "f32"])),
+        bias=draw(st.booleans()),
+    )
 
 
 def test_witnesses_agree_on_transposed_convolutions(assembled):
     ways = set()
 
     @settings(
-        max_examples=60, derandomize=True, database=None,
+        max_examples=60,
+        derandomize=True,
+        database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
-    )  # fmt: skip
+    )
     @given(transposed_problems(), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
         ways.add(witnesses_agree(problem, seed, assembled, Options(schedule=schedule)).form.way.way)

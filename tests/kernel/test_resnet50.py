@@ -38,16 +38,27 @@ def test_there_are_23_distinct_shapes():
 def test_layer(name, operand, assembled):
     layer = LAYERS[name]
     problem = ConvProblem(
-        name=name, in_channels=layer.in_channels, out_channels=layer.out_channels, in_extent=(layer.extent,) * 2,
-        kernel=(layer.kernel,) * 2, stride=(layer.stride,) * 2, pad_lo=(layer.pad,) * 2, pad_hi=(layer.pad,) * 2,
-        operand=operand, out=OUT[operand], bias=True,
-    )  # fmt: skip
+        name=name,
+        in_channels=layer.in_channels,
+        out_channels=layer.out_channels,
+        in_extent=(layer.extent,) * 2,
+        kernel=(layer.kernel,) * 2,
+        stride=(layer.stride,) * 2,
+        pad_lo=(layer.pad,) * 2,
+        pad_hi=(layer.pad,) * 2,
+        operand=operand,
+        out=OUT[operand],
+        bias=True,
+    )
     _, weight, bias = normal_data(problem, 5)
     conv = ConvNode(
-        name=name, problem=problem, weight=weight, bias=bias,
+        name=name,
+        problem=problem,
+        weight=weight,
+        bias=bias,
         input=TensorRef(name="x", dtype=problem.out, shape=problem.x_shape),
         output=TensorRef(name="y", dtype=problem.out, shape=(1, layer.out_channels, *problem.out_extent)),
-    )  # fmt: skip
+    )
     compiled = Kernels().compiled(problem)
     assert assembled(compiled.artifact.ptx).spill_bytes == 0
     report = check_layer(conv, compiled, seed=5)

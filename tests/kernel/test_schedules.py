@@ -49,13 +49,18 @@ def problems(draw) -> ConvProblem:
 
 def check_many(schedule: str, variant: str, examples: int, assembled) -> None:
     @settings(
-        max_examples=examples, derandomize=True, database=None,
+        max_examples=examples,
+        derandomize=True,
+        database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
-    )  # fmt: skip
+    )
     @given(
-        problems(), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]), st.integers(1, 3),
+        problems(),
+        st.sampled_from([None, "mask", "zero"]),
+        st.sampled_from([None, *ROWS]),
+        st.integers(1, 3),
         st.integers(0, 2**32 - 1),
-    )  # fmt: skip
+    )
     def every(problem: ConvProblem, border: str | None, rows: str | None, stages: int, seed: int) -> None:
         options = Options(schedule=schedule, shift=variant or None, border=border, rows=rows)
         try:

@@ -44,9 +44,17 @@ def stores(rng: random.Random) -> list[dict]:
         tmap, coords = store_map(rng, mode, dtype, rank)
         found.append(tensor_store(f"store {i}", tmap, coords, kind="bits", at=rng.choice([0, 128, 1024, 384])))
     flat = {
-        "mode": "tile", "buffer": "out", "dtype": "f16", "dims": [40, 9], "strides": [80], "offset": 0, "fill": "zero",
-        "element_strides": [1, 1], "swizzle": "none", "box": [16, 4],
-    }  # fmt: skip
+        "mode": "tile",
+        "buffer": "out",
+        "dtype": "f16",
+        "dims": [40, 9],
+        "strides": [80],
+        "offset": 0,
+        "fill": "zero",
+        "element_strides": [1, 1],
+        "swizzle": "none",
+        "box": [16, 4],
+    }
     found.append(tensor_store("store fault: coordinate off 16 bytes", flat, [4, 0]))
     found.append(tensor_store("store fault: source off 128 bytes", flat, [0, 0], at=64))
     found.append(tensor_store("store: every dimension strided", flat | {"element_strides": [1, 3]}, [8, 1]))
@@ -60,9 +68,17 @@ def reductions(rng: random.Random) -> list[dict]:
     for operation, dtype in itertools.product(operations, ELEMENT):
         size = ELEMENT[dtype]
         tmap = {
-            "mode": "tile", "buffer": "out", "dtype": dtype, "dims": [1008 // size, 5], "strides": [1024], "offset": 0,
-            "element_strides": [1, 1], "swizzle": "none", "box": [128 // size, 4], "fill": "zero",
-        }  # fmt: skip
+            "mode": "tile",
+            "buffer": "out",
+            "dtype": dtype,
+            "dims": [1008 // size, 5],
+            "strides": [1024],
+            "offset": 0,
+            "element_strides": [1, 1],
+            "swizzle": "none",
+            "box": [128 // size, 4],
+            "fill": "zero",
+        }
         kind = {"f16": "f16", "bf16": "bf16", "f64": "f64"}.get(dtype, "f32" if "f32" in dtype else "bits")
         found.append(tensor_store(f"reduce {operation} {dtype}", tmap, [32 // size, 2], operation, kind))
     for i in range(60):
@@ -81,15 +97,26 @@ def bulk(rng: random.Random) -> list[dict]:
     found = []
     types = {
         "add": ["u32", "s32", "u64", "noftz.f16", "noftz.bf16", "f32", "f64"],
-        "min": ["u32", "s32", "u64", "s64", "f16", "bf16"], "max": ["u32", "s32", "u64", "s64", "f16", "bf16"],
-        "inc": ["u32"], "dec": ["u32"], "and": ["b32", "b64"], "or": ["b32", "b64"], "xor": ["b32", "b64"],
-    }  # fmt: skip
+        "min": ["u32", "s32", "u64", "s64", "f16", "bf16"],
+        "max": ["u32", "s32", "u64", "s64", "f16", "bf16"],
+        "inc": ["u32"],
+        "dec": ["u32"],
+        "and": ["b32", "b64"],
+        "or": ["b32", "b64"],
+        "xor": ["b32", "b64"],
+    }
     for operation, dtype in ((o, t) for o, ts in types.items() for t in ts):
         last = dtype.split(".")[-1]
         kind = last if last in ("f16", "bf16", "f32", "f64") else "bits"
-        body = FIRST + fetch("%s", "%p_src", "4096") + (
-            f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{operation}.{dtype} [%p_out+32], [%s], 4096;\n" + DRAIN
-        ) + "END:"  # fmt: skip
+        body = (
+            FIRST
+            + fetch("%s", "%p_src", "4096")
+            + (
+                f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{operation}.{dtype} [%p_out+32], [%s], 4096;\n"
+                + DRAIN
+            )
+            + "END:"
+        )
         buffers = {"src": (kind, 5, 4096), "out": (kind, 6, 4352)}
         found.append(case(f"bulk reduce {operation} {dtype}", entry(body, 0, tuple(buffers)), buffers))
     buffers = {"src": ("bits", 7, 8192), "out": ("bits", 8, 8192)}
@@ -117,13 +144,30 @@ def loads(rng: random.Random) -> list[dict]:
     found = []
     for dtype, seed in itertools.product(("f32_ftz", "tf32_ftz", "tf32", "f32"), range(3)):
         tmap = {
-            "mode": "tile", "buffer": "src", "dtype": dtype, "dims": [256, 8], "strides": [1024], "offset": 0,
-            "element_strides": [1, 1], "swizzle": "none", "box": [256, 8], "fill": "nan" if seed else "zero",
-        }  # fmt: skip
-        body = FIRST + INIT + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 8192;\n" + (
-            "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%s], [%m0, {%n0, %n1}], "
-            "[%bar];\n" + WAIT.format(W="LOADED", parity=0) + "fence.proxy.async.shared::cta;\n" + dump(8192) + "END:"
-        )  # fmt: skip
+            "mode": "tile",
+            "buffer": "src",
+            "dtype": dtype,
+            "dims": [256, 8],
+            "strides": [1024],
+            "offset": 0,
+            "element_strides": [1, 1],
+            "swizzle": "none",
+            "box": [256, 8],
+            "fill": "nan" if seed else "zero",
+        }
+        body = (
+            FIRST
+            + INIT
+            + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 8192;\n"
+            + (
+                "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                "[%s], [%m0, {%n0, %n1}], [%bar];\n"
+                + WAIT.format(W="LOADED", parity=0)
+                + "fence.proxy.async.shared::cta;\n"
+                + dump(8192)
+                + "END:"
+            )
+        )
         buffers = {"src": ("f32", 20 + seed, 8192), "out": ("bits", 8, 8192)}
         found.append(
             case(f"load {dtype} {seed}", entry(body, 1, tuple(buffers), 2), buffers, [tmap], [4 * seed, -seed])
@@ -134,9 +178,20 @@ def loads(rng: random.Random) -> list[dict]:
 def made_maps(rng: random.Random) -> list[dict]:
     """Tensor maps that the kernel makes with tensormap.replace from zeros, uses, edits in global memory, uses again."""
     types = {
-        "u8": 0, "u16": 1, "u32": 2, "s32": 3, "u64": 4, "s64": 5, "f16": 6, "f32": 7, "f32_ftz": 8, "f64": 9,
-        "bf16": 10, "tf32": 11, "tf32_ftz": 12,
-    }  # fmt: skip
+        "u8": 0,
+        "u16": 1,
+        "u32": 2,
+        "s32": 3,
+        "u64": 4,
+        "s64": 5,
+        "f16": 6,
+        "f32": 7,
+        "f32_ftz": 8,
+        "f64": 9,
+        "bf16": 10,
+        "tf32": 11,
+        "tf32_ftz": 12,
+    }
     found = []
     for i, (dtype, number) in enumerate(types.items()):
         rank, swizzle = 2 + i % 4, list(SPAN)[i % 4]
@@ -147,8 +202,13 @@ def made_maps(rng: random.Random) -> list[dict]:
         visits = [-(-b // e) for b, e in zip(tmap["box"][1:], tmap["element_strides"][1:], strict=True)]
         count = int(np.prod(visits)) * tmap["box"][0] * ELEMENT[dtype]
         edit = "tensormap.replace.tile.{f}.shared::cta.b1024.{t} [%s], {v};\n"
-        fields = [("rank", "b32", rank - 1), ("elemtype", "b32", number), ("interleave_layout", "b32", 0),
-                  ("swizzle_mode", "b32", i % 4), ("fill_mode", "b32", i % 2 if "f" in dtype else 0)]  # fmt: skip
+        fields = [
+            ("rank", "b32", rank - 1),
+            ("elemtype", "b32", number),
+            ("interleave_layout", "b32", 0),
+            ("swizzle_mode", "b32", i % 4),
+            ("fill_mode", "b32", i % 2 if "f" in dtype else 0),
+        ]
         make = "".join(f"st.shared.b64 [%s+{8 * j}], 0;\n" for j in range(16))
         make += f"add.u64 %d, %p_out, {tmap['offset']};\n" + edit.format(f="global_address", t="b64", v="%d")
         for name, kind, value in fields:
@@ -168,20 +228,35 @@ def made_maps(rng: random.Random) -> list[dict]:
             f"[%y], [%p_desc, {{{numbers}}}], [%bar];\n"
         )
         body = (
-            "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n" + fetch("%s", "%p_src", str(80 << 10)) + make
+            "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n"
+            + fetch("%s", "%p_src", str(80 << 10))
+            + make
             + "MADE: bar.warp.sync -1;\n"
             "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
             "[%p_desc], [%s], 128;\nbar.warp.sync -1;\n"
-            + FIRST + acquire + "add.u32 %y, %s, 1024;\n" + load + WAIT.format(W="ONE", parity=1)
+            + FIRST
+            + acquire
+            + "add.u32 %y, %s, 1024;\n"
+            + load
+            + WAIT.format(W="ONE", parity=1)
             + f"tensormap.replace.tile.global_dim.global.b1024.b32 [%p_desc], {rank - 1}, 1;\n"
-            "fence.proxy.tensormap::generic.release.gpu;\n" + acquire + f"add.u32 %y, %s, {40 << 10};\n" + load
-            + WAIT.format(W="TWO", parity=0) + "fence.proxy.async.shared::cta; add.u32 %s, %s, 1024;\n"
-            + dump(78 << 10, "%p_got") + "END:"
-        )  # fmt: skip
+            "fence.proxy.tensormap::generic.release.gpu;\n"
+            + acquire
+            + f"add.u32 %y, %s, {40 << 10};\n"
+            + load
+            + WAIT.format(W="TWO", parity=0)
+            + "fence.proxy.async.shared::cta; add.u32 %s, %s, 1024;\n"
+            + dump(78 << 10, "%p_got")
+            + "END:"
+        )
         if int(np.prod(visits)) * 128 > 38 << 10:
             continue
-        buffers = {"src": ("cd", 0, 80 << 10), "out": ("f32" if "f32" in dtype else "bits", 41, 64 << 10),
-                   "got": ("zero", 0, 78 << 10), "desc": ("zero", 0, 128)}  # fmt: skip
+        buffers = {
+            "src": ("cd", 0, 80 << 10),
+            "out": ("f32" if "f32" in dtype else "bits", 41, 64 << 10),
+            "got": ("zero", 0, 78 << 10),
+            "desc": ("zero", 0, 128),
+        }
         found.append(case(f"made map {dtype}", entry(body, 0, tuple(buffers), rank), buffers, (), at))
     return found
 

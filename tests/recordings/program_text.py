@@ -106,9 +106,16 @@ def _tensor_map(rng: random.Random, mode: str, dtype: str, rank: int, swizzle: s
         line = strides[-1] * extent
     steps = [1] + [rng.choice([1, 1, 2, 3]) for _ in dims[1:]]
     tmap = {
-        "mode": mode, "buffer": "out", "dtype": dtype, "dims": dims, "strides": strides,
-        "offset": 16 * rng.randint(0, 3), "element_strides": steps, "swizzle": swizzle, "fill": "zero",
-    }  # fmt: skip
+        "mode": mode,
+        "buffer": "out",
+        "dtype": dtype,
+        "dims": dims,
+        "strides": strides,
+        "offset": 16 * rng.randint(0, 3),
+        "element_strides": steps,
+        "swizzle": swizzle,
+        "fill": "zero",
+    }
     if mode == "tile":
         return tmap | {"box": [inner] + [rng.randint(1, 5) for _ in range(rank - 1)]}
     spatial = rank - 2
@@ -145,11 +152,16 @@ def tensor_store(
     rank = len(tmap["dims"])
     mode = "tile" if tmap["mode"] == "tile" else "im2col_no_offs"
     numbers = ", ".join(f"%n{i}" for i in range(rank))
-    start_with = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{operation}" if operation else (
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta")  # fmt: skip
-    body = FIRST + fetch("%s", "%p_src", str(80 << 10)) + (
-        f"add.u32 %x, %s, {at};\n{start_with}.{mode}.bulk_group [%m0, {{{numbers}}}], [%x];\n" + DRAIN + "END:"
-    )  # fmt: skip
+    start_with = (
+        f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{operation}"
+        if operation
+        else (f"cp.async.bulk.tensor.{rank}d.global.shared::cta")
+    )
+    body = (
+        FIRST
+        + fetch("%s", "%p_src", str(80 << 10))
+        + (f"add.u32 %x, %s, {at};\n{start_with}.{mode}.bulk_group [%m0, {{{numbers}}}], [%x];\n" + DRAIN + "END:")
+    )
     seed = sum(map(ord, name))
     buffers = {"src": (kind, seed, 80 << 10), "out": (kind, seed + 1, 64 << 10)}
     return case(name, entry(body, 1, tuple(buffers), rank), buffers, [tmap], coords)

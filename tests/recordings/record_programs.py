@@ -76,9 +76,19 @@ class Gpu:
         else:
             lower, upper = ((ctypes.c_int * (rank - 2))(*tmap[name]) for name in ("lower", "upper"))
             error = self.cuda.cuTensorMapEncodeIm2col(
-                aligned, TYPES[tmap["dtype"]], rank, start, dims, strides, lower, upper, tmap["channels"],
-                tmap["pixels"], steps, *tail,
-            )  # fmt: skip
+                aligned,
+                TYPES[tmap["dtype"]],
+                rank,
+                start,
+                dims,
+                strides,
+                lower,
+                upper,
+                tmap["channels"],
+                tmap["pixels"],
+                steps,
+                *tail,
+            )
         return error, aligned
 
     def run(self, program: dict) -> tuple[int, dict[str, np.ndarray]]:
@@ -118,9 +128,13 @@ class Gpu:
 
         class Config(ctypes.Structure):
             _fields_ = (
-                ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3), ("shared", ctypes.c_uint),
-                ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint),
-            )  # fmt: skip
+                ("grid", ctypes.c_uint * 3),
+                ("block", ctypes.c_uint * 3),
+                ("shared", ctypes.c_uint),
+                ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.POINTER(Attribute)),
+                ("count", ctypes.c_uint),
+            )
 
         cluster = Attribute(4, 0, (ctypes.c_uint32 * 16)(*program["cluster"]))
         grid, block = ((ctypes.c_uint * 3)(*program[name]) for name in ("grid", "block"))
@@ -195,9 +209,12 @@ def main(path: str, out: str) -> None:
             changes.append(data ^ contents(*programs[number]["buffers"][name]))
         ends.append(sum(map(len, changes)))
     np.savez_compressed(
-        out, programs=np.frombuffer(json.dumps(programs).encode(), np.uint8),
-        status=np.array([answers[n][0] for n in everything]), ends=np.array(ends), changed=np.concatenate(changes),
-    )  # fmt: skip
+        out,
+        programs=np.frombuffer(json.dumps(programs).encode(), np.uint8),
+        status=np.array([answers[n][0] for n in everything]),
+        ends=np.array(ends),
+        changed=np.concatenate(changes),
+    )
     for number in everything:
         if answers[number][0] != 1:
             print(programs[number]["name"], answers[number][0])

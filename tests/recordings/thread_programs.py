@@ -16,14 +16,27 @@ MEET = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n"
 
 def cluster_case(name: str, send: str, size: int, expect: int, number: int = 0, kind: str = "bits", maps=()) -> dict:
     """Every CTA fills 8 KiB of its own, all meet, ``send`` runs, and the CTAs named by ``number`` expect bytes."""
-    body = PLACE + FIRST + fetch("%s", "%own", "8192") + (
-        f"mov.u32 %size, {expect};\nmov.u32 %x, %n0; shr.b32 %y, %x, %rank; and.b32 %y, %y, 1;\n"
-        "setp.eq.u32 %p, %y, 0; @%p mov.u32 %size, 0;\n@%p bra READY;\n"
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], %size;\nREADY:\n"
-    ) + MEET + send + (
-        "setp.eq.u32 %p, %size, 0;\n@%p bra DONE;\n" + WAIT.format(W="ARRIVED", parity=1) + "DONE:\n" + MEET
-        + "fence.proxy.async.shared::cta;\n" + dump(size, "%d") + "END:"
-    )  # fmt: skip
+    body = (
+        PLACE
+        + FIRST
+        + fetch("%s", "%own", "8192")
+        + (
+            f"mov.u32 %size, {expect};\nmov.u32 %x, %n0; shr.b32 %y, %x, %rank; and.b32 %y, %y, 1;\n"
+            "setp.eq.u32 %p, %y, 0; @%p mov.u32 %size, 0;\n@%p bra READY;\n"
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], %size;\nREADY:\n"
+        )
+        + MEET
+        + send
+        + (
+            "setp.eq.u32 %p, %size, 0;\n@%p bra DONE;\n"
+            + WAIT.format(W="ARRIVED", parity=1)
+            + "DONE:\n"
+            + MEET
+            + "fence.proxy.async.shared::cta;\n"
+            + dump(size, "%d")
+            + "END:"
+        )
+    )
     buffers = {"src": (kind, sum(map(ord, name)), 4 * 8192), "out": ("zero", 0, 4 * 8192)}
     ranks = 4 if number > 3 else 2
     return case(
@@ -34,9 +47,17 @@ def cluster_case(name: str, send: str, size: int, expect: int, number: int = 0, 
 def clusters(rng: random.Random) -> list[dict]:
     """Multicast, copies to a peer, barriers in a peer."""
     tmap = {
-        "mode": "tile", "buffer": "src", "dtype": "f16", "dims": [64, 200], "strides": [128], "offset": 0,
-        "fill": "zero", "element_strides": [1, 1], "swizzle": "128B", "box": [64, 16],
-    }  # fmt: skip
+        "mode": "tile",
+        "buffer": "src",
+        "dtype": "f16",
+        "dims": [64, 200],
+        "strides": [128],
+        "offset": 0,
+        "fill": "zero",
+        "element_strides": [1, 1],
+        "swizzle": "128B",
+        "box": [64, 16],
+    }
     leader = "setp.ne.u32 %p, %rank, 0; @%p bra SENT;\n"
     load = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     mask = "cvt.u16.u32 %h, %n0;\n"
@@ -49,14 +70,21 @@ def clusters(rng: random.Random) -> list[dict]:
     for number in (1, 2, 3, 5, 10, 15):
         send = leader + mask + where + f"{load}.multicast::cluster [%s+1024], [%m0, {{%y, %x}}], [%bar], %h;\nSENT:\n"
         found.append(cluster_case(f"multicast to {number:#x}", send, 8192, 2048, number, maps=[tmap]))
-        send = leader + mask + (
-            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%s+512], [%own+64], "
-            "1024, [%bar], %h;\nSENT:\n"
-        )  # fmt: skip
+        send = (
+            leader
+            + mask
+            + (
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                "[%s+512], [%own+64], 1024, [%bar], %h;\nSENT:\n"
+            )
+        )
         found.append(cluster_case(f"bulk multicast to {number:#x}", send, 8192, 1024, number))
-    send = mask + where + "shl.b32 %far, %rank, 11; add.u32 %far, %far, %s;\n" + (
-        f"{load}.multicast::cluster [%far], [%m0, {{%y, %x}}], [%bar], %h;\n"
-    )  # fmt: skip
+    send = (
+        mask
+        + where
+        + "shl.b32 %far, %rank, 11; add.u32 %far, %far, %s;\n"
+        + (f"{load}.multicast::cluster [%far], [%m0, {{%y, %x}}], [%bar], %h;\n")
+    )
     found.append(cluster_case("multicast from both", send, 8192, 4096, 3, maps=[tmap]))
     found.append(cluster_case("multicast from all four", send, 8192, 8192, 15, maps=[tmap]))
     send = peer + where + f"{load} [%far], [%m0, {{%y, %x}}], [%farbar];\n"
@@ -64,17 +92,32 @@ def clusters(rng: random.Random) -> list[dict]:
     send = peer + where + f"{load} [%s], [%m0, {{%y, %x}}], [%farbar];\n"
     found.append(cluster_case("fault: barrier in the peer", send, 8192, 2048, 3, maps=[tmap]))
     for number in (0, 4):
-        send = leader + f"mov.u16 %h, {number};\n" + where + (
-            f"{load}.multicast::cluster [%s+1024], [%m0, {{%y, %x}}], [%bar], %h;\nSENT:\n"
-        )  # fmt: skip
+        send = (
+            leader
+            + f"mov.u16 %h, {number};\n"
+            + where
+            + (f"{load}.multicast::cluster [%s+1024], [%m0, {{%y, %x}}], [%bar], %h;\nSENT:\n")
+        )
         found.append(cluster_case(f"fault: multicast to {number:#x} of two", send, 8192, 2048, 0, maps=[tmap]))
     send = peer + (
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%far+2048], [%s+4096], 1024, "
         "[%farbar];\n"
     )
     found.append(cluster_case("copy to the peer", send, 8192, 1024, 3))
-    for operation in ("add.u32", "add.s32", "add.u64", "min.u32", "min.s32", "max.u32", "max.s32", "inc.u32", "dec.u32",
-                      "and.b32", "or.b32", "xor.b32"):  # fmt: skip
+    for operation in (
+        "add.u32",
+        "add.s32",
+        "add.u64",
+        "min.u32",
+        "min.s32",
+        "max.u32",
+        "max.s32",
+        "inc.u32",
+        "dec.u32",
+        "and.b32",
+        "or.b32",
+        "xor.b32",
+    ):
         send = peer + (
             "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes."
             f"{operation} [%far+2048], [%s+4096], 1024, [%farbar];\n"
@@ -102,9 +145,13 @@ def threads(rng: random.Random) -> list[dict]:
         for kind, extra in (("", ""), ("size", ", %far"), ("ignore", ", %p")):
             setup = f".reg .b32 %far; rem.u32 %far, %t, {size + 1}; and.b32 %bar, %bar, %bar;\n"
             setup += "and.b32 %x, %t, 1; setp.eq.u32 %p, %x, 1;\n"
-            body = fill + (prepare if "inc" in how else "") + address + setup + (
-                f"cp.async.{cop}.shared.global [%y], [%d], {size}{extra};\n" + wait + end
-            )  # fmt: skip
+            body = (
+                fill
+                + (prepare if "inc" in how else "")
+                + address
+                + setup
+                + (f"cp.async.{cop}.shared.global [%y], [%d], {size}{extra};\n" + wait + end)
+            )
             buffers = {"src": ("bits", 30 + size, 2048), "out": ("zero", 0, 1024)}
             found.append(case(f"cp.async {cop} {size} {how} {kind}", entry(body, 0, tuple(buffers)), buffers))
     return found
@@ -121,9 +168,11 @@ def faults() -> list[dict]:
     for at in (64, 32, 16):
         body = FIRST + f"tensormap.replace.tile.rank.global.b1024.b32 [%p_desc+{at}], 1;\nEND:"
         found.append(case(f"map fault: edited at {at}", entry(body, 0, tuple(buffers)), buffers))
-        body = FIRST + "".join(f"st.shared.b64 [%s+{8 * j}], 0;\n" for j in range(32)) + (
-            f"tensormap.replace.tile.rank.shared::cta.b1024.b32 [%s+{at}], 1;\nEND:"
-        )  # fmt: skip
+        body = (
+            FIRST
+            + "".join(f"st.shared.b64 [%s+{8 * j}], 0;\n" for j in range(32))
+            + (f"tensormap.replace.tile.rank.shared::cta.b1024.b32 [%s+{at}], 1;\nEND:")
+        )
         found.append(case(f"map fault: edited in shared memory at {at}", entry(body, 0, tuple(buffers)), buffers))
     return found
 

@@ -70,9 +70,14 @@ def _small(rng: np.random.Generator, spec: BufferSpec) -> np.ndarray:
 
 
 def conv(
-    operand: str = "f16", out: str = "f16", *, options: Options | None = None, block_n: int | None = None,
-    stages: int = 2, **shape,
-) -> Subject:  # fmt: skip
+    operand: str = "f16",
+    out: str = "f16",
+    *,
+    options: Options | None = None,
+    block_n: int | None = None,
+    stages: int = 2,
+    **shape,
+) -> Subject:
     """A kernel as the compiler makes it; 3 x 3 taps over 12 x 12 pixels where ``shape`` does not say otherwise."""
     shape = {"in_extent": (12, 12), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
     problem = ConvProblem(operand=operand, out=out, **shape)
@@ -89,9 +94,10 @@ def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, *
     if bias.ndim == 2:
         bias[1] = np.random.default_rng(7).choice(np.float32(MULTIPLIERS), bias.shape[1])
     inputs = {
-        "activation": pack_activation(compiled.form, x), "filter": filters,
+        "activation": pack_activation(compiled.form, x),
+        "filter": filters,
         "bias": scaled_bias(compiled.form, bias, x),
-    }  # fmt: skip
+    }
     return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 
 
@@ -112,9 +118,14 @@ def sharing(
     no number of a role is always zero.
     """
     problem = ConvProblem(
-        batch=batch, in_channels=128, out_channels=out_channels, in_extent=(6, width), kernel=(3, 3), pad_lo=(1, 1),
+        batch=batch,
+        in_channels=128,
+        out_channels=out_channels,
+        in_extent=(6, width),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
         pad_hi=(1, 1),
-    )  # fmt: skip
+    )
     options = Options(schedule=schedule, shift=shift, border=border, rows=rows)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
@@ -151,9 +162,14 @@ def demo(name: str, tiles: int | None = None) -> Subject:
     """
     layer = next(layer for layer in make_models().read_layers("demo") if layer.name == name)
     problem = ConvProblem(
-        in_channels=layer.in_channels, out_channels=layer.out_channels, in_extent=(layer.extent,) * 2,
-        kernel=(layer.kernel,) * 2, stride=(layer.stride,) * 2, pad_lo=(layer.pad,) * 2, pad_hi=(layer.pad,) * 2,
-    )  # fmt: skip
+        in_channels=layer.in_channels,
+        out_channels=layer.out_channels,
+        in_extent=(layer.extent,) * 2,
+        kernel=(layer.kernel,) * 2,
+        stride=(layer.stride,) * 2,
+        pad_lo=(layer.pad,) * 2,
+        pad_hi=(layer.pad,) * 2,
+    )
     artifact = compile_problem(problem).artifact
     grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
     return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))

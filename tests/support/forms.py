@@ -107,9 +107,13 @@ def evaluate(form: Form, tuples: list[tuple[int, ...]], *, uniform: bool = False
         "out": BufferSpec(dtype="u64", shape=(out.size,)),
     }
     launch = LaunchSpec(
-        entry="k", grid=(1, 1, 1), block=(threads, 1, 1), buffers=buffers,
-        params=(PointerParam(buffer="in"), PointerParam(buffer="out")), shared_bytes=0,
-    )  # fmt: skip
+        entry="k",
+        grid=(1, 1, 1),
+        block=(threads, 1, 1),
+        buffers=buffers,
+        params=(PointerParam(buffer="in"), PointerParam(buffer="out")),
+        shared_bytes=0,
+    )
     given = {"in": rows.reshape(-1) if rows.size else np.zeros(1, np.uint64), "out": out.reshape(-1)}
     result = run(form.kernel(len(tuples) if uniform else 0), launch, given)
     words = result.buffers["out"].reshape(-1, 2)

@@ -44,8 +44,11 @@ def assemble_text(text: str, folder: Path) -> tuple[int, str]:
     source.write_text(text, encoding="utf-8")
     done = subprocess.run(
         [find_ptxas(), "--gpu-name", "sm_100a", "-O0", "-o", folder / "judged.cubin", source],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     return done.returncode, done.stdout + done.stderr
 
 

@@ -90,9 +90,11 @@ def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
     """The limits of the im2col tensor map and of the coordinates given to the copies."""
     box, tiles = maps.box, maps.tiles
     element = BY_NAME[maps.problem.operand].bytes
-    corners = [(f"{which} corner along {axis}", corner)
-               for which, pair in (("lower", box.lower), ("upper", box.upper))
-               for axis, corner in zip("WH", pair, strict=True)]  # fmt: skip
+    corners = [
+        (f"{which} corner along {axis}", corner)
+        for which, pair in (("lower", box.lower), ("upper", box.upper))
+        for axis, corner in zip("WH", pair, strict=True)
+    ]
     strides = [(f"stride along {axis}", stride) for axis, stride in zip("WH", box.stride, strict=True)]
     low, high = OFFSET_LIMITS
     step_bytes = tiles.channels_per_step * element

@@ -103,9 +103,21 @@ class ConvMaps:
         """All maps, in reading order."""
         slab = (self.slab,) if self.problem.groups > 1 else ()
         return (
-            self.row, self.pixel, self.window, self.start, self.walk, self.step, *slab, self.activation,
-            self.operand_a, self.filter, self.operand_b, self.column, self.output, self.store,
-        )  # fmt: skip
+            self.row,
+            self.pixel,
+            self.window,
+            self.start,
+            self.walk,
+            self.step,
+            *slab,
+            self.activation,
+            self.operand_a,
+            self.filter,
+            self.operand_b,
+            self.column,
+            self.output,
+            self.store,
+        )
 
 
 def conv_maps(

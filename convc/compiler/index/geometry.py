@@ -38,9 +38,13 @@ class Geometry:
 def row_problem(problem: ConvProblem) -> RowProblem:
     """The convolution along W."""
     return RowProblem(
-        width=problem.in_extent[1], outputs=problem.out_extent[1], taps=problem.kernel[1],
-        stride=problem.stride[1], dilation=problem.dilation[1], pad=problem.pad_lo[1],
-    )  # fmt: skip
+        width=problem.in_extent[1],
+        outputs=problem.out_extent[1],
+        taps=problem.kernel[1],
+        stride=problem.stride[1],
+        dilation=problem.dilation[1],
+        pad=problem.pad_lo[1],
+    )
 
 
 def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:

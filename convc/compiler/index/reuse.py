@@ -55,10 +55,20 @@ def reuse_maps(problem: ConvProblem, cut: Geometry) -> ReuseMaps:
     maker = _Maker(problem, cut)
     pixel = simplify_guards(maker.pixel().simplified())
     return ReuseMaps(
-        problem=problem, walk=cut.walk, stream=cut.stream, tile=cut.tile, tiles=cut.tiles,
-        place=maker.place(), pixel=pixel.map, start=maker.start().simplified(), needed=maker.needed(),
-        held=maker.held(), column=maker.column().simplified(), line=maker.line().simplified(), dropped=pixel.dropped,
-    )  # fmt: skip
+        problem=problem,
+        walk=cut.walk,
+        stream=cut.stream,
+        tile=cut.tile,
+        tiles=cut.tiles,
+        place=maker.place(),
+        pixel=pixel.map,
+        start=maker.start().simplified(),
+        needed=maker.needed(),
+        held=maker.held(),
+        column=maker.column().simplified(),
+        line=maker.line().simplified(),
+        dropped=pixel.dropped,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +135,16 @@ class _Maker:
         if self.cut.stream.merged:
             n, p = FloorDiv(row, Integer(self.cut.stream.image_rows)), Mod(row, Integer(self.cut.stream.image_rows))
         return IndexMap(
-            name="pixel", domain=(self.tile_m, self.lane),
+            name="pixel",
+            domain=(self.tile_m, self.lane),
             results=(("n", n), ("p", p), ("q", q), ("m", (n * out_h + p) * out_w + q)),
             guard=(
-                less(q, out_w), less(p, out_h), less(n, self.problem.batch),
+                less(q, out_w),
+                less(p, out_h),
+                less(n, self.problem.batch),
                 less(self.inside_window(), self.cut.tile.useful),
             ),
-        )  # fmt: skip
+        )
 
     def start(self) -> IndexMap:
         window = Axis("window", self.cut.tile.windows)
@@ -144,8 +157,10 @@ class _Maker:
 
     def _axes(self) -> tuple[Axis, Axis, Axis]:
         return (
-            Axis("row", self.cut.stream.rows), Axis("q", self.problem.out_extent[1]), Axis("s", self.problem.kernel[1])
-        )  # fmt: skip
+            Axis("row", self.cut.stream.rows),
+            Axis("q", self.problem.out_extent[1]),
+            Axis("s", self.problem.kernel[1]),
+        )
 
     def needed(self) -> IndexMap:
         row, q, s = self._axes()
@@ -157,31 +172,37 @@ class _Maker:
         row, q, s = self._axes()
         number = row.symbol * self.cut.walk.period + q.symbol + self.moves(s.symbol) - self.cut.walk.lead
         return IndexMap(
-            name="held", domain=(row, q, s),
+            name="held",
+            domain=(row, q, s),
             results=(("row", FloorDiv(number, Integer(self.cut.walk.period))), ("w", self._have(number, s.symbol))),
-        )  # fmt: skip
+        )
 
     def column(self) -> IndexMap:
         s, period = Axis("s", self.problem.kernel[1]), Integer(self.cut.walk.period)
         number = self.t() + self.moves(s.symbol) - self.cut.walk.lead
         begun = period * FloorDiv(self.first(self.window_of()), period)
         return IndexMap(
-            name="column", domain=(self.tile_m, self.lane, s),
+            name="column",
+            domain=(self.tile_m, self.lane, s),
             results=(
-                ("need", self._need(Mod(self.t(), period), s.symbol)), ("held", self._have(number, s.symbol)),
+                ("need", self._need(Mod(self.t(), period), s.symbol)),
+                ("held", self._have(number, s.symbol)),
                 ("passed", number - begun),
             ),
-        )  # fmt: skip
+        )
 
     def line(self) -> IndexMap:
         r, row = Axis("r", self.problem.kernel[0]), FloorDiv(self.t(), Integer(self.cut.walk.period))
-        p = Mod(row, Integer(self.cut.stream.image_rows)) if self.cut.stream.merged else FloorDiv(
-            self.tile_m.symbol, Integer(self.cut.tiles)
-        )  # fmt: skip
+        p = (
+            Mod(row, Integer(self.cut.stream.image_rows))
+            if self.cut.stream.merged
+            else FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
+        )
         return IndexMap(
-            name="line", domain=(self.tile_m, self.lane, r),
+            name="line",
+            domain=(self.tile_m, self.lane, r),
             results=(("need", self._image_row(p, r.symbol)), ("held", self._image_row(row, r.symbol))),
-        )  # fmt: skip
+        )
 
     def _need(self, q: Expr, s: Expr) -> Expr:
         return self.problem.stride[1] * q + self.problem.dilation[1] * s - self.problem.pad_lo[1]

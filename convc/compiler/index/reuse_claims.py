@@ -135,8 +135,12 @@ def prove_lines(maps: ReuseMaps) -> Outcome:
     if images > 1 and stream.image_rows * stream.step != height:
         return Counterexample(claim, (("n", 1),), f"it lies at row {stream.image_rows * stream.step}")
     borders = "masked" if stream.masked else "zero-filled" if images == 1 else "never needed"
-    return Proof(claim, f"{stream.image_rows}*{stream.step} = {height}; rows outside the image are {borders}"
-                 if images > 1 else f"there is one image; rows outside of it are {borders}")  # fmt: skip
+    return Proof(
+        claim,
+        f"{stream.image_rows}*{stream.step} = {height}; rows outside the image are {borders}"
+        if images > 1
+        else f"there is one image; rows outside of it are {borders}",
+    )
 
 
 def prove_tiles(maps: ReuseMaps) -> Outcome:
@@ -185,10 +189,11 @@ def _restricted(maps: ReuseMaps, tap: Tap, first: int, last: int) -> tuple[Index
         swap = {s.symbol: Integer(tap.s), old.symbol: q.symbol}
         found.append(
             IndexMap(
-                name=index_map.name, domain=(row, q),
+                name=index_map.name,
+                domain=(row, q),
                 results=tuple((name, expr.xreplace(swap)) for name, expr in index_map.results),
             )
-        )  # fmt: skip
+        )
     return found[0], found[1]
 
 

@@ -75,7 +75,7 @@ def outer_stream(problem: ConvProblem) -> RowStream:
     """One stream per output row."""
     return RowStream(
         merged=False, streams=problem.out_extent[0], rows=problem.batch, image_rows=1, outputs=1, step=1, masked=False
-    )  # fmt: skip
+    )
 
 
 def merged_stream(problem: ConvProblem) -> RowStream | str:
@@ -84,16 +84,21 @@ def merged_stream(problem: ConvProblem) -> RowStream | str:
     if problem.batch == 1:
         return RowStream(
             merged=True, streams=1, rows=outputs, image_rows=outputs, outputs=outputs, step=stride, masked=False
-        )  # fmt: skip
+        )
     if height % stride:
         return f"stride {stride} does not divide the {height} rows of an image, so images would not keep step"
     rows = height // stride
     if rows < outputs:
         return f"an image has {outputs} output rows, but only {rows} steps of {stride} rows in its {height} rows"
     return RowStream(
-        merged=True, streams=1, rows=problem.batch * rows, image_rows=rows, outputs=outputs, step=stride,
+        merged=True,
+        streams=1,
+        rows=problem.batch * rows,
+        image_rows=rows,
+        outputs=outputs,
+        step=stride,
         masked=_leaves(problem),
-    )  # fmt: skip
+    )
 
 
 def _leaves(problem: ConvProblem) -> bool:

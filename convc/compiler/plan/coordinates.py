@@ -40,9 +40,13 @@ def indexing_of(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Index
         PlanError: where a claim that the kernel relies on is not proved.
     """
     maps = conv_maps(
-        form.problem, block_m=tiling.block_m, block_n=tiling.block_n, channels_per_step=pipeline.channels,
-        c_pitch=form.c_pitch, k_pitch=form.k_pitch,
-    )  # fmt: skip
+        form.problem,
+        block_m=tiling.block_m,
+        block_n=tiling.block_n,
+        channels_per_step=pipeline.channels,
+        c_pitch=form.c_pitch,
+        k_pitch=form.k_pitch,
+    )
     factors = () if form.blocks is None else (prove_factors(form, tiling, pipeline),)
     demand_proof(form.problem, (*maps.proofs, *factors))
     column = next(axis for axis in maps.column.domain if axis.name == "column")

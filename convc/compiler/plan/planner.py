@@ -27,9 +27,13 @@ SHIFTS = tuple(variant for schedule, variant in reuse.VARIANTS if schedule == "s
 
 
 def plan(
-    form: DeviceLayout, *, arch: Arch = SM_100A, options: Options | None = None, block_n: int | None = None,
+    form: DeviceLayout,
+    *,
+    arch: Arch = SM_100A,
+    options: Options | None = None,
+    block_n: int | None = None,
     stages: int | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Plan the kernel of a problem.
 
     Args:
@@ -70,9 +74,11 @@ def _surveys(
 ) -> list[ScheduleCandidates]:
     """What each schedule that is asked for has to offer."""
     for name, value, known in (
-        ("schedule", options.schedule, SCHEDULES), ("shift variant", options.shift, (*SHIFTS, None)),
-        ("border", options.border, (*reuse.BORDERS, None)), ("rows", options.rows, (*reuse.ROWS, None)),
-    ):  # fmt: skip
+        ("schedule", options.schedule, SCHEDULES),
+        ("shift variant", options.shift, (*SHIFTS, None)),
+        ("border", options.border, (*reuse.BORDERS, None)),
+        ("rows", options.rows, (*reuse.ROWS, None)),
+    ):
         if value not in known:
             raise InputError(f"{name} must be one of {', '.join(filter(None, known))}, got {value!r}")
     found = []
@@ -83,10 +89,16 @@ def _surveys(
         if asked and (schedule != "shift" or options.shift in (None, variant)):
             found.append(
                 reuse.survey(
-                    form, arch, schedule, variant, border=options.border, rows=options.rows, block_n=block_n,
+                    form,
+                    arch,
+                    schedule,
+                    variant,
+                    border=options.border,
+                    rows=options.rows,
+                    block_n=block_n,
                     stages=stages,
                 )
-            )  # fmt: skip
+            )
     return found
 
 

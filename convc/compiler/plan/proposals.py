@@ -33,9 +33,14 @@ class Candidate:
 
 
 def propose(
-    schedule: str, variant: str, candidates: Iterable[TiledProblem], work_of: Callable[[Tiling, Pipeline], CtaWork], *,
-    rules: Sequence[TilingRule] = TILING_RULES, cut: Geometry | None = None,
-) -> tuple[list[Candidate], list[Rejection]]:  # fmt: skip
+    schedule: str,
+    variant: str,
+    candidates: Iterable[TiledProblem],
+    work_of: Callable[[Tiling, Pipeline], CtaWork],
+    *,
+    rules: Sequence[TilingRule] = TILING_RULES,
+    cut: Geometry | None = None,
+) -> tuple[list[Candidate], list[Rejection]]:
     """The candidates that keep the rules, each with its work and its price, and why the others do not."""
     legal, refused = [], []
     for candidate in candidates:
@@ -47,10 +52,15 @@ def propose(
         work = work_of(candidate.tiling, pipeline)
         legal.append(
             Candidate(
-                schedule=schedule, variant=variant, candidate=candidate, pipeline=pipeline, work=work,
-                cost=estimate(candidate, work), cut=cut,
+                schedule=schedule,
+                variant=variant,
+                candidate=candidate,
+                pipeline=pipeline,
+                work=work,
+                cost=estimate(candidate, work),
+                cut=cut,
             )
-        )  # fmt: skip
+        )
     return legal, refused
 
 
@@ -71,9 +81,14 @@ class ScheduleCandidates:
             return ScheduleSummary(schedule=self.schedule, variant=self.variant, reason="; ".join(list(reasons)[:2]))
         best = self.best
         return ScheduleSummary(
-            schedule=self.schedule, variant=self.variant, tiling=best.candidate.tiling, cycles=best.cost.cycles,
-            mma_cycles=best.cost.mma_cycles, read_cycles=best.cost.read_cycles, bound_by=best.cost.bound_by,
-        )  # fmt: skip
+            schedule=self.schedule,
+            variant=self.variant,
+            tiling=best.candidate.tiling,
+            cycles=best.cost.cycles,
+            mma_cycles=best.cost.mma_cycles,
+            read_cycles=best.cost.read_cycles,
+            bound_by=best.cost.bound_by,
+        )
 
     @property
     def best(self) -> Candidate:

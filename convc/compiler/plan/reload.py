@@ -25,11 +25,14 @@ def survey(form: DeviceLayout, arch: Arch, block_n: int | None = None, stages: i
     rejected, problem = check_problem(form, arch), form.problem
     candidates = (
         TiledProblem(
-            form=form, arch=arch, tiling=tiling, storage=_storage(form, tiling, arch),
+            form=form,
+            arch=arch,
+            tiling=tiling,
+            storage=_storage(form, tiling, arch),
             grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
         )
         for tiling in (() if rejected else tilings(form, block_n=block_n, stages=stages))
-    )  # fmt: skip
+    )
     legal, refused = propose(NAME, "", candidates, lambda tiling, pipeline: work_of(form, tiling, pipeline))
     return ScheduleCandidates(schedule=NAME, variant="", legal=tuple(legal), rejected=(*rejected, *refused))
 

@@ -50,9 +50,16 @@ HELD = (2, 3, 4)
 
 
 def survey(
-    form: DeviceLayout, arch: Arch, schedule: str, variant: str, *, border: str | None = None, rows: str | None = None,
-    block_n: int | None = None, stages: int | None = None,
-) -> ScheduleCandidates:  # fmt: skip
+    form: DeviceLayout,
+    arch: Arch,
+    schedule: str,
+    variant: str,
+    *,
+    border: str | None = None,
+    rows: str | None = None,
+    block_n: int | None = None,
+    stages: int | None = None,
+) -> ScheduleCandidates:
     """Every tiling of one variant, legal or not; `border` and `rows` fix how the output is cut."""
     rejected = list(check_problem(form, arch, WALK_RULES))
     legal: list[Candidate] = []
@@ -75,9 +82,7 @@ def _cuts(
     for edge in (border,) if border else BORDERS:
         for merged in (rows == "merged",) if rows else (False, True):
             try:
-                cut = geometry(
-                    form.problem, merged=merged, border=edge, lanes=lanes, windowed=variant == "windows"
-                )  # fmt: skip
+                cut = geometry(form.problem, merged=merged, border=edge, lanes=lanes, windowed=variant == "windows")
             except PlanError as error:
                 refused.append(Rejection(rule="geometry", reason=error.message))
                 continue
@@ -132,17 +137,22 @@ def _proposals(
     problem = form.problem
     candidates = (
         TiledProblem(
-            form=form, arch=arch, tiling=tiling,
+            form=form,
+            arch=arch,
+            tiling=tiling,
             storage=reuse_storage(form, tiling, arch, schedule, variant, cut),
             grid=(cut.all_tiles, -(-problem.out_channels // tiling.block_n)),
         )
         for tiling in _tilings(form, schedule, cut, block_n, stages)
-    )  # fmt: skip
+    )
     return propose(
-        schedule, variant, candidates,
+        schedule,
+        variant,
+        candidates,
         lambda tiling, pipeline: reuse_work(tiling, pipeline, schedule, variant, cut, problem.out_dtype.bytes),
-        rules=(*TILING_RULES[1:], ws_shape) if schedule == "stationary" else TILING_RULES, cut=cut,
-    )  # fmt: skip
+        rules=(*TILING_RULES[1:], ws_shape) if schedule == "stationary" else TILING_RULES,
+        cut=cut,
+    )
 
 
 def _tilings(

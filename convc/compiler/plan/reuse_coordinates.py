@@ -38,10 +38,17 @@ def reuse_of(proposal: Candidate, maps: ReuseMaps) -> Reuse:
     first = whole[0] if proposal.schedule == "slide" and whole else 0
     before = (ROWS_BEFORE,) if maps.stream.merged and maps.problem.pad_lo[0] else ()
     return Reuse(
-        variant=proposal.variant, walk=maps.walk, stream=maps.stream, tile=maps.tile, tiles=maps.tiles,
-        masked_columns=columns, masked_lines=lines, clear=taps[first].s in columns or 0 in lines, first=first,
+        variant=proposal.variant,
+        walk=maps.walk,
+        stream=maps.stream,
+        tile=maps.tile,
+        tiles=maps.tiles,
+        masked_columns=columns,
+        masked_lines=lines,
+        clear=taps[first].s in columns or 0 in lines,
+        first=first,
         rests_on=RESTS_ON[proposal.variant or proposal.schedule] + before,
-    )  # fmt: skip
+    )
 
 
 def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
@@ -64,23 +71,23 @@ def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
     found += [
         Coordinate(name="first_k", value=Var("tile_n") * tiling.block_n, meaning="first output channel of the tile"),
         Coordinate(name="tap", value=Var("r") * problem.kernel[1] + Var("s"), meaning="tap (r, s) of the filter"),
-        Coordinate(
-            name="c", value=Var("block") * proposal.pipeline.channels, meaning="first channel of the block"
-        ),
+        Coordinate(name="c", value=Var("block") * proposal.pipeline.channels, meaning="first channel of the block"),
         *_slab(proposal),
         Coordinate(name="m", value=_output(maps, problem.gemm_m), meaning="output pixel of the lane"),
         Coordinate(
-            name="k", value=Var("tile_n") * tiling.block_n + Var("lane" if stationary else "column"),
+            name="k",
+            value=Var("tile_n") * tiling.block_n + Var("lane" if stationary else "column"),
             meaning="output channel",
         ),
-    ]  # fmt: skip
+    ]
     element = dtypes.BY_NAME[problem.out].bytes
     found.append(
         Coordinate(
-            name="out_byte", value=Var("m") * (form.k_pitch * element) + Var("k") * element,
+            name="out_byte",
+            value=Var("m") * (form.k_pitch * element) + Var("k") * element,
             meaning=f"(m, k) in rows of {form.k_pitch} channels, in bytes of {problem.out}",
         )
-    )  # fmt: skip
+    )
     if not stationary and maps.walk.border == "mask":
         found.append(
             Coordinate(name="column_mask", value=column_mask(maps), meaning="whether filter column s masks the lane")
@@ -105,10 +112,11 @@ def _slab(proposal: Candidate) -> tuple[Coordinate, ...]:
     first = Var("tile_n") // tiles * form.c_pitch
     return (
         Coordinate(
-            name=SLAB, value=first + Var("block") * proposal.pipeline.channels,
+            name=SLAB,
+            value=first + Var("block") * proposal.pipeline.channels,
             meaning=f"first channel of the block in the group of the tile, which is tile_n // {tiles}",
         ),
-    )  # fmt: skip
+    )
 
 
 def _output(maps: ReuseMaps, beyond: int) -> IntExpr:

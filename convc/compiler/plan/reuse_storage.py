@@ -48,9 +48,11 @@ def reuse_storage(
     a = smem_tile("a", tile_rows(schedule, variant, cut, halo), tiling.row_bytes, tiling.held, 0, cursor="a")
     b = smem_tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end, cursor="b")
     wanted = [
-        ("full_a", tiling.held, "load", "mma", "a"), ("free_a", tiling.held, "mma", "load", "a"),
-        ("full_b", tiling.stages, "load", "mma", "b"), ("free_b", tiling.stages, "mma", "load", "b"),
-    ]  # fmt: skip
+        ("full_a", tiling.held, "load", "mma", "a"),
+        ("free_a", tiling.held, "mma", "load", "a"),
+        ("full_b", tiling.stages, "load", "mma", "b"),
+        ("free_b", tiling.stages, "mma", "load", "b"),
+    ]
     columns = tiling.block_m if schedule == "stationary" else tiling.block_n
     tmem = [TmemTile(name="acc", lanes=arch.limits.tmem_lanes, columns=columns, column_offset=0)]
     if schedule == "shift":
@@ -63,10 +65,14 @@ def reuse_storage(
         atoms = atoms_of(form, tiling, arch.limits.mma_atom_bytes)
         tmem.append(
             TmemTile(
-                name="held", lanes=arch.limits.tmem_lanes, columns=8 * atoms, column_offset=columns, stages=turns,
+                name="held",
+                lanes=arch.limits.tmem_lanes,
+                columns=8 * atoms,
+                column_offset=columns,
+                stages=turns,
                 cursor="held" if own else "a",
             )
-        )  # fmt: skip
+        )
     wanted.append(("done", 1, "mma", "store", ""))
     rings, offset = [], b.end
     for name, stages, producer, consumer, cursor in wanted:
@@ -74,7 +80,7 @@ def reuse_storage(
             BarrierRing(
                 name=name, stages=stages, arrivals=1, producer=producer, consumer=consumer, offset=offset, cursor=cursor
             )
-        )  # fmt: skip
+        )
         offset = rings[-1].end
     masks = mask_entries(form.problem, schedule, cut)
     table = -(-offset // MASK_BYTES) * MASK_BYTES

@@ -85,30 +85,44 @@ def scaled_storage(form: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
     scales_b = smem_tile("scales_b", filter_rows(tiling), ROW_BYTES, stages, scales_a.end, swizzle="none")
     rings, offset = [], scales_b.end
     for name, count, arrivals, producer, consumer, cursor in (
-        ("full", stages, 1, "load", "mma", ""), ("free", stages, 1, "mma", "load", ""),
-        ("landed", stages, 1, "load", "store", ""), ("ready", stages, STORE_THREADS, "store", "mma", ""),
+        ("full", stages, 1, "load", "mma", ""),
+        ("free", stages, 1, "mma", "load", ""),
+        ("landed", stages, 1, "load", "store", ""),
+        ("ready", stages, STORE_THREADS, "store", "mma", ""),
         ("done", 1, 1, "mma", "store", "done"),
-    ):  # fmt: skip
+    ):
         rings.append(
             BarrierRing(
-                name=name, stages=count, arrivals=arrivals, producer=producer, consumer=consumer, offset=offset,
+                name=name,
+                stages=count,
+                arrivals=arrivals,
+                producer=producer,
+                consumer=consumer,
+                offset=offset,
                 cursor=cursor,
             )
-        )  # fmt: skip
+        )
         offset = rings[-1].end
     acc = TmemTile(name="acc", lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
     tmem = [acc]
     for name, rows in (("factors_a", tiling.block_m), ("factors_b", tiling.block_n)):
         tmem.append(
             TmemTile(
-                name=name, lanes=arch.limits.tmem_lanes, columns=words * columns_of(rows),
-                column_offset=-(-tmem[-1].end // WORD_BYTES) * WORD_BYTES, stages=stages,
+                name=name,
+                lanes=arch.limits.tmem_lanes,
+                columns=words * columns_of(rows),
+                column_offset=-(-tmem[-1].end // WORD_BYTES) * WORD_BYTES,
+                stages=stages,
             )
-        )  # fmt: skip
+        )
     return Storage(
-        smem=(a, b, scales_a, scales_b), tmem=tuple(tmem), rings=tuple(rings), slot_offset=offset,
-        smem_bytes=offset + SLOT_BYTES, tmem_columns=tmem_columns(tmem[-1].end, arch),
-    )  # fmt: skip
+        smem=(a, b, scales_a, scales_b),
+        tmem=tuple(tmem),
+        rings=tuple(rings),
+        slot_offset=offset,
+        smem_bytes=offset + SLOT_BYTES,
+        tmem_columns=tmem_columns(tmem[-1].end, arch),
+    )
 
 
 def factor_maps(form: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
@@ -116,7 +130,7 @@ def factor_maps(form: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) 
     return (
         _behind(a, form.activation.shape[-1] - form.pixel_pitch, form.pixel_pitch, channels=ROW_BYTES),
         _behind(b, form.filter.shape[-1] - form.c_pitch, form.c_pitch, box=(ROW_BYTES, 1, filter_rows(tiling))),
-    )  # fmt: skip
+    )
 
 
 def factor_coordinates(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:

@@ -20,9 +20,15 @@ def smem_tile(
     """A ring of operand tiles that start at `offset`; their swizzle spans a row where it is not said."""
     stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
-        name=name, rows=rows, row_bytes=row_bytes, swizzle=swizzle or f"{row_bytes}B", stages=stages,
-        stage_bytes=stage_bytes, offset=offset, cursor=cursor,
-    )  # fmt: skip
+        name=name,
+        rows=rows,
+        row_bytes=row_bytes,
+        swizzle=swizzle or f"{row_bytes}B",
+        stages=stages,
+        stage_bytes=stage_bytes,
+        offset=offset,
+        cursor=cursor,
+    )
 
 
 def tmem_columns(end: int, arch: Arch) -> int:
@@ -39,9 +45,13 @@ def storage_of(tiling: Tiling, arch: Arch) -> Storage:
     a = smem_tile("a", tiling.block_m, tiling.row_bytes, tiling.stages, 0)
     b = smem_tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
     full = BarrierRing(
-        name="full", stages=tiling.stages, arrivals=1, producer="load", consumer="mma",
+        name="full",
+        stages=tiling.stages,
+        arrivals=1,
+        producer="load",
+        consumer="mma",
         offset=b.end,
-    )  # fmt: skip
+    )
     free = BarrierRing(name="free", stages=tiling.stages, arrivals=1, producer="mma", consumer="load", offset=full.end)
     done = BarrierRing(name="done", stages=1, arrivals=1, producer="mma", consumer="store", offset=free.end)
     return Storage(

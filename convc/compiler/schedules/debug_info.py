@@ -24,12 +24,19 @@ def coverage_of(plan: Plan, program: TileProgram) -> DebugInfo:
     problem, pipeline = plan.problem, plan.pipeline
     elements = 1 if plan.form.blocks is None else plan.form.blocks.packed  # in what the kernel counts as a channel
     return DebugInfo(
-        pixel=to_json(pixel), channel=to_json(channel), pixels=problem.gemm_m, channels=problem.out_channels,
-        lanes=accumulator.lanes, columns=accumulator.columns, first_column=accumulator.column_offset,
-        taps=pipeline.taps, blocks=pipeline.blocks, block_channels=elements * pipeline.channels,
+        pixel=to_json(pixel),
+        channel=to_json(channel),
+        pixels=problem.gemm_m,
+        channels=problem.out_channels,
+        lanes=accumulator.lanes,
+        columns=accumulator.columns,
+        first_column=accumulator.column_offset,
+        taps=pipeline.taps,
+        blocks=pipeline.blocks,
+        block_channels=elements * pipeline.channels,
         in_channels=elements * problem.group_channels,
         steps={step.id: s for role in program.all_roles for step, s in _scopes(role.steps, (), (), _columns(plan))},
-    )  # fmt: skip
+    )
 
 
 def _columns(plan: Plan) -> dict[str, IntExpr]:
@@ -48,9 +55,11 @@ def _columns(plan: Plan) -> dict[str, IntExpr]:
 
 
 def _scopes(
-    steps: tuple[Step, ...], loops: tuple[tuple[str, int], ...], numbers: tuple[tuple[str, IntExpr], ...],
+    steps: tuple[Step, ...],
+    loops: tuple[tuple[str, int], ...],
+    numbers: tuple[tuple[str, IntExpr], ...],
     columns: dict[str, IntExpr],
-) -> Iterator[tuple[Step, Scope]]:  # fmt: skip
+) -> Iterator[tuple[Step, Scope]]:
     """Every step with the loops around it and the numbers computed before it in their bodies."""
     for step in steps:
         variables = {name for name, _ in loops}

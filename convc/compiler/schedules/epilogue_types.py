@@ -15,10 +15,15 @@ def requantise(
         return ()
     return (
         kind(
-            id="store.scale", note="one multiplier a channel", buffer="bias", first=plan.form.bias.shape[-1],
-            channel="k", columns=columns, zero_point=plan.problem.out_zero_point,
+            id="store.scale",
+            note="one multiplier a channel",
+            buffer="bias",
+            first=plan.form.bias.shape[-1],
+            channel="k",
+            columns=columns,
+            zero_point=plan.problem.out_zero_point,
         ),
-    )  # fmt: skip
+    )
 
 
 def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:

@@ -43,15 +43,24 @@ CHUNKS = (32, 16)
 
 
 def compute(
-    plan: Plan, role: str, name: str, bits: Literal[32, 64] = 32, *, dst: str = "", id: str = "",
+    plan: Plan,
+    role: str,
+    name: str,
+    bits: Literal[32, 64] = 32,
+    *,
+    dst: str = "",
+    id: str = "",
     **values: IntExpr,
-) -> Compute:  # fmt: skip
+) -> Compute:
     """The step that computes one of the plan's coordinates; `values` stand in for variables of its expression."""
     coordinate = next(c for c in plan.coordinates if c.name == name)
     return Compute(
-        id=f"{role}.{id or dst or name}", note=coordinate.meaning, dst=dst or name, bits=bits,
+        id=f"{role}.{id or dst or name}",
+        note=coordinate.meaning,
+        dst=dst or name,
+        bits=bits,
         expr=substitute(coordinate.value, values) if values else coordinate.value,
-    )  # fmt: skip
+    )
 
 
 def channels_of(plan: Plan) -> str:
@@ -70,62 +79,92 @@ def setup(plan: Plan, before: tuple[Role, ...] = (), after: tuple[Role, ...] = (
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
     return (
         Role(
-            name="init", first_warp=LOAD_WARP, last_warp=LOAD_WARP, elected=True, note="make the barriers ready",
+            name="init",
+            first_warp=LOAD_WARP,
+            last_warp=LOAD_WARP,
+            elected=True,
+            note="make the barriers ready",
             steps=(
                 PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
                 InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
             ),
         ),
         Role(
-            name="alloc", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=False, note="get tensor memory",
+            name="alloc",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=False,
+            note="get tensor memory",
             steps=(
-                TmemAlloc(
-                    id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns
-                ),
+                TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
             ),
         ),
         *before,
         Role(
-            name="start", first_warp=0, last_warp=WARPS - 1, elected=False, note="all roles begin together",
+            name="start",
+            first_warp=0,
+            last_warp=WARPS - 1,
+            elected=False,
+            note="all roles begin together",
             steps=(
                 CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
             ),
         ),
         *after,
-    )  # fmt: skip
+    )
 
 
 def main(load: tuple[Step, ...], multiply: tuple[Step, ...], store: tuple[Step, ...]) -> tuple[Role, Role, Role]:
     """The three roles that run side by side."""
     return (
         Role(
-            name="load", first_warp=LOAD_WARP, last_warp=LOAD_WARP, elected=True,
-            note="copies operand tiles into shared memory", steps=load,
+            name="load",
+            first_warp=LOAD_WARP,
+            last_warp=LOAD_WARP,
+            elected=True,
+            note="copies operand tiles into shared memory",
+            steps=load,
         ),
         Role(
-            name="mma", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=True,
-            note="multiplies them into the accumulator", steps=multiply,
+            name="mma",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=True,
+            note="multiplies them into the accumulator",
+            steps=multiply,
         ),
         Role(
-            name="store", first_warp=0, last_warp=3, elected=False,
-            note="carries the accumulator to global memory", steps=store,
+            name="store",
+            first_warp=0,
+            last_warp=3,
+            elected=False,
+            note="carries the accumulator to global memory",
+            steps=store,
         ),
-    )  # fmt: skip
+    )
 
 
 def teardown(plan: Plan) -> tuple[Role, ...]:
     """Everyone meets, then the tensor memory goes back."""
     return (
         Role(
-            name="end", first_warp=0, last_warp=WARPS - 1, elected=False, note="nobody leaves before the work is done",
+            name="end",
+            first_warp=0,
+            last_warp=WARPS - 1,
+            elected=False,
+            note="nobody leaves before the work is done",
             steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
         ),
         Role(
-            name="free", first_warp=MMA_WARP, last_warp=MMA_WARP, elected=False, note="give tensor memory back",
+            name="free",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=False,
+            note="give tensor memory back",
             steps=(TmemFree(id="free.tmem", note="all of it", columns=plan.storage.tmem_columns),),
         ),
-    )  # fmt: skip
+    )
 
 
 def maps_of(plan: Plan) -> tuple[str, ...]:
@@ -172,27 +211,37 @@ def store(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = 
     columns = chunk_of(plan)
     out = plan.problem.out
     write = GlobalStore(
-        id="store.write", note="16 bytes at a time", buffer="out", at="out_byte", out=out, columns=columns,
-        row="m", row_limit=plan.row_limit, channel="k", channel_limit=plan.channel_limit,
-    )  # fmt: skip
+        id="store.write",
+        note="16 bytes at a time",
+        buffer="out",
+        at="out_byte",
+        out=out,
+        columns=columns,
+        row="m",
+        row_limit=plan.row_limit,
+        channel="k",
+        channel_limit=plan.channel_limit,
+    )
     rounded = list(convert(plan, columns))
     place = [compute(plan, "store", "out_byte", 64)]
     epilogue = list(epilogue_steps(plan.problem.epilogue, write))
     body = [
-        Compute(
-            id="store.column", note="first column of the chunk", dst="column", expr=Var("chunk") * columns
-        ),
+        Compute(id="store.column", note="first column of the chunk", dst="column", expr=Var("chunk") * columns),
         compute(plan, "store", "k"),
         TmemLoad(id="store.read", note="one row a lane", acc="acc", first="column", columns=columns),
         *scaled,
         AddBias(
-            id="store.bias", note="one number a channel", buffer="bias", channel="k", columns=columns,
+            id="store.bias",
+            note="one number a channel",
+            buffer="bias",
+            channel="k",
+            columns=columns,
             dtype=plan.problem.sum_dtype.name,
         ),
         *requantise(plan, columns, Requantise),
         *(place + epilogue + rounded if plan.problem.residual else epilogue + rounded + place),
         write,
-    ]  # fmt: skip
+    ]
     count = plan.tiling.block_n // columns
     return (
         Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),

@@ -15,20 +15,31 @@ def load(plan: Plan) -> tuple[Step, ...]:
         *block_channels(plan),
         RingWait(id="load.wait", note="until the stage is free", ring="free", fresh=True),
         ExpectBytes(
-            id="load.expect", note="both tiles of the stage", ring="full",
+            id="load.expect",
+            note="both tiles of the stage",
+            ring="full",
             bytes=sum(tile.bytes for tile in plan.storage.smem if tile.name in ("a", "b")),
         ),
         TmaLoad(
-            id="load.a", note="this tap's pixels, this block's channels", map="map_a", tile="a", ring="full",
-            coords=(channels_of(plan), "start_w", "start_h", "start_n"), offsets=("off_w", "off_h"),
+            id="load.a",
+            note="this tap's pixels, this block's channels",
+            map="map_a",
+            tile="a",
+            ring="full",
+            coords=(channels_of(plan), "start_w", "start_h", "start_n"),
+            offsets=("off_w", "off_h"),
         ),
         TmaLoad(
-            id="load.b", note="filter rows of this tap and block", map="map_b", tile="b", ring="full",
+            id="load.b",
+            note="filter rows of this tap and block",
+            map="map_b",
+            tile="b",
+            ring="full",
             coords=("c", "tap", "first_k"),
         ),
         *load_factors(plan),
         Advance(id="load.next", note="next stage", stages=plan.tiling.stages),
-    )  # fmt: skip
+    )
     column = (
         compute(plan, "load", "off_w"),
         compute(plan, "load", "tap"),
@@ -51,7 +62,7 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
         _multiply(plan) if plan.form.blocks is None else multiply_scaled(plan),
         Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
         Advance(id="mma.next", note="next stage", stages=tiling.stages),
-    )  # fmt: skip
+    )
     return (
         Loop(id="mma.k", note="every stage that is loaded", var="k_step", count=pipeline.steps, body=body),
         Commit(id="mma.done", note="the accumulator is complete", ring="done"),
@@ -61,7 +72,15 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
 def _multiply(plan: Plan) -> Mma:
     tiling = plan.tiling
     return Mma(
-        id="mma.multiply", note="accumulate activations x filter rows", acc="acc", a="a", b="b",
-        operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=plan.pipeline.atoms, counter="k_step",
+        id="mma.multiply",
+        note="accumulate activations x filter rows",
+        acc="acc",
+        a="a",
+        b="b",
+        operand=plan.problem.operand,
+        m=tiling.block_m,
+        n=tiling.block_n,
+        atoms=plan.pipeline.atoms,
+        counter="k_step",
         filter_operand=plan.problem.filter_operand,
-    )  # fmt: skip
+    )

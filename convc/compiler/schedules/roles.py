@@ -40,9 +40,6 @@ from convc.ir.expr import Const, IntExpr, Var
 WINDOW_VAR = "window"
 
 
-# ---- before the loops -----------------------------------------------------------------------------------------------
-
-
 def masks(plan: Plan) -> tuple[Role, ...]:
     """The role that fills the table of lane masks: filter columns first, then filter rows."""
     first = 0
@@ -74,13 +71,14 @@ def clear(plan: Plan) -> tuple[Role, ...]:
     return (
         Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
         Role(
-            name="ready", first_warp=0, last_warp=5, elected=False, note="nobody multiplies before it is clear",
+            name="ready",
+            first_warp=0,
+            last_warp=5,
+            elected=False,
+            note="nobody multiplies before it is clear",
             steps=(CtaSync(id="ready.sync", note="the accumulator is zero"),),
         ),
-    )  # fmt: skip
-
-
-# ---- load -----------------------------------------------------------------------------------------------------------
+    )
 
 
 def load(plan: Plan) -> tuple[Step, ...]:
@@ -95,9 +93,7 @@ def load(plan: Plan) -> tuple[Step, ...]:
     for index, buffer in enumerate(plan.reuse.walk.buffers):
         body += _load_buffer(plan, index, buffer)
     blocks = Loop(id="load.blocks", note="channel blocks", var="block", count=plan.pipeline.blocks, body=tuple(body))
-    rows = Loop(
-        id="load.rows", note="filter rows", var="r", count=plan.pipeline.taps[0], body=(*per_row, blocks)
-    )  # fmt: skip
+    rows = Loop(id="load.rows", note="filter rows", var="r", count=plan.pipeline.taps[0], body=(*per_row, blocks))
     return (*(compute(plan, "load", name) for name in starts), rows)
 
 
@@ -107,9 +103,11 @@ def _load_buffer(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring="free_a", fresh=True)
     tile = next(tile for tile in plan.storage.smem if tile.name == "a")
     yield ExpectBytes(
-        id=f"load.expect_a{mark}", note="the tile and its halo", ring="full_a",
+        id=f"load.expect_a{mark}",
+        note="the tile and its halo",
+        ring="full_a",
         bytes=tile_rows(plan.schedule, plan.reuse.variant, plan.reuse, buffer.halo) * tile.row_bytes,
-    )  # fmt: skip
+    )
     yield from _load_tile(plan, mark, buffer)
     yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.held, cursor="a")
     s, tap = f"s{mark}", f"tap{mark}"
@@ -118,15 +116,21 @@ def _load_buffer(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
         compute(plan, "load", "tap", dst=tap, s=Var(s)),
         RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring="free_b", fresh=True),
         ExpectBytes(
-            id=f"load.expect_b{mark}", note="one filter tile", ring="full_b",
+            id=f"load.expect_b{mark}",
+            note="one filter tile",
+            ring="full_b",
             bytes=plan.tiling.block_n * plan.tiling.row_bytes,
         ),
         TmaLoad(
-            id=f"load.b{mark}", note="filter rows of this tap and block", map="map_b", tile="b", ring="full_b",
+            id=f"load.b{mark}",
+            note="filter rows of this tap and block",
+            map="map_b",
+            tile="b",
+            ring="full_b",
             coords=("c", tap, "first_k"),
         ),
         Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.stages, cursor="b"),
-    )  # fmt: skip
+    )
     note = f"filter columns of {name}"
     yield Loop(id=f"load.columns{mark}", note=note, var=f"i{mark}", count=len(buffer.taps), body=body)
 
@@ -138,9 +142,16 @@ def _load_tile(plan: Plan, mark: str, buffer: Buffer) -> Iterator[Step]:
     coords = (first, "start_w", "start_row") if merged else (first, "start_w", "start_h", "start_n")
     if not windowed:
         yield TmaWideLoad(
-            id=f"load.a{mark}", note="pixels of one image row after the other", map="map_a", tile="a", ring="full_a",
-            coords=coords, halo=buffer.halo, offset=buffer.offset, halo_each_window=plan.schedule == "shift",
-        )  # fmt: skip
+            id=f"load.a{mark}",
+            note="pixels of one image row after the other",
+            map="map_a",
+            tile="a",
+            ring="full_a",
+            coords=coords,
+            halo=buffer.halo,
+            offset=buffer.offset,
+            halo_each_window=plan.schedule == "shift",
+        )
         return
     window, renamed = f"{WINDOW_VAR}{mark}", [f"{name}{mark}" for name in coords]
     renamed[0] = first
@@ -150,20 +161,22 @@ def _load_tile(plan: Plan, mark: str, buffer: Buffer) -> Iterator[Step]:
             compute(plan, "load", name, dst=new, **{WINDOW_VAR: Var(window)})
             for name, new in zip(coords[1:], renamed[1:], strict=True)
         ),
-        Compute(
-            id=f"load.at{mark}", note="32 lanes a window", dst=f"at{mark}", expr=Var(window) * lane_bytes
-        ),
+        Compute(id=f"load.at{mark}", note="32 lanes a window", dst=f"at{mark}", expr=Var(window) * lane_bytes),
         TmaWideLoad(
-            id=f"load.a{mark}", note="windows overlap by the halo", map="map_a", tile="a", ring="full_a",
-            coords=tuple(renamed), halo=0, offset=buffer.offset, at=f"at{mark}",
+            id=f"load.a{mark}",
+            note="windows overlap by the halo",
+            map="map_a",
+            tile="a",
+            ring="full_a",
+            coords=tuple(renamed),
+            halo=0,
+            offset=buffer.offset,
+            at=f"at{mark}",
         ),
-    )  # fmt: skip
+    )
     yield Loop(
         id=f"load.windows{mark}", note="one copy a sub-partition", var=window, count=plan.reuse.tile.windows, body=body
     )
-
-
-# ---- multiply -------------------------------------------------------------------------------------------------------
 
 
 def multiply(plan: Plan) -> tuple[Step, ...]:
@@ -172,10 +185,12 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
     for index, buffer in enumerate(plan.reuse.walk.buffers):
         body.append(
             RingWait(
-                id=f"mma.wait_a{names(plan, index)[1]}", note="until the activations have landed", ring="full_a",
+                id=f"mma.wait_a{names(plan, index)[1]}",
+                note="until the activations have landed",
+                ring="full_a",
                 fresh=False,
             )
-        )  # fmt: skip
+        )
         body += _shift(plan, index, buffer) if plan.schedule == "shift" else _slide(plan, index, buffer)
     return (*k_loop(plan, body), Commit(id="mma.done", note="the accumulator is complete", ring="done"))
 
@@ -193,19 +208,31 @@ def _slide(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     body = (
         *_tap(plan, index, buffer, Var(f"i{mark}"), ""),
         Compute(
-            id=f"mma.row{mark}", note="lanes from the first column of the buffer", dst=f"row{mark}",
+            id=f"mma.row{mark}",
+            note="lanes from the first column of the buffer",
+            dst=f"row{mark}",
             expr=turn * buffer.step,
         ),
         Mma(
-            id=f"mma.multiply{mark}", note="the same activations, some rows further on", acc="acc", a="a", b="b",
-            operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
-            counter=_counter(plan, index, Var(f"i{mark}")), row=f"row{mark}", masked=plan.storage.masks > 0,
+            id=f"mma.multiply{mark}",
+            note="the same activations, some rows further on",
+            acc="acc",
+            a="a",
+            b="b",
+            operand=plan.problem.operand,
+            m=plan.tiling.block_m,
+            n=plan.tiling.block_n,
+            atoms=plan.pipeline.atoms,
+            counter=_counter(plan, index, Var(f"i{mark}")),
+            row=f"row{mark}",
+            masked=plan.storage.masks > 0,
             filter_operand=plan.problem.filter_operand,
         ),
         *release_filter(plan, mark),
-    )  # fmt: skip
-    yield Loop(id=f"mma.columns{mark}", note=f"filter columns of {name}", var=f"i{mark}", count=len(buffer.taps),
-               body=body)  # fmt: skip
+    )
+    yield Loop(
+        id=f"mma.columns{mark}", note=f"filter columns of {name}", var=f"i{mark}", count=len(buffer.taps), body=body
+    )
     yield from release_tile(plan, mark)
 
 
@@ -228,8 +255,13 @@ def _shift(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
     if last:
         position: IntExpr = Var(f"i{mark}")
         body = (*_multiply_held(plan, index, buffer, position, "", moves=True), *_moves(plan, index, buffer))
-        yield Loop(id=f"mma.columns{mark}", note=f"filter columns of {name} but the last", var=f"i{mark}", count=last,
-                   body=body)  # fmt: skip
+        yield Loop(
+            id=f"mma.columns{mark}",
+            note=f"filter columns of {name} but the last",
+            var=f"i{mark}",
+            count=last,
+            body=body,
+        )
     yield from _multiply_held(plan, index, buffer, Const(last), "_last", moves=False)
     if own:
         yield from _release_held(plan, mark)
@@ -244,11 +276,20 @@ def _multiply_held(
     mark = names(plan, index)[1]
     yield from _tap(plan, index, buffer, position, which)
     yield MmaTensor(
-        id=f"mma.multiply{which}{mark}", note="activations from tensor memory", acc="acc", a="held", b="b",
-        operand=plan.problem.operand, m=plan.tiling.block_m, n=plan.tiling.block_n, atoms=plan.pipeline.atoms,
-        counter=_counter(plan, index, position, which), masked=plan.storage.masks > 0,
-        moves=moves and plan.reuse.variant != "chain", filter_operand=plan.problem.filter_operand,
-    )  # fmt: skip
+        id=f"mma.multiply{which}{mark}",
+        note="activations from tensor memory",
+        acc="acc",
+        a="held",
+        b="b",
+        operand=plan.problem.operand,
+        m=plan.tiling.block_m,
+        n=plan.tiling.block_n,
+        atoms=plan.pipeline.atoms,
+        counter=_counter(plan, index, position, which),
+        masked=plan.storage.masks > 0,
+        moves=moves and plan.reuse.variant != "chain",
+        filter_operand=plan.problem.filter_operand,
+    )
     yield from release_filter(plan, f"{which}{mark}")
 
 
@@ -259,7 +300,7 @@ def _moves(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
         return
     yield Compute(
         id=f"mma.halo{mark}", note="halo rows used so far", dst=f"halo{mark}", expr=Var(f"i{mark}") * buffer.step
-    )  # fmt: skip
+    )
     for move in range(buffer.step):
         number = f"_{move}" if buffer.step > 1 else ""
         if variant == "ashift" or move:
@@ -270,9 +311,14 @@ def _moves(plan: Plan, index: int, buffer: Buffer) -> Iterator[Step]:
         if variant == "chain":
             yield MoveRows(id=f"mma.move{number}{mark}", note="lane i takes row i + 1", tile="held", atoms=atoms)
         yield Refresh(
-            id=f"mma.refresh{number}{mark}", note="the last lane of every 32", source="a", tile="held", atoms=atoms,
-            halo=f"halo{mark}", extra=move,
-        )  # fmt: skip
+            id=f"mma.refresh{number}{mark}",
+            note="the last lane of every 32",
+            source="a",
+            tile="held",
+            atoms=atoms,
+            halo=f"halo{mark}",
+            extra=move,
+        )
 
 
 def _tap(plan: Plan, index: int, buffer: Buffer, position: IntExpr, which: str) -> Iterator[Step]:
@@ -282,9 +328,11 @@ def _tap(plan: Plan, index: int, buffer: Buffer, position: IntExpr, which: str) 
     if counter is not None:
         rounds = Var("r") * plan.pipeline.blocks + Var("block")
         yield Compute(
-            id=f"mma.k_step{mark}", note="0 in the first step of the tile", dst=counter,
+            id=f"mma.k_step{mark}",
+            note="0 in the first step of the tile",
+            dst=counter,
             expr=rounds * len(buffer.taps) + position,
-        )  # fmt: skip
+        )
     if plan.storage.masks:
         yield column(plan, "mma", mark, buffer, position)
         entries = []
@@ -300,9 +348,11 @@ def _release_held(plan: Plan, mark: str) -> Iterator[Step]:
     """Give a tile in tensor memory back."""
     yield Commit(id=f"mma.used{mark}", note="the tile is free once it has been multiplied", ring="held")
     yield Advance(
-        id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held",
+        id=f"mma.next_held{mark}",
+        note="next tile in tensor memory",
+        cursor="held",
         stages=next(tile.stages for tile in plan.storage.tmem if tile.name == "held"),
-    )  # fmt: skip
+    )
 
 
 def release_filter(plan: Plan, mark: str) -> Iterator[Step]:

@@ -29,18 +29,29 @@ def load_factors(plan: Plan) -> tuple[Step, ...]:
         compute(plan, "load", FACTOR_A),
         compute(plan, "load", FACTOR_B),
         ExpectBytes(
-            id="load.expect_factors", note="the factors of both tiles", ring="landed",
+            id="load.expect_factors",
+            note="the factors of both tiles",
+            ring="landed",
             bytes=sum(tiles[name].bytes for name in TILES),
         ),
         TmaLoad(
-            id="load.factors_a", note="behind the channels of the same pixels", map=a, tile=TILES[0], ring="landed",
-            coords=(FACTOR_A, "start_w", "start_h", "start_n"), offsets=("off_w", "off_h"),
+            id="load.factors_a",
+            note="behind the channels of the same pixels",
+            map=a,
+            tile=TILES[0],
+            ring="landed",
+            coords=(FACTOR_A, "start_w", "start_h", "start_n"),
+            offsets=("off_w", "off_h"),
         ),
         TmaLoad(
-            id="load.factors_b", note="behind the channels of the same tap", map=b, tile=TILES[1], ring="landed",
+            id="load.factors_b",
+            note="behind the channels of the same tap",
+            map=b,
+            tile=TILES[1],
+            ring="landed",
             coords=(FACTOR_B, "tap", "first_k"),
         ),
-    )  # fmt: skip
+    )
 
 
 def carry_factors(plan: Plan) -> tuple[Step, ...]:
@@ -50,14 +61,21 @@ def carry_factors(plan: Plan) -> tuple[Step, ...]:
     factors = step_factors(plan.form, plan.tiling, plan.arch)
     carries = tuple(
         CarryFactors(
-            id=f"store.{tile}", note=note, source=source, tile=tile, lane="own_row", first=FACTOR_BYTE, rows=rows,
-            words=factors.words, spacing=columns_of(rows),
+            id=f"store.{tile}",
+            note=note,
+            source=source,
+            tile=tile,
+            lane="own_row",
+            first=FACTOR_BYTE,
+            rows=rows,
+            words=factors.words,
+            spacing=columns_of(rows),
         )
         for source, tile, rows, note in (
             (TILES[0], "factors_a", plan.tiling.block_m, "of output pixels"),
             (TILES[1], "factors_b", plan.tiling.block_n, "of output channels"),
         )
-    )  # fmt: skip
+    )
     body = (
         compute(plan, "store", FACTOR_BYTE),
         RingWait(id="store.landed", note="until the factors have landed", ring="landed", fresh=False),
@@ -82,11 +100,22 @@ def multiply_scaled(plan: Plan) -> MmaScaled:
     """The multiplication of a stage."""
     tiling = plan.tiling
     return MmaScaled(
-        id="mma.multiply", note="accumulate activations x filter rows, both times their factors", acc="acc", a="a",
-        b="b", operand=plan.problem.operand, m=tiling.block_m, n=tiling.block_n, atoms=plan.pipeline.atoms,
-        counter="k_step", factors_a="factors_a", factors_b="factors_b", spacing_a=columns_of(tiling.block_m),
-        spacing_b=columns_of(tiling.block_n), each=step_factors(plan.form, tiling, plan.arch).each,
-    )  # fmt: skip
+        id="mma.multiply",
+        note="accumulate activations x filter rows, both times their factors",
+        acc="acc",
+        a="a",
+        b="b",
+        operand=plan.problem.operand,
+        m=tiling.block_m,
+        n=tiling.block_n,
+        atoms=plan.pipeline.atoms,
+        counter="k_step",
+        factors_a="factors_a",
+        factors_b="factors_b",
+        spacing_a=columns_of(tiling.block_m),
+        spacing_b=columns_of(tiling.block_n),
+        each=step_factors(plan.form, tiling, plan.arch).each,
+    )
 
 
 def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
@@ -95,7 +124,11 @@ def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
         return ()
     return (
         ScaleSums(
-            id="store.scale", note="the scales of both tensors", buffer="bias", first=plan.form.bias.shape[-1],
-            channel="k", columns=columns,
+            id="store.scale",
+            note="the scales of both tensors",
+            buffer="bias",
+            first=plan.form.bias.shape[-1],
+            channel="k",
+            columns=columns,
         ),
-    )  # fmt: skip
+    )

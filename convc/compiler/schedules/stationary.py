@@ -53,24 +53,38 @@ def _tap(plan: Plan, buffer: Buffer, tap: Tap, place: int, first: bool) -> Itera
         if zeroed == walk.period:  # a filter column that never meets the image: no column of any tile is used
             runs, position = (ALL_ZEROED, 1), Const(0)
         yield Compute(
-            id=f"mma.{entered}", note=f"padding begins at column {first_zeroed} of every {walk.period}", dst=entered,
+            id=f"mma.{entered}",
+            note=f"padding begins at column {first_zeroed} of every {walk.period}",
+            dst=entered,
             expr=position,
-        )  # fmt: skip
+        )
     if first:
         counter = "k_step"
         yield Compute(
-            id="mma.k_step", note="0 in the first step of the tile", dst=counter,
+            id="mma.k_step",
+            note="0 in the first step of the tile",
+            dst=counter,
             expr=Var("r") * plan.pipeline.blocks + Var("block"),
-        )  # fmt: skip
+        )
     yield RingWait(id=f"mma.wait_b_{name}", note="until the filter tile has landed", ring="full_b", fresh=False)
     yield MmaStationary(
-        id=f"mma.multiply_{name}", note=f"weights of filter column {tap.s} x pixels {tap.lanes} columns on", acc="acc",
-        a="a", b="b", operand=plan.problem.operand, m=plan.tiling.block_n, n=plan.tiling.block_m,
-        atoms=plan.pipeline.atoms, counter=counter, shift=tap.lanes,
+        id=f"mma.multiply_{name}",
+        note=f"weights of filter column {tap.s} x pixels {tap.lanes} columns on",
+        acc="acc",
+        a="a",
+        b="b",
+        operand=plan.problem.operand,
+        m=plan.tiling.block_n,
+        n=plan.tiling.block_m,
+        atoms=plan.pipeline.atoms,
+        counter=counter,
+        shift=tap.lanes,
         reach=max(each.halo for each in walk.buffers),
-        runs=runs, entered=entered, filter_operand=plan.problem.filter_operand,
+        runs=runs,
+        entered=entered,
+        filter_operand=plan.problem.filter_operand,
         collector=_collector(place, len(buffer.taps)),
-    )  # fmt: skip
+    )
     yield from release_filter(plan, f"_{name}")
 
 
@@ -85,31 +99,42 @@ def store(plan: Plan) -> tuple[Step, ...]:
     """Every lane carries one channel, some pixels at a time."""
     rows = tuple(f"m{i}" for i in range(CHUNK))
     write = PixelStore(
-        id="store.write", note="one value a lane and pixel", buffer="out", out=plan.problem.out, columns=CHUNK,
-        rows=rows, row_limit=plan.row_limit,
-        row_bytes=plan.form.k_pitch * plan.problem.out_dtype.bytes, channel="k", channel_limit=plan.channel_limit,
-    )  # fmt: skip
+        id="store.write",
+        note="one value a lane and pixel",
+        buffer="out",
+        out=plan.problem.out,
+        columns=CHUNK,
+        rows=rows,
+        row_limit=plan.row_limit,
+        row_bytes=plan.form.k_pitch * plan.problem.out_dtype.bytes,
+        channel="k",
+        channel_limit=plan.channel_limit,
+    )
     body = (
         Compute(id="store.column", note="first pixel of the chunk", dst="column", expr=Var("chunk") * CHUNK),
         TmemLoad(id="store.read", note="one channel a lane", acc="acc", first="column", columns=CHUNK),
         AddLaneBias(
-            id="store.bias", note="the lane's channel", buffer="bias", channel="k", columns=CHUNK,
+            id="store.bias",
+            note="the lane's channel",
+            buffer="bias",
+            channel="k",
+            columns=CHUNK,
             dtype=plan.problem.sum_dtype.name,
         ),
         *requantise(plan, CHUNK, RequantiseLane),
-        *(
-            compute(plan, "store", "m", dst=row, lane=Var("column") + Const(i))
-            for i, row in enumerate(rows)
-        ),
+        *(compute(plan, "store", "m", dst=row, lane=Var("column") + Const(i)) for i, row in enumerate(rows)),
         *epilogue_steps(plan.problem.epilogue, write),
         write,
-    )  # fmt: skip
+    )
     return (
         Compute(id="store.lane", note="warp w reads lanes 32*w to 32*w + 31", dst="lane", expr=Var("thread")),
         compute(plan, "store", "k"),
         RingWait(id="store.wait", note="until the accumulator is complete", ring="done", fresh=False),
         Loop(
-            id="store.chunks", note=f"{CHUNK} pixels at a time", var="chunk", count=plan.tiling.block_m // CHUNK,
+            id="store.chunks",
+            note=f"{CHUNK} pixels at a time",
+            var="chunk",
+            count=plan.tiling.block_m // CHUNK,
             body=body,
         ),
-    )  # fmt: skip
+    )

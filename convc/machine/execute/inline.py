@@ -88,9 +88,14 @@ class _Inliner:
     def run(self) -> Kernel:
         self._copy(self.kernel, {}, 0, 0)
         return replace(
-            self.kernel, body=tuple(self.body), registers=tuple(self.registers), local=tuple(self.local),
-            call_params=tuple(self.call_params), shared=tuple(self.shared.values()), extern_shared=self.dynamic,
-        )  # fmt: skip
+            self.kernel,
+            body=tuple(self.body),
+            registers=tuple(self.registers),
+            local=tuple(self.local),
+            call_params=tuple(self.call_params),
+            shared=tuple(self.shared.values()),
+            extern_shared=self.dynamic,
+        )
 
     def _copy(self, function: Kernel, names: dict[str, str], first_slot: int, depth: int) -> None:
         """Append a copy of ``function``; ``names``: its variables' names here."""
@@ -180,9 +185,10 @@ class _Inliner:
             raise UnmodelledError(f"the function {name!r} is not in this module", span=call.span)
         if function.declared_only and name not in (*FATAL, PRINT):
             raise UnmodelledError(
-                f"the function {name!r} is declared here and has no body", span=call.span,
+                f"the function {name!r} is declared here and has no body",
+                span=call.span,
                 hint="the machine links no other modules and has no system calls",
-            )  # fmt: skip
+            )
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
         if name in FATAL or depth >= MAX_DEPTH:

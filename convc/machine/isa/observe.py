@@ -62,9 +62,15 @@ def tell_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.n
 
 
 def tell_copy(
-    strand: Strand, instr, turn: IssueGroup, path: CopyTarget | None, *,
-    reads: np.ndarray = NOTHING, writes: np.ndarray = NOTHING, memory: GlobalRange | None = None,
-) -> None:  # fmt: skip
+    strand: Strand,
+    instr,
+    turn: IssueGroup,
+    path: CopyTarget | None,
+    *,
+    reads: np.ndarray = NOTHING,
+    writes: np.ndarray = NOTHING,
+    memory: GlobalRange | None = None,
+) -> None:
     """Tell the observer of a copy that the CTAs of a turn issue: along a path, or (None) into global memory."""
     cohort = strand.cohort
     if cohort.observer is None:
@@ -77,7 +83,13 @@ def tell_copy(
         signals = (everyone if path.signals is None else path.signals).reshape(len(rows), -1)
     warp, lane = turn.thread
     transfer = Transfer(
-        rows=rows, thread=(int(strand.warps[warp]), lane), reads=reads, writes=writes, homes=homes, signals=signals,
-        barrier=None if path is None else path.barrier, memory=memory,
-    )  # fmt: skip
+        rows=rows,
+        thread=(int(strand.warps[warp]), lane),
+        reads=reads,
+        writes=writes,
+        homes=homes,
+        signals=signals,
+        barrier=None if path is None else path.barrier,
+        memory=memory,
+    )
     cohort.observer.copy(strand, instr, transfer)

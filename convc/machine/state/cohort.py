@@ -162,9 +162,16 @@ class Cohort:
         return masks[base].astype(np.uint32).reshape(1, 1, 32)
 
     def report(
-        self, rule: str, message: str, instr, verdict: Verdict = Verdict.error, *, row: int | None = None,
-        warp: int | None = None, lanes: tuple[int, ...] = (),
-    ) -> None:  # fmt: skip
+        self,
+        rule: str,
+        message: str,
+        instr,
+        verdict: Verdict = Verdict.error,
+        *,
+        row: int | None = None,
+        warp: int | None = None,
+        lanes: tuple[int, ...] = (),
+    ) -> None:
         """Record a finding once per rule and instruction; ``row``, ``warp`` and ``lanes`` are a witness."""
         key = (rule, instr.index if instr is not None else None)
         if key in self.launch.findings:

@@ -29,16 +29,15 @@ def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
             lanes, width = copy_places(item, switches)
             index = chunk_offsets(decode_shared(item.descriptor), lanes.shape[1], 4 * width).reshape(-1)
             return (
-                fetch.places(index, 16), NOTHING,
+                fetch.places(index, 16),
+                NOTHING,
                 TensorMemory.places(lanes.reshape(-1), item.taddr & 0xFFFF, width),
-            )  # fmt: skip
+            )
     except ValueError as error:
         raise MachineFault(f"shared-memory descriptor: {error}", span=item.instr.span) from None
     to = (32 * shift_parts(item.taddr, switches.shift_extent)[:, None] + np.arange(31)).reshape(-1)
     column = item.taddr & 0xFFFF
-    return (
-        NOTHING, TensorMemory.places(to + 1, column, SHIFT_COLUMNS), TensorMemory.places(to, column, SHIFT_COLUMNS)
-    )  # fmt: skip
+    return (NOTHING, TensorMemory.places(to + 1, column, SHIFT_COLUMNS), TensorMemory.places(to, column, SHIFT_COLUMNS))
 
 
 def _mma(mma: Mma) -> Footprint:

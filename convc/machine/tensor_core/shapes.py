@@ -120,10 +120,21 @@ def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scal
     banks = 128 // rows if pair or ws else 1
     units = 32 if formats.packing(kind, desc.a_type, False) == "packed" else 16 * 8 // max(8, formats.BITS[desc.a_type])
     return Shape(
-        word=word, desc=desc, kind=kind, pair=pair, ws=ws, m=m, n=n, k=SPAN // 16 * units, rows=rows,
-        b_rows=n // 2 if pair else n, banks=banks, columns=n // banks, d_type="f32" if scaled else desc.d_type,
+        word=word,
+        desc=desc,
+        kind=kind,
+        pair=pair,
+        ws=ws,
+        m=m,
+        n=n,
+        k=SPAN // 16 * units,
+        rows=rows,
+        b_rows=n // 2 if pair else n,
+        banks=banks,
+        columns=n // banks,
+        d_type="f32" if scaled else desc.d_type,
         factors=factors,
-    )  # fmt: skip
+    )
 
 
 def _extents(kind: str, pair: bool, ws: bool, desc) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -39,18 +39,47 @@ FILLS = ("zero", "nan")
 RECORD = np.dtype(
     {
         "names": [
-            "magic", "mode", "rank", "elemtype", "interleave_layout", "swizzle_mode", "swizzle_atomicity", "fill_mode",
-            "global_address", "global_dim", "global_stride", "box_dim", "element_stride", "lower", "upper",
-            "channels", "pixels",
+            "magic",
+            "mode",
+            "rank",
+            "elemtype",
+            "interleave_layout",
+            "swizzle_mode",
+            "swizzle_atomicity",
+            "fill_mode",
+            "global_address",
+            "global_dim",
+            "global_stride",
+            "box_dim",
+            "element_stride",
+            "lower",
+            "upper",
+            "channels",
+            "pixels",
         ],
         "formats": [
-            "<u8", "u1", "u1", "u1", "u1", "u1", "u1", "u1",
-            "<u8", ("<u4", 5), ("<u8", 4), ("<u2", 5), ("u1", 5), ("<i2", 3), ("<i2", 3), "<u2", "<u2",
+            "<u8",
+            "u1",
+            "u1",
+            "u1",
+            "u1",
+            "u1",
+            "u1",
+            "u1",
+            "<u8",
+            ("<u4", 5),
+            ("<u8", 4),
+            ("<u2", 5),
+            ("u1", 5),
+            ("<i2", 3),
+            ("<i2", 3),
+            "<u2",
+            "<u2",
         ],
         "offsets": [0, 8, 9, 10, 11, 12, 13, 14, 16, 24, 48, 80, 90, 96, 102, 108, 110],
         "itemsize": SIZE,
     }
-)  # fmt: skip
+)
 """Where each field is. rank, global_dim, box_dim and element_stride hold their value minus one."""
 
 MINUS_ONE = ("global_dim", "box_dim", "element_stride")
@@ -76,9 +105,13 @@ def encode(tmap: TensorMap, address: int) -> bytes:
     record["swizzle_mode"], record["swizzle_atomicity"] = swizzle
     record["channels"], record["pixels"] = tmap.channels, tmap.pixels
     for name, values, less in (
-        ("global_dim", tmap.dims, 1), ("global_stride", tmap.strides, 0), ("box_dim", tmap.box, 1),
-        ("element_stride", tmap.element_strides, 1), ("lower", tmap.lower, 0), ("upper", tmap.upper, 0),
-    ):  # fmt: skip
+        ("global_dim", tmap.dims, 1),
+        ("global_stride", tmap.strides, 0),
+        ("box_dim", tmap.box, 1),
+        ("element_stride", tmap.element_strides, 1),
+        ("lower", tmap.lower, 0),
+        ("upper", tmap.upper, 0),
+    ):
         record[name][0, : len(values)] = [value - less for value in values]
     return record.tobytes()
 

@@ -138,8 +138,9 @@ class Convolutions:
         form, handed = layer.form, 0
         buffers = {"bias": scaled_bias(form, layer.bias, unpacked(x))} if has_tensor_scale(form) else {}
         uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
-            ("activation", x, pack_activation), ("residual", residual, pack_residual),
-        )  # fmt: skip
+            ("activation", x, pack_activation),
+            ("residual", residual, pack_residual),
+        )
         for use, tensor, pack in uses:
             if tensor is None:
                 continue

@@ -20,9 +20,11 @@ def block(tmp_path):
     values = {f"w{i}": (rng.normal(size=(24, 24, 3, 3)) / 15).astype(np.float16) for i in (1, 2)}
     for i in (1, 2):
         values |= {
-            f"s{i}": rng.uniform(0.5, 2, 24).astype(np.float16), f"o{i}": rng.normal(size=24).astype(np.float16),
-            f"m{i}": rng.normal(size=24).astype(np.float16), f"v{i}": rng.uniform(0.5, 2, 24).astype(np.float16),
-        }  # fmt: skip
+            f"s{i}": rng.uniform(0.5, 2, 24).astype(np.float16),
+            f"o{i}": rng.normal(size=24).astype(np.float16),
+            f"m{i}": rng.normal(size=24).astype(np.float16),
+            f"v{i}": rng.uniform(0.5, 2, 24).astype(np.float16),
+        }
     nodes = [
         helper.make_node("Conv", ["x", "w1"], ["a"], "conv1", pads=[1] * 4),
         helper.make_node("BatchNormalization", ["a", "s1", "o1", "m1", "v1"], ["b"], "bn1"),
@@ -35,10 +37,12 @@ def block(tmp_path):
     ]
     shape = (1, 24, 9, 10)
     graph = helper.make_graph(
-        nodes, "block", [helper.make_tensor_value_info("x", TensorProto.FLOAT16, shape)],
+        nodes,
+        "block",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT16, shape)],
         [numpy_helper.from_array(array, name) for name, array in values.items()],
-    )  # fmt: skip
+    )
     path = tmp_path / "block.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8), path)
     return path

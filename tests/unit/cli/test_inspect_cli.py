@@ -137,9 +137,11 @@ def test_rows_volumes_and_groups_are_shown(convc, tmp_path, schedule, weight, gr
     channels = group if group > 1 else 2
     shape = (1, channels, *(9 for _ in kernel))
     path = model_of(
-        tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], name="c", group=group)],
-        [("w", np.zeros((filters, channels // group, *kernel)))], x_shape=shape,
-    )  # fmt: skip
+        tmp_path / "m.onnx",
+        [helper.make_node("Conv", ["x", "w"], ["y"], name="c", group=group)],
+        [("w", np.zeros((filters, channels // group, *kernel)))],
+        x_shape=shape,
+    )
     call = "inspect", path, "--layer", "c", "--schedule", schedule
     assert said in convc.good(*call)
     assert "ran: " in convc.good(*call, "--nests")

@@ -327,8 +327,13 @@ def test_finding_a_kernel_loads_no_compiler(tmp_path):
     for expected in (["sympy", "jinja2", "convc.compiler.plan.planner"], []):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "cache")],
-            cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=120, check=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            input="go\n",
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
         assert done.stdout.splitlines()[2].split() == expected
 
 

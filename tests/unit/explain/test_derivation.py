@@ -23,9 +23,15 @@ from convc.ir.problem import ConvProblem
 from convc.verification import reference
 
 LARGE = ConvProblem(
-    batch=16, in_channels=64, out_channels=200, in_extent=(56, 57), kernel=(3, 3), stride=(1, 2), pad_lo=(1, 1),
+    batch=16,
+    in_channels=64,
+    out_channels=200,
+    in_extent=(56, 57),
+    kernel=(3, 3),
+    stride=(1, 2),
+    pad_lo=(1, 1),
     pad_hi=(1, 1),
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +41,34 @@ def maps():
 
 @settings(max_examples=80, deadline=None)
 @given(
-    batch=st.integers(1, 3), extent=st.tuples(st.integers(1, 5), st.integers(1, 12)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 5)), stride=st.tuples(st.integers(1, 2), st.integers(1, 3)),
-    dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)), pads=st.tuples(*[st.integers(0, 4)] * 4),
-    channels=st.tuples(st.integers(1, 5), st.integers(1, 5)), merged=st.booleans(), windowed=st.booleans(),
-    border=st.sampled_from(("mask", "zero")), lanes=st.sampled_from((16, 64)), schedule=st.sampled_from(SCHEDULES),
-)  # fmt: skip
+    batch=st.integers(1, 3),
+    extent=st.tuples(st.integers(1, 5), st.integers(1, 12)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 5)),
+    stride=st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    dilation=st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    pads=st.tuples(*[st.integers(0, 4)] * 4),
+    channels=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    merged=st.booleans(),
+    windowed=st.booleans(),
+    border=st.sampled_from(("mask", "zero")),
+    lanes=st.sampled_from((16, 64)),
+    schedule=st.sampled_from(SCHEDULES),
+)
 def test_every_schedule_is_the_convolution(
     batch, extent, kernel, stride, dilation, pads, channels, merged, windowed, border, lanes, schedule
 ):
     try:
         problem = ConvProblem(
-            batch=batch, in_channels=channels[0], out_channels=channels[1], in_extent=extent, kernel=kernel,
-            stride=stride, dilation=dilation, pad_lo=pads[:2], pad_hi=pads[2:],
-        )  # fmt: skip
+            batch=batch,
+            in_channels=channels[0],
+            out_channels=channels[1],
+            in_extent=extent,
+            kernel=kernel,
+            stride=stride,
+            dilation=dilation,
+            pad_lo=pads[:2],
+            pad_hi=pads[2:],
+        )
         windowed = windowed and lanes > 16 and schedule in ("shift", "reload")
         maps = cut_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
     except (ProblemError, PlanError):
@@ -66,12 +86,25 @@ def test_every_schedule_is_the_convolution(
 def test_the_steps_of_algorithm_3b(maps):
     found = derive(maps, "shift", MMA)
     assert [each.title for each in found.algorithms] == [
-        "Algorithm 1: the definition", "Algorithm 2: reload", "row addresses: slide", "Algorithm 3.b: shift",
-    ]  # fmt: skip
+        "Algorithm 1: the definition",
+        "Algorithm 2: reload",
+        "row addresses: slide",
+        "Algorithm 3.b: shift",
+    ]
     assert [step.name.split()[0].rstrip(":") for each in found.algorithms for step in each.steps] == [
-        "interchange", "flatten", "tile", "tile", "tile", "interchange", "accumulate", "stage",
-        "split_taps", "mask_lanes", "hoist", "shift_instead_of_load",
-    ]  # fmt: skip
+        "interchange",
+        "flatten",
+        "tile",
+        "tile",
+        "tile",
+        "interchange",
+        "accumulate",
+        "stage",
+        "split_taps",
+        "mask_lanes",
+        "hoist",
+        "shift_instead_of_load",
+    ]
     assert all(step.ok and step.ran for each in found.algorithms for step in each.steps)
 
 

@@ -31,21 +31,35 @@ def cells(maps: ReuseMaps, schedule: str, tile_m: int, r: int):
 
 @settings(max_examples=150, deadline=None)
 @given(
-    batch=st.integers(1, 4), extent=st.tuples(st.integers(1, 8), st.integers(1, 14)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 6)), stride=st.tuples(st.integers(1, 2), st.integers(1, 4)),
-    dilation=st.integers(1, 3), pads=st.tuples(*[st.integers(0, 6)] * 4), merged=st.booleans(),
-    border=st.sampled_from(("mask", "zero")), lanes=st.sampled_from((16, 64, 128)), windowed=st.booleans(),
-    schedule=st.sampled_from(REUSING), data=st.data(),
-)  # fmt: skip
+    batch=st.integers(1, 4),
+    extent=st.tuples(st.integers(1, 8), st.integers(1, 14)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 6)),
+    stride=st.tuples(st.integers(1, 2), st.integers(1, 4)),
+    dilation=st.integers(1, 3),
+    pads=st.tuples(*[st.integers(0, 6)] * 4),
+    merged=st.booleans(),
+    border=st.sampled_from(("mask", "zero")),
+    lanes=st.sampled_from((16, 64, 128)),
+    windowed=st.booleans(),
+    schedule=st.sampled_from(REUSING),
+    data=st.data(),
+)
 def test_a_lane_holds_what_it_needs_or_adds_nothing(
     batch, extent, kernel, stride, dilation, pads, merged, border, lanes, windowed, schedule, data
 ):
     windowed = windowed and lanes > 16 and schedule == "shift"
     try:
         problem = ConvProblem(
-            batch=batch, in_channels=8, out_channels=8, in_extent=extent, kernel=kernel, stride=stride,
-            dilation=(1, dilation), pad_lo=pads[:2], pad_hi=pads[2:],
-        )  # fmt: skip
+            batch=batch,
+            in_channels=8,
+            out_channels=8,
+            in_extent=extent,
+            kernel=kernel,
+            stride=stride,
+            dilation=(1, dilation),
+            pad_lo=pads[:2],
+            pad_hi=pads[2:],
+        )
         maps = cut_maps(problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
     except (ProblemError, PlanError):
         return
@@ -88,16 +102,23 @@ def test_the_halo_plan():
     assert [row.pixel for row in slide.rows[:128]] == [row.pixel for row in shift.rows[:128]]
     halo = {row.row: (row.halo, row.pixel.n, row.pixel.w) for row in shift.rows[128:]}
     assert halo == {
-        128: ((0, 0), 1, 11), 129: ((1, 0), 3, 3), 130: ((2, 0), 4, 15), 131: ((3, 0), 6, 7),
-        132: ((0, 1), 1, 12), 133: ((1, 1), 3, 4), 134: ((2, 1), 4, 16), 135: ((3, 1), 6, 8),
-    }  # fmt: skip
+        128: ((0, 0), 1, 11),
+        129: ((1, 0), 3, 3),
+        130: ((2, 0), 4, 15),
+        131: ((3, 0), 6, 7),
+        132: ((0, 1), 1, 12),
+        133: ((1, 1), 3, 4),
+        134: ((2, 1), 4, 16),
+        135: ((3, 1), 6, 8),
+    }
     for row in shift.rows[128:]:
         group, h = row.halo
         assert row.row == 128 + 4 * h + group
         assert row.pixel == slide.rows[32 * (group + 1) + h].pixel
     assert [(row.row, row.halo, row.pixel.n, row.pixel.w) for row in slide.rows[128:]] == [
-        (128, None, 6, 7), (129, None, 6, 8),
-    ]  # fmt: skip
+        (128, None, 6, 7),
+        (129, None, 6, 8),
+    ]
 
 
 def test_slide_reads_further_on_and_stationary_reads_the_same():

@@ -137,10 +137,12 @@ def test_the_json_has_every_lane(maps, table):
     assert buffer["lanes"][31]["output"] == [1, 0, 11]
     cell = buffer["lanes"][31]["cells"][1]
     assert cell == {
-        "row": 128, "masked": False, "fresh": True,
+        "row": 128,
+        "masked": False,
+        "fresh": True,
         "held": {"n": 1, "h": 0, "w": 11, "image": True, "real": True},
         "needed": {"n": 1, "h": 0, "w": 11, "image": True, "real": True},
-    }  # fmt: skip
+    }
     assert len(buffer["rows"]) == 136
     assert data["masks"][0] == [0, 0, [0x00100000, 0x10000100, 0x00010000, 0x01000010]]
     assert len(data["claims"]) == len(prove(maps))

@@ -17,9 +17,16 @@ from convc.ir.problem import ConvProblem
 from convc.verification import reference
 
 UNEVEN = ConvProblem(
-    batch=2, in_channels=3, out_channels=2, in_extent=(6, 7), kernel=(2, 3), stride=(2, 1), dilation=(1, 2),
-    pad_lo=(1, 0), pad_hi=(0, 3),
-)  # fmt: skip
+    batch=2,
+    in_channels=3,
+    out_channels=2,
+    in_extent=(6, 7),
+    kernel=(2, 3),
+    stride=(2, 1),
+    dilation=(1, 2),
+    pad_lo=(1, 0),
+    pad_hi=(0, 3),
+)
 
 
 def told(one: Nest, two: Nest) -> str:
@@ -72,17 +79,16 @@ def staged(nest: Nest, rows: int, first: int) -> Nest:
     names = {"q": "lane", "c": "e"}
     axes = {axis.name: Axis(names.get(axis.name, axis.name), axis.extent) for axis in nest.loops}
     order = [axes[name] for name in "npkrsqc"]
-    space = IndexMap(
-        name="space", domain=tuple(order), results=tuple((name, axes[name].symbol) for name in "npqkcrs")
-    )  # fmt: skip
+    space = IndexMap(name="space", domain=tuple(order), results=tuple((name, axes[name].symbol) for name in "npqkcrs"))
     tiled = replace(nest, space=space)
     row, read = Axis("row", rows), tiled.activation()
     put = {axes["q"].symbol: row.symbol + first}
     load = IndexMap(
-        name="load", domain=(*order[:5], row, axes["c"]),
+        name="load",
+        domain=(*order[:5], row, axes["c"]),
         results=tuple((name, expr.xreplace(put)) for name, expr in read.results),
         guard=tuple(each.func(each.lhs.xreplace(put), each.rhs.xreplace(put), evaluate=False) for each in read.guard),
-    )  # fmt: skip
+    )
     return replace(tiled, body=(Accumulate("k"), Load("s", row, load, "")), read=Read(row=axes["q"].symbol))
 
 

@@ -51,9 +51,15 @@ def test_the_verdict(slide, shift, verdict):
 
 def test_lanes_are_accounted_for():
     problem = ConvProblem(
-        batch=2, in_channels=64, out_channels=64, in_extent=(20, 28), kernel=(3, 3), stride=(2, 1), pad_lo=(1, 1),
+        batch=2,
+        in_channels=64,
+        out_channels=64,
+        in_extent=(20, 28),
+        kernel=(3, 3),
+        stride=(2, 1),
+        pad_lo=(1, 1),
         pad_hi=(0, 1),
-    )  # fmt: skip
+    )
     options = Options(schedule="shift", shift="windows", border="zero", rows="merged")
     found = list(sharing_lines(plan(device_form(problem), options=options)))
     assert found[1] == (
@@ -80,8 +86,14 @@ def test_an_illegal_schedule_says_which_condition_fails():
 
 def test_several_images_merge_only_in_step():
     problem = ConvProblem(
-        batch=2, in_channels=64, out_channels=64, in_extent=(7, 20), kernel=(3, 3), stride=(2, 1), pad_lo=(1, 1),
+        batch=2,
+        in_channels=64,
+        out_channels=64,
+        in_extent=(7, 20),
+        kernel=(3, 3),
+        stride=(2, 1),
+        pad_lo=(1, 1),
         pad_hi=(1, 1),
-    )  # fmt: skip
+    )
     with pytest.raises(Exception, match="stride 2 does not divide the 7 rows of an image"):
         plan(device_form(problem), options=Options(schedule="slide", rows="merged"))

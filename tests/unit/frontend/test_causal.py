@@ -51,7 +51,7 @@ def test_the_convolution_in_it_runs_from_its_text(tmp_path, bias, past, activati
     feeds = {
         value.name: np.random.default_rng(2).standard_normal([d.dim_value for d in value.type.tensor_type.shape.dim])
         for value in made.graph.input
-    }  # fmt: skip
+    }
     feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
     outputs = backend.prepare(made).run([feeds[value.name] for value in made.graph.input])
     expected = ReferenceEvaluator(made).run(None, feeds)

@@ -56,8 +56,9 @@ def norm_values(seed=0, exact=True):
     rng = np.random.default_rng(seed)
     if exact:
         arrays = 2.0 ** rng.integers(-1, 2, CHANNELS), rng.integers(-9, 9, CHANNELS), rng.integers(-9, 9, CHANNELS)
-        return dict(zip(("s", "o", "m", "v"), map(np.float32, (*arrays, 4.0 ** rng.integers(-1, 2, CHANNELS))),
-                        strict=True))  # fmt: skip
+        return dict(
+            zip(("s", "o", "m", "v"), map(np.float32, (*arrays, 4.0 ** rng.integers(-1, 2, CHANNELS))), strict=True)
+        )
     arrays = rng.uniform(0.5, 2, CHANNELS), rng.normal(size=CHANNELS), rng.normal(size=CHANNELS)
     return dict(zip(("s", "o", "m", "v"), map(np.float32, (*arrays, rng.uniform(0.3, 2, CHANNELS))), strict=True))
 
@@ -142,9 +143,11 @@ def test_normalisation_is_folded_without_rounding(tmp_path, biased):
 def test_groups_and_transposed_convolutions(tmp_path, kind, group):
     w = np.random.default_rng(2).integers(-3, 4, (CHANNELS, CHANNELS // group, 3, 3)).astype(np.float32)
     nodes = [
-        node(kind, ("x", "w"), "c", "conv", group=group, pads=[1] * 4), norm(output="n"), node("Add", ["n", "x"], "a"),
+        node(kind, ("x", "w"), "c", "conv", group=group, pads=[1] * 4),
+        norm(output="n"),
+        node("Add", ["n", "x"], "a"),
         node("Relu", ["a"], "y"),
-    ]  # fmt: skip
+    ]
     network = agrees(save(tmp_path / "m.onnx", nodes, norm_values() | {"w": w}))
     assert network.notes == ("conv + bn + add + relu",)
 
@@ -166,13 +169,19 @@ def test_folded_weights_are_rounded_once(tmp_path_factory, seed, operand):
 
 def test_scales_and_shifts_per_channel(tmp_path):
     values = norm_values() | {
-        "k": 2.0 ** np.arange(CHANNELS, dtype=np.float32), "t": np.arange(CHANNELS, dtype=np.float32)[:, None, None],
-        "one": np.float32(3), "axes": np.array([1, 2]),
-    }  # fmt: skip
+        "k": 2.0 ** np.arange(CHANNELS, dtype=np.float32),
+        "t": np.arange(CHANNELS, dtype=np.float32)[:, None, None],
+        "one": np.float32(3),
+        "axes": np.array([1, 2]),
+    }
     nodes = [
-        conv(), norm(output="n"), node("Unsqueeze", ["k", "axes"], "ku", "unsqueeze"), node("Mul", ["n", "ku"], "z"),
-        node("Add", ["t", "z"], "a", "add1"), node("Add", ["a", "one"], "y", "add2"),
-    ]  # fmt: skip
+        conv(),
+        norm(output="n"),
+        node("Unsqueeze", ["k", "axes"], "ku", "unsqueeze"),
+        node("Mul", ["n", "ku"], "z"),
+        node("Add", ["t", "z"], "a", "add1"),
+        node("Add", ["a", "one"], "y", "add2"),
+    ]
     network = read_model(save(tmp_path / "m.onnx", nodes, values), fuse=True)
     (only,) = network.convs
     assert only.fused == ("bn", "mul", "add1", "add2")
@@ -185,10 +194,16 @@ def test_scales_and_shifts_per_channel(tmp_path):
 def test_a_residual_block(tmp_path):
     """The later of two convolutions takes the sum in, runs after the other, and reads its result."""
     nodes = [
-        conv("a", name="one"), norm("a", "an", "bn1"), node("Relu", ["an"], "ar", "relu1"),
-        conv("b", ("ar", "w2"), name="two"), conv("d", ("x", "w3"), name="shortcut"), norm("d", "dn", "bn3"),
-        norm("b", "bb", "bn2"), node("Add", ["bb", "dn"], "sum", "add"), node("Relu", ["sum"], "y", "relu2"),
-    ]  # fmt: skip
+        conv("a", name="one"),
+        norm("a", "an", "bn1"),
+        node("Relu", ["an"], "ar", "relu1"),
+        conv("b", ("ar", "w2"), name="two"),
+        conv("d", ("x", "w3"), name="shortcut"),
+        norm("d", "dn", "bn3"),
+        norm("b", "bb", "bn2"),
+        node("Add", ["bb", "dn"], "sum", "add"),
+        node("Relu", ["sum"], "y", "relu2"),
+    ]
     rng = np.random.default_rng(5)
     more = {name: rng.integers(-2, 3, (CHANNELS, CHANNELS, 1, 1)).astype(np.float32) for name in ("w2", "w3")}
     network = agrees(save(tmp_path / "m.onnx", nodes, norm_values() | more))
@@ -231,9 +246,11 @@ LEFT = {
 def test_what_is_left_alone(tmp_path, case):
     nodes, outputs = LEFT[case]
     values = norm_values() | {
-        "pixels": np.ones((5, 7), np.float32), "full": np.ones((1, CHANNELS, 5, 7), np.float32),
-        "five": np.ones((1, 1, 1, 1, 1), np.float32), "axes": np.array([0, 2, 3]),
-    }  # fmt: skip
+        "pixels": np.ones((5, 7), np.float32),
+        "full": np.ones((1, CHANNELS, 5, 7), np.float32),
+        "five": np.ones((1, 1, 1, 1, 1), np.float32),
+        "axes": np.array([0, 2, 3]),
+    }
     network = read_model(save(tmp_path / "m.onnx", nodes, values, outputs=outputs, opset=24), fuse=True)
     (only,) = network.convs
     assert only.fused == ()
@@ -259,12 +276,17 @@ def test_a_relu_of_another_domain_is_none_of_ours(tmp_path):
 
 
 def test_a_reader_inside_a_branch_counts(tmp_path):
-    branch = helper.make_graph([node("Neg", ["c"], "inner", "neg")], "then",
-                               [], [helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)])  # fmt: skip
+    branch = helper.make_graph(
+        [node("Neg", ["c"], "inner", "neg")],
+        "then",
+        [],
+        [helper.make_tensor_value_info("inner", TensorProto.FLOAT, None)],
+    )
     nodes = [
-        conv(), node("Relu", ["c"], "y"),
+        conv(),
+        node("Relu", ["c"], "y"),
         helper.make_node("If", ["flag"], ["z"], name="if", then_branch=branch, else_branch=branch),
-    ]  # fmt: skip
+    ]
     path = save(tmp_path / "m.onnx", nodes, {"flag": np.array(True)}, outputs=("y", "z"))
     assert read_model(path, fuse=True).convs[0].fused == ()
 

@@ -85,8 +85,13 @@ def test_the_demo_model(tmp_path, dtype):
     assert [node.name for node in network.convs] == [layer.name for layer in layers]
     problems = [node.problem for node in network.convs]
     assert [(problem.kernel[0], problem.in_channels, problem.in_extent[0]) for problem in problems] == [
-        (7, 3, 224), (3, 64, 56), (1, 64, 56), (3, 128, 28), (3, 256, 14), (3, 512, 7),
-    ]  # fmt: skip
+        (7, 3, 224),
+        (3, 64, 56),
+        (1, 64, 56),
+        (3, 128, 28),
+        (3, 256, 14),
+        (3, 512, 7),
+    ]
     assert {(problem.batch, problem.out, problem.bias) for problem in problems} == {(2, dtype, True)}
 
 

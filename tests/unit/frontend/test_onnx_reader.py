@@ -105,9 +105,11 @@ def test_automatic_pads_with_dilation(tmp_path, mode, pads):
 def test_a_whole_record(tmp_path):
     w, b = integers((4, 3, 2, 2)), integers(4, seed=1)
     path = save(
-        tmp_path / "m.onnx", [conv(["x", "w", "b"], name="first", pads=[1, 0, 0, 1])], x=(2, 3, 8, 9),
+        tmp_path / "m.onnx",
+        [conv(["x", "w", "b"], name="first", pads=[1, 0, 0, 1])],
+        x=(2, 3, 8, 9),
         initializers={"w": w, "b": b},
-    )  # fmt: skip
+    )
     network = read_model(path)
     assert network.name == "g"
     assert network.inputs == (TensorRef(name="x", dtype="f32", shape=(2, 3, 8, 9)),)
@@ -141,9 +143,12 @@ def test_types(tmp_path, element, storage, operand, out, override, raw):
         else helper.make_tensor("w", element, values.shape, values.astype(np.float32).ravel())
     )
     graph = helper.make_graph(
-        [conv()], "g", [helper.make_tensor_value_info("x", element, (1, 3, 4, 4))],
-        [helper.make_tensor_value_info("y", element, None)], [stored],
-    )  # fmt: skip
+        [conv()],
+        "g",
+        [helper.make_tensor_value_info("x", element, (1, 3, 4, 4))],
+        [helper.make_tensor_value_info("y", element, None)],
+        [stored],
+    )
     path = tmp_path / "m.onnx"
     onnx.save(helper.make_model(graph), path)
     node = read_model(path, operand=override).convs[0]
@@ -243,8 +248,9 @@ def test_a_convolution_that_is_no_matrix_product_is_listed_with_the_reason(tmp_p
     path = save(
         tmp_path / "m.onnx",
         [conv(["x", "w1"], "a"), helper.make_node("DeformConv", ["a", "w1", "x"], ["c"], name="moved")],
-        initializers={"w1": integers((3, 3, 1, 1))}, outputs=("c",),
-    )  # fmt: skip
+        initializers={"w1": integers((3, 3, 1, 1))},
+        outputs=("c",),
+    )
     (skipped,) = read_model(path).skipped
     assert (skipped.name, skipped.op_type) == ("moved", "DeformConv")
     assert skipped.reason.startswith("where it reads depends on its data")
@@ -254,9 +260,12 @@ def test_a_convolution_that_is_no_matrix_product_is_listed_with_the_reason(tmp_p
 def test_versions(tmp_path, ir_version, opset):
     w = integers((4, 3, 3, 3))
     path = save(
-        tmp_path / "m.onnx", [conv()], initializers={"w": w}, ir_version=ir_version,
+        tmp_path / "m.onnx",
+        [conv()],
+        initializers={"w": w},
+        ir_version=ir_version,
         opset_imports=[helper.make_opsetid("ai.onnx", opset), helper.make_opsetid("com.example", 99)],
-    )  # fmt: skip
+    )
     assert np.array_equal(read_model(path).convs[0].weight, w)
 
 

@@ -22,9 +22,15 @@ def integer(*more: np.ndarray | None, x: np.ndarray = X, w: np.ndarray | None = 
 
 def linear(**changes: np.ndarray | None):
     given = {
-        "x": X, "x_scale": np.float32(0.5), "x_zero_point": np.uint8(7), "w": W, "w_scale": np.float32(0.25),
-        "w_zero_point": np.int8(0), "y_scale": np.float32(2), "y_zero_point": np.int8(-3),
-    } | changes  # fmt: skip
+        "x": X,
+        "x_scale": np.float32(0.5),
+        "x_zero_point": np.uint8(7),
+        "w": W,
+        "w_scale": np.float32(0.25),
+        "w_zero_point": np.int8(0),
+        "y_scale": np.float32(2),
+        "y_zero_point": np.int8(-3),
+    } | changes
     names = ["" if array is None else name for name, array in given.items()]
     arrays = [None if array is None else np.asarray(array) for array in given.values()]
     return read_node(helper.make_node("QLinearConv", names, ["y"]), "q1", arrays)

@@ -20,24 +20,44 @@ def definition(problem: ConvProblem, x, w, zx: int, zw, bias) -> np.ndarray:
     """The sum as the operator defines it: differences first, then zero padding; int32 that wraps."""
     zeros = np.asarray(zw, np.int64).reshape(-1, *(1,) * (w.ndim - 1))
     sums = reference.conv(
-        x.astype(np.int64) - zx, w.astype(np.int64) - zeros, bias, stride=problem.stride, dilation=problem.dilation,
-        pad_lo=problem.pad_lo, pad_hi=problem.pad_hi, groups=problem.groups,
-    )  # fmt: skip
+        x.astype(np.int64) - zx,
+        w.astype(np.int64) - zeros,
+        bias,
+        stride=problem.stride,
+        dilation=problem.dilation,
+        pad_lo=problem.pad_lo,
+        pad_hi=problem.pad_hi,
+        groups=problem.groups,
+    )
     return dtypes.encode(dtypes.S32, sums)
 
 
 @given(
-    st.sampled_from(["u8", "s8"]), st.sampled_from(["u8", "s8"]), st.booleans(), st.booleans(), st.booleans(),
-    st.sampled_from([1, 3]), st.integers(0, 2**32 - 1),
-)  # fmt: skip
+    st.sampled_from(["u8", "s8"]),
+    st.sampled_from(["u8", "s8"]),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1, 3]),
+    st.integers(0, 2**32 - 1),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_results_are_those_of_the_definition(operand, filters, per_channel, padded, biased, groups, seed):
     rng = np.random.default_rng(seed)
     problem = ConvProblem(
-        batch=2, in_channels=3 * groups, out_channels=2 * groups, in_extent=(4, 5), kernel=(2, 3), groups=groups,
-        operand=operand, filter_operand=filters, out="s32", pad_lo=(padded, 2 * padded), pad_hi=(0, padded),
+        batch=2,
+        in_channels=3 * groups,
+        out_channels=2 * groups,
+        in_extent=(4, 5),
+        kernel=(2, 3),
+        groups=groups,
+        operand=operand,
+        filter_operand=filters,
+        out="s32",
+        pad_lo=(padded, 2 * padded),
+        pad_hi=(0, padded),
         bias=biased,
-    )  # fmt: skip
+    )
     (x_low, x_high), (w_low, w_high) = RANGE[operand], RANGE[filters]
     x = rng.integers(x_low, x_high + 1, problem.x_shape)
     w = rng.integers(w_low, w_high + 1, problem.w_shape)

@@ -117,11 +117,23 @@ def test_exact_chains_do_not_round(epilogue, seed):
 
 
 def test_chains_that_are_exact_and_chains_that_are_not():
-    for epilogue in ((), (Relu(),), (AddResidual(), Relu()), (Clip(0, 6), AddResidual()), (LeakyRelu(0.25),),
-                     (AddResidual(), LeakyRelu(0.5), Clip(-0.5))):  # fmt: skip
+    for epilogue in (
+        (),
+        (Relu(),),
+        (AddResidual(), Relu()),
+        (Clip(0, 6), AddResidual()),
+        (LeakyRelu(0.25),),
+        (AddResidual(), LeakyRelu(0.5), Clip(-0.5)),
+    ):
         assert exact_on_integers(epilogue)
-    for epilogue in ((Sigmoid(),), (SiLU(),), (LeakyRelu(0.1),), (LeakyRelu(0.5), AddResidual()), (LeakyRelu(2.0),),
-                     (Clip(0.3), AddResidual())):  # fmt: skip
+    for epilogue in (
+        (Sigmoid(),),
+        (SiLU(),),
+        (LeakyRelu(0.1),),
+        (LeakyRelu(0.5), AddResidual()),
+        (LeakyRelu(2.0),),
+        (Clip(0.3), AddResidual()),
+    ):
         assert not exact_on_integers(epilogue)
 
 

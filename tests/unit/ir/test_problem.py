@@ -23,9 +23,17 @@ def make(**changes) -> ConvProblem:
 
 def test_stem_of_resnet50():
     problem = make(
-        name="conv1", batch=2, out_channels=64, in_extent=(224, 224), kernel=(7, 7), stride=(2, 2),
-        pad_lo=(3, 3), pad_hi=(3, 3), out="f32", bias=True,
-    )  # fmt: skip
+        name="conv1",
+        batch=2,
+        out_channels=64,
+        in_extent=(224, 224),
+        kernel=(7, 7),
+        stride=(2, 2),
+        pad_lo=(3, 3),
+        pad_hi=(3, 3),
+        out="f32",
+        bias=True,
+    )
     assert problem.out_extent == (112, 112)
     assert (problem.gemm_m, problem.gemm_n, problem.gemm_k) == (2 * 112 * 112, 64, 147)
     assert problem.macs == 2 * 112 * 112 * 64 * 147
@@ -54,9 +62,13 @@ def test_describe_tells_axes_apart():
 def test_out_extent_counts_the_places_where_the_filter_fits(extent, kernel, stride, dilation, lo, hi):
     starts = [s for s in range(-lo, extent + hi, stride) if s + (kernel - 1) * dilation < extent + hi]
     fields = {
-        "in_extent": (extent, 9), "kernel": (kernel, 1), "stride": (stride, 1), "dilation": (dilation, 1),
-        "pad_lo": (lo, 0), "pad_hi": (hi, 0),
-    }  # fmt: skip
+        "in_extent": (extent, 9),
+        "kernel": (kernel, 1),
+        "stride": (stride, 1),
+        "dilation": (dilation, 1),
+        "pad_lo": (lo, 0),
+        "pad_hi": (hi, 0),
+    }
     if starts:
         assert make(**fields).out_extent == (len(starts), 9)
     else:

@@ -149,9 +149,15 @@ def test_even_channels_are_the_low_halves_of_bytes(name):
 def test_filters_are_quantised_along_the_channels_that_are_summed(name, transposed):
     """Convolving what is multiplied is convolving each output channel's own filter, quantised alone."""
     problem = ConvProblem(
-        in_channels=80, out_channels=6, groups=2, in_extent=(3,), kernel=(2,), transposed=transposed, operand=name,
+        in_channels=80,
+        out_channels=6,
+        groups=2,
+        in_extent=(3,),
+        kernel=(2,),
+        transposed=transposed,
+        operand=name,
         out="f32",
-    )  # fmt: skip
+    )
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal(problem.x_shape), rng.standard_normal(problem.w_shape)
     pixels, taps = as_multiplied(problem, x, w)

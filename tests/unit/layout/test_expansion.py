@@ -25,9 +25,17 @@ from convc.verification.data import integer_data
 @pytest.mark.parametrize("groups", [1, 2])
 def test_expanded_problems_have_the_same_results(fields, copies, said, groups):
     problem = ConvProblem(
-        batch=2, in_channels=6, out_channels=4, groups=groups, in_extent=(5, 6), kernel=(3, 2), stride=(1, 2),
-        pad_lo=(1, 0), pad_hi=(2, 1), **fields,
-    )  # fmt: skip
+        batch=2,
+        in_channels=6,
+        out_channels=4,
+        groups=groups,
+        in_extent=(5, 6),
+        kernel=(3, 2),
+        stride=(1, 2),
+        pad_lo=(1, 0),
+        pad_hi=(2, 1),
+        **fields,
+    )
     for seed in (0, 1):
         x, w, _ = integer_data(problem, seed)
         left = expanded(problem)

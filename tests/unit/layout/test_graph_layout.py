@@ -25,13 +25,26 @@ from convc.verification.data import normal_data
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 FIRST = ConvProblem(
-    name="first", batch=2, in_channels=8, out_channels=18, in_extent=(6, 7), kernel=(3, 3), pad_lo=(1, 1),
-    pad_hi=(1, 1), bias=True, epilogue=(Sigmoid(),),
-)  # fmt: skip
+    name="first",
+    batch=2,
+    in_channels=8,
+    out_channels=18,
+    in_extent=(6, 7),
+    kernel=(3, 3),
+    pad_lo=(1, 1),
+    pad_hi=(1, 1),
+    bias=True,
+    epilogue=(Sigmoid(),),
+)
 SECOND = ConvProblem(
-    name="second", batch=2, in_channels=18, out_channels=18, in_extent=(6, 7), kernel=(1, 1),
+    name="second",
+    batch=2,
+    in_channels=18,
+    out_channels=18,
+    in_extent=(6, 7),
+    kernel=(1, 1),
     epilogue=(AddResidual(), Relu()),
-)  # fmt: skip
+)
 
 
 def typed(problem: ConvProblem, operand: str, out: str | None = None) -> ConvProblem:

@@ -32,9 +32,14 @@ def run_on_device(form: DeviceLayout, x, w, b) -> np.ndarray:
     pixels = np.moveaxis(pack_activation(form, x).astype(np.float64), -1, 1)
     taps = pack_filter(form, w).astype(np.float64).reshape(device.out_channels, *device.kernel, form.c_pitch)
     y = reference.conv(
-        pixels, np.moveaxis(taps, -1, 1), pack_bias(form, b)[: device.out_channels],
-        stride=device.stride, dilation=device.dilation, pad_lo=device.pad_lo, pad_hi=device.pad_hi,
-    )  # fmt: skip
+        pixels,
+        np.moveaxis(taps, -1, 1),
+        pack_bias(form, b)[: device.out_channels],
+        stride=device.stride,
+        dilation=device.dilation,
+        pad_lo=device.pad_lo,
+        pad_hi=device.pad_hi,
+    )
     buffer = np.full(form.output.shape, np.nan, device.out_dtype.storage)
     buffer[..., : device.out_channels] = np.moveaxis(y, 1, -1)
     return buffer

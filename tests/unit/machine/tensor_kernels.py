@@ -38,12 +38,14 @@ mov.u32 %rank, %cluster_ctarank; setp.eq.u32 %yes, %z, 0; setp.ne.u32 %no, %z, 0
 
 def _fill(size: int) -> str:
     """Copy ``size`` bytes of the CTA's image to shared memory."""
-    lines = [f"mul.wide.u32 %from, %cta, {size}; add.u64 %im, %im, %from; mul.wide.u32 %from, %t, 16;",
-             "add.u64 %im, %im, %from; shl.b32 %at, %t, 4; add.u32 %at, %at, %s; mov.b32 %i, %t;",
-             f"FILL: setp.ge.u32 %p, %i, {size // 16}; @%p bra FILLED;",
-             "ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%im]; st.shared.v4.b32 [%at], {%x0, %x1, %x2, %x3};",
-             "add.u64 %im, %im, 2048; add.u32 %at, %at, 2048; add.u32 %i, %i, 128; bra FILL;",
-             "FILLED: fence.proxy.async.shared::cta;"]  # fmt: skip
+    lines = [
+        f"mul.wide.u32 %from, %cta, {size}; add.u64 %im, %im, %from; mul.wide.u32 %from, %t, 16;",
+        "add.u64 %im, %im, %from; shl.b32 %at, %t, 4; add.u32 %at, %at, %s; mov.b32 %i, %t;",
+        f"FILL: setp.ge.u32 %p, %i, {size // 16}; @%p bra FILLED;",
+        "ld.global.v4.b32 {%x0, %x1, %x2, %x3}, [%im]; st.shared.v4.b32 [%at], {%x0, %x1, %x2, %x3};",
+        "add.u64 %im, %im, 2048; add.u32 %at, %at, 2048; add.u32 %i, %i, 128; bra FILL;",
+        "FILLED: fence.proxy.async.shared::cta;",
+    ]
     return "\n".join(lines)
 
 
@@ -59,12 +61,20 @@ def _pieces(width: int) -> list[tuple[int, int]]:
 
 def _cells(width: int, store: bool) -> str:
     """Move ``width`` columns of all lanes between tensor memory and global memory."""
-    lines = [f"mad.lo.u32 %i, %cta, 128, %t; mul.wide.u32 %from, %i, {4 * width};",
-             f"add.u64 %from, %from, {'%o' if store else '%ce'}; shl.b32 %j, %w, 21; add.u32 %j, %j, %c;"]  # fmt: skip
+    lines = [
+        f"mad.lo.u32 %i, %cta, 128, %t; mul.wide.u32 %from, %i, {4 * width};",
+        f"add.u64 %from, %from, {'%o' if store else '%ce'}; shl.b32 %j, %w, 21; add.u32 %j, %j, %c;",
+    ]
     for at, size in _pieces(width):
         regs = "{" + ", ".join(f"%v{i}" for i in range(size)) + "}"
-        moves = [(f"st.global.b32 [%from+{4 * (at + i)}], %v{i};" if store
-                  else f"ld.global.b32 %v{i}, [%from+{4 * (at + i)}];") for i in range(size)]  # fmt: skip
+        moves = [
+            (
+                f"st.global.b32 [%from+{4 * (at + i)}], %v{i};"
+                if store
+                else f"ld.global.b32 %v{i}, [%from+{4 * (at + i)}];"
+            )
+            for i in range(size)
+        ]
         lines.append(f"add.u32 %k, %j, {at};")
         if store:
             lines.append(f"tcgen05.ld.sync.aligned.32x32b.x{size}.b32 {regs}, [%k]; tcgen05.wait::ld.sync.aligned;")
@@ -160,22 +170,39 @@ def tensor_kernel(
     start = np.zeros((count, 128, 1), np.uint32) if cells is None else np.broadcast_to(cells, (count, 128, filled))
     text = tensor_text(body, image=size, filled=filled, shown=shown, group=group, every=every, more=more)
     buffers = {
-        "image": padded, "cells": np.ascontiguousarray(start), "out": np.zeros((count, 128, max(1, shown)), np.uint32),
+        "image": padded,
+        "cells": np.ascontiguousarray(start),
+        "out": np.zeros((count, 128, max(1, shown)), np.uint32),
         "args": np.zeros((1,), np.uint32) if args is None else np.ascontiguousarray(args, np.uint32),
-    }  # fmt: skip
+    }
     types = {"image": "u8", "cells": "u32", "out": "u32", "args": "u32"}
     launch = LaunchSpec(
-        entry="k", grid=(count, 1, 1), block=(128, 1, 1), cluster=(cluster or group, 1, 1), shared_bytes=size + 32,
+        entry="k",
+        grid=(count, 1, 1),
+        block=(128, 1, 1),
+        cluster=(cluster or group, 1, 1),
+        shared_bytes=size + 32,
         buffers={n: BufferSpec(dtype=types[n], shape=a.shape) for n, a in buffers.items()},
         params=tuple(PointerParam(buffer=n) for n in buffers),
-    )  # fmt: skip
+    )
     return text, launch, buffers, flat
 
 
 def mma_text(
-    a: str, b: int, idesc: int, *, d: int = 0, kind: str = "f16", form: str = "", group: int = 1, add: bool = False,
-    mods: str = "", mask: str = "", tail: str = "", scales: str = "",
-) -> str:  # fmt: skip
+    a: str,
+    b: int,
+    idesc: int,
+    *,
+    d: int = 0,
+    kind: str = "f16",
+    form: str = "",
+    group: int = 1,
+    add: bool = False,
+    mods: str = "",
+    mask: str = "",
+    tail: str = "",
+    scales: str = "",
+) -> str:
     """One tcgen05.mma: ``a`` is ``%a`` after its value is set, or ``[column]`` in tensor memory."""
     lines = [f"mov.b64 %b, {b}; mov.b32 %id, {idesc}; add.u32 %x4, %c, {d};"]
     if a.startswith("["):

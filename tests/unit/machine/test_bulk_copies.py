@@ -41,8 +41,9 @@ def test_every_lane_stores_its_own_16_bytes_of_every_cta():
     body = (
         fill(512) + ".reg .b32 %cta; mov.u32 %cta, %ctaid.x; mul.lo.u32 %x, %t, 16; add.u32 %y, %s, %x;\n"
         "mad.lo.u32 %x, %cta, 512, %x; cvt.u64.u32 %d, %x; add.u64 %d, %d, %p_out;\n"
-        + f"{BULK} [%d], [%y], 16;\n" + DRAIN
-    )  # fmt: skip
+        + f"{BULK} [%d], [%y], 16;\n"
+        + DRAIN
+    )
     src = noise(512)
     result = execute_program(program(body, grid=[5, 1, 1]), {"src": src, "out": np.zeros(5 * 512, np.uint8)})
     assert np.array_equal(result.buffers["out"].reshape(5, 512), np.tile(src, (5, 1)))
@@ -56,7 +57,7 @@ def test_lanes_and_ctas_that_are_masked_off_do_nothing():
         "mad.lo.u32 %x, %cta, 512, %x; cvt.u64.u32 %d, %x; add.u64 %d, %d, %p_out;\n"
         "and.b32 %x, %t, 1; shl.b32 %cta, %cta, 31; or.b32 %x, %x, %cta; setp.eq.u32 %p, %x, 0;\n"
         f"@%p {BULK} [%d], [%y], 16;\n" + DRAIN
-    )  # fmt: skip
+    )
     src = noise(512)
     result = execute_program(program(body, grid=[2, 1, 1]), {"src": src, "out": np.zeros(1024, np.uint8)})
     got = result.buffers["out"].reshape(2, 32, 16)
@@ -68,9 +69,11 @@ def test_lanes_and_ctas_that_are_masked_off_do_nothing():
 def test_ctas_may_copy_different_sizes_to_different_places():
     body = (
         ".reg .b32 %cta, %n; mov.u32 %cta, %ctaid.x; mad.lo.u32 %n, %cta, 16, 16; mad.lo.u32 %y, %cta, 128, %s;\n"
-        + FIRST + fetch("%y", "%p_src", "%n") + "mul.wide.u32 %d, %cta, 64; add.u64 %d, %d, %p_out;\n"
+        + FIRST
+        + fetch("%y", "%p_src", "%n")
+        + "mul.wide.u32 %d, %cta, 64; add.u64 %d, %d, %p_out;\n"
         f"{BULK} [%d], [%y], %n;\n" + DRAIN + "END:"
-    )  # fmt: skip
+    )
     src = noise(64)
     result = execute_program(program(body, grid=[3, 1, 1]), {"src": src, "out": np.zeros(192, np.uint8)})
     got = result.buffers["out"].reshape(3, 64)
@@ -81,9 +84,11 @@ def test_ctas_may_copy_different_sizes_to_different_places():
 
 
 def test_all_ctas_add_to_one_place():
-    body = FIRST + fetch("%s", "%p_src", "64") + (
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p_out], [%s], 64;\n" + DRAIN + "END:"
-    )  # fmt: skip
+    body = (
+        FIRST
+        + fetch("%s", "%p_src", "64")
+        + ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p_out], [%s], 64;\n" + DRAIN + "END:")
+    )
     src = np.arange(16, dtype=np.uint32)
     result = execute_program(program(body, grid=[7, 1, 1]), {"src": src.view(np.uint8), "out": np.zeros(64, np.uint8)})
     assert np.array_equal(result.buffers["out"].view(np.uint32), 7 * src)
@@ -121,10 +126,13 @@ def test_writer_of_a_byte_that_a_bulk_copy_wrote():
     body = FIRST + fetch("%s", "%p_src", "512") + f"{BULK} [%p_out+16], [%s], 64;\n" + DRAIN + "END:"
     text = entry(body, 0, ("src", "out"))
     launch = LaunchSpec(
-        entry="k", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=(96 << 10) + 64,
+        entry="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=(96 << 10) + 64,
         buffers={name: BufferSpec(dtype="u8", shape=(512,)) for name in ("src", "out")},
         params=(PointerParam(buffer="src"), PointerParam(buffer="out")),
-    )  # fmt: skip
+    )
     found = writer_of(text, launch, {"src": noise(512)}, "out", 79)
     assert (found.cta, found.warp, found.lanes) == (0, 0, (0,))
     assert BULK in text.splitlines()[found.line - 1]
@@ -175,9 +183,19 @@ def test_waiting_for_all_but_one_leaves_one():
 
 def test_an_empty_group_is_complete():
     assert len(leftovers(lambda groups: groups.commit((4, 0), None))) == 1
-    assert leftovers(lambda groups: [act((4, 0), None, *n) for act, n in (
-        (groups.commit, ()), (groups.wait, (0,)), (groups.commit, ()),
-    )]) == []  # fmt: skip
+    assert (
+        leftovers(
+            lambda groups: [
+                act((4, 0), None, *n)
+                for act, n in (
+                    (groups.commit, ()),
+                    (groups.wait, (0,)),
+                    (groups.commit, ()),
+                )
+            ]
+        )
+        == []
+    )
 
 
 # --- where copies go -------------------------------------------------------------------------------------------------

@@ -16,9 +16,20 @@ from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.tma.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
 
 IM2COL = TensorMap(
-    mode="im2col", buffer="src", dtype="bf16", dims=(64, 9, 7, 2), strides=(128, 1152, 8064), channels=64, pixels=32,
-    element_strides=(1, 2, 1, 1), lower=(-1, -2), upper=(0, -1), swizzle="128B", fill="nan", offset=64,
-)  # fmt: skip
+    mode="im2col",
+    buffer="src",
+    dtype="bf16",
+    dims=(64, 9, 7, 2),
+    strides=(128, 1152, 8064),
+    channels=64,
+    pixels=32,
+    element_strides=(1, 2, 1, 1),
+    lower=(-1, -2),
+    upper=(0, -1),
+    swizzle="128B",
+    fill="nan",
+    offset=64,
+)
 TILE = TensorMap(
     mode="tile", buffer="src", dtype="u8", dims=(64, 1 << 32), strides=(64,), box=(64, 256), element_strides=(1, 8)
 )
@@ -57,18 +68,35 @@ def test_fields_do_not_overlap():
 def test_every_field_can_be_replaced():
     raw = np.zeros((2, SIZE), np.uint8)
     for field, index, value in (
-        ("rank", 0, 1), ("elemtype", 0, 6), ("swizzle_mode", 0, 3), ("swizzle_atomicity", 0, 1), ("fill_mode", 0, 1),
-        ("interleave_layout", 0, 0), ("global_address", 0, np.array([1 << 40, (1 << 40) + 512])),
-        ("global_dim", 0, 64), ("global_dim", 1, 20), ("global_stride", 0, 128), ("box_dim", 0, 64),
-        ("box_dim", 1, 4), ("element_stride", 0, 1), ("element_stride", 1, 2),
-    ):  # fmt: skip
+        ("rank", 0, 1),
+        ("elemtype", 0, 6),
+        ("swizzle_mode", 0, 3),
+        ("swizzle_atomicity", 0, 1),
+        ("fill_mode", 0, 1),
+        ("interleave_layout", 0, 0),
+        ("global_address", 0, np.array([1 << 40, (1 << 40) + 512])),
+        ("global_dim", 0, 64),
+        ("global_dim", 1, 20),
+        ("global_stride", 0, 128),
+        ("box_dim", 0, 64),
+        ("box_dim", 1, 4),
+        ("element_stride", 0, 1),
+        ("element_stride", 1, 2),
+    ):
         replace(raw, field, index, value)
     memory = GlobalMemory()
     memory.add("x", np.zeros(8192, np.uint8))
     expected = TensorMap(
-        mode="tile", buffer="x", dtype="f16", dims=(64, 20), strides=(128,), box=(64, 4), element_strides=(1, 2),
-        swizzle="128B_atom32", fill="nan",
-    )  # fmt: skip
+        mode="tile",
+        buffer="x",
+        dtype="f16",
+        dims=(64, 20),
+        strides=(128,),
+        box=(64, 4),
+        element_strides=(1, 2),
+        swizzle="128B_atom32",
+        fill="nan",
+    )
     for map_bytes, offset in zip(raw, (0, 512), strict=True):
         assert map_at(map_bytes.tobytes(), memory, 0)[0] == msgspec.structs.replace(expected, offset=offset)
 
@@ -107,16 +135,24 @@ BODY = (
     FIRST + INIT + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;\n"
     "fence.proxy.tensormap::generic.acquire.gpu [%p_desc], 128;\n"
     "cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%s], [%p_desc, {0, 7}], [%bar];\n"
-    + WAIT.format(W="LOADED", parity=0) + "fence.proxy.async.shared::cta;\n" + dump(128) + "END:"
-)  # fmt: skip
+    + WAIT.format(W="LOADED", parity=0)
+    + "fence.proxy.async.shared::cta;\n"
+    + dump(128)
+    + "END:"
+)
 
 
 def load_through(desc: bytes) -> np.ndarray:
     src = np.random.default_rng(5).integers(0, 256, 20 * 128, dtype=np.uint8)
     program = {
-        "text": entry(BODY, 0, ("src", "out", "desc")), "maps": [], "numbers": [], "grid": [1, 1, 1],
-        "cluster": [1, 1, 1], "block": [32, 1, 1], "shared": (96 << 10) + 64,
-    }  # fmt: skip
+        "text": entry(BODY, 0, ("src", "out", "desc")),
+        "maps": [],
+        "numbers": [],
+        "grid": [1, 1, 1],
+        "cluster": [1, 1, 1],
+        "block": [32, 1, 1],
+        "shared": (96 << 10) + 64,
+    }
     buffers = {"src": src, "out": np.zeros(128, np.uint8), "desc": np.frombuffer(desc, np.uint8)}
     got = execute_program(program, buffers).buffers["out"]
     assert np.array_equal(got, src[7 * 128 : 8 * 128])

@@ -16,9 +16,13 @@ SHARED = ".shared .align 16 .b8 data[256];\n"
 def execute(body: str, *, grid=(4, 1, 1), cluster=(2, 1, 1), threads=32, cohort=148):
     words = int(np.prod(grid)) * threads
     launch = LaunchSpec(
-        entry="k", grid=grid, cluster=cluster, block=(threads, 1, 1), params=(PointerParam(buffer="out"),),
+        entry="k",
+        grid=grid,
+        cluster=cluster,
+        block=(threads, 1, 1),
+        params=(PointerParam(buffer="out"),),
         buffers={"out": BufferSpec(dtype="u32", shape=(words,))},
-    )  # fmt: skip
+    )
     text = module(HEAD + body + STORE, shared=SHARED)
     result = run(text, launch, {"out": np.zeros(words, np.uint32)}, options=RunOptions(cohort=cohort))
     assert result.findings == ()

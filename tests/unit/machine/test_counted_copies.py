@@ -22,10 +22,14 @@ LINES = TensorMap(
 
 def count(body: str, policy: str, ctas: int, cluster: int = 1, maps: tuple[TensorMap, ...] = ()) -> Counters:
     program = {
-        "text": entry(body, len(maps), ("src", "out")).replace("sm_90a", "sm_100a"), "numbers": [],
-        "maps": [msgspec.structs.asdict(m) for m in maps], "grid": [ctas, 1, 1], "cluster": [cluster, 1, 1],
-        "block": [32, 1, 1], "shared": (96 << 10) + 64,
-    }  # fmt: skip
+        "text": entry(body, len(maps), ("src", "out")).replace("sm_90a", "sm_100a"),
+        "numbers": [],
+        "maps": [msgspec.structs.asdict(m) for m in maps],
+        "grid": [ctas, 1, 1],
+        "cluster": [cluster, 1, 1],
+        "block": [32, 1, 1],
+        "shared": (96 << 10) + 64,
+    }
     buffers = {"src": np.arange(1024, dtype=np.uint8), "out": np.zeros(1024, np.uint8)}
     result = execute_program(program, buffers, options=RunOptions(policy=policy))
     assert result.findings == ()
@@ -41,7 +45,7 @@ def load(coordinate: str) -> str:
     return (
         INIT + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 128;\n"
         f"{LOAD} [%s], [%m0, {{0, {coordinate}}}], [%bar];\n" + WAIT.format(W="LOADED", parity=0)
-    )  # fmt: skip
+    )
 
 
 def test_tensor_loads_are_whole_boxes_and_say_how_much_is_fill(policy):
@@ -71,12 +75,14 @@ def test_a_multicast_counts_in_every_cta_that_it_reaches(policy):
     once = msgspec.structs.replace(LINES, box=(8, 1))
     body = (
         CTA + ".reg .b32 %rank; mov.u32 %rank, %cluster_ctarank; shl.b32 %x, %rank, 7; add.u32 %s, %s, %x;\n"
-        "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n" + INIT
-        + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 64;\nMADE: " + MEET
+        "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n"
+        + INIT
+        + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 64;\nMADE: "
+        + MEET
         + "@%p bra SENT; mov.b16 %h, 3;\n"
         f"{LOAD}.multicast::cluster [%s], [%m0, {{0, %cta}}], [%bar], %h;\n"
         "SENT:\n" + WAIT.format(W="LOADED", parity=0) + MEET
-    )  # fmt: skip
+    )
     found = count(body, policy, 4, 2, maps=(once,))
     assert found.tma_loads == {"src": Copies(count=8, bytes=8 * 32, filled=8 * 8)}
 
@@ -101,11 +107,15 @@ def test_tensor_stores_are_whole_boxes(policy, store):
 
 def test_bulk_copies_count_the_bytes_that_they_move(policy):
     """Three CTAs load 48 bytes, store 32, of which a mask picks half, and add 16."""
-    body = FIRST + fetch("%s", "%p_src", "48") + (
-        "mov.b16 %h, 0x00ff;\n"
-        "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%p_out], [%s], 32, %h;\n"
-        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p_out+64], [%s], 16;\n" + DRAIN + "END:"
-    )  # fmt: skip
+    body = (
+        FIRST
+        + fetch("%s", "%p_src", "48")
+        + (
+            "mov.b16 %h, 0x00ff;\n"
+            "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%p_out], [%s], 32, %h;\n"
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p_out+64], [%s], 16;\n" + DRAIN + "END:"
+        )
+    )
     found = count(body, policy, 3)
     assert found.bulk_loads == {"src": Copies(count=3, bytes=144)}
     assert found.bulk_stores == {"out": Copies(count=6, bytes=3 * (16 + 16))}
@@ -117,15 +127,20 @@ def test_copies_to_a_peer_count_apart(policy):
     """Rank 0 of each of two clusters sends 32 bytes to rank 1; nothing of that is between the SM and global memory."""
     body = (
         ".reg .b32 %rank, %to, %there; mov.u32 %rank, %cluster_ctarank;\n"
-        "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n" + INIT + "MADE: " + MEET
+        "setp.ne.u32 %p, %t, 0; @%p bra MADE;\n"
+        + INIT
+        + "MADE: "
+        + MEET
         + "@%p bra SENT; setp.ne.u32 %q, %rank, 0; @%q bra GET;\n"
         "st.shared.v4.b32 [%s], {%t, %t, %t, %t}; st.shared.v4.b32 [%s+16], {%t, %t, %t, %t};\n"
         "fence.proxy.async.shared::cta; mov.b32 %x, 1;\n"
         "mapa.shared::cluster.u32 %to, %s, %x; mapa.shared::cluster.u32 %there, %bar, %x;\n"
         "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%to], [%s], 32, [%there]; bra SENT;\n"
-        "GET: mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 32;\n" + WAIT.format(W="GOT", parity=0)
-        + "SENT: " + MEET
-    )  # fmt: skip
+        "GET: mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], 32;\n"
+        + WAIT.format(W="GOT", parity=0)
+        + "SENT: "
+        + MEET
+    )
     found = count(body, policy, 4, 2)
     assert found.peer_copies == Copies(count=2, bytes=64)
     assert found.bytes_moved == 0

@@ -109,12 +109,16 @@ def test_instruction_round_trip(data):
     a_type = data.draw(st.sampled_from(types))
     flags = ["transpose_a", "transpose_b", "sparse"] + (["saturate"] if kind == "i8" else ["negate_a", "negate_b"])
     desc = InstructionDescriptor(
-        kind=kind, d_type=D_OF_KIND[kind][-1], a_type=a_type,
+        kind=kind,
+        d_type=D_OF_KIND[kind][-1],
+        a_type=a_type,
         b_type=a_type if kind == "f16" else data.draw(st.sampled_from(types)),
-        m=16 * data.draw(st.integers(1, 16)), n=8 * data.draw(st.integers(1, 32)),
-        ws_max_shift=data.draw(st.sampled_from(sorted(WS_SHIFTS))), sparsity_selector=data.draw(st.integers(0, 3)),
+        m=16 * data.draw(st.integers(1, 16)),
+        n=8 * data.draw(st.integers(1, 32)),
+        ws_max_shift=data.draw(st.sampled_from(sorted(WS_SHIFTS))),
+        sparsity_selector=data.draw(st.integers(0, 3)),
         **{flag: data.draw(st.booleans()) for flag in flags},
-    )  # fmt: skip
+    )
     word = encode_instruction(desc)
     assert 0 <= word < 2**32
     assert decode_instruction(word, kind) == desc
@@ -127,17 +131,27 @@ def test_block_scaled_round_trip(data):
     ids = st.integers(0, 3)
     flags = {flag: data.draw(st.booleans()) for flag in ("negate_a", "negate_b", "sparse")}
     desc = BlockScaledDescriptor(
-        kind=kind, a_type=data.draw(types), b_type=data.draw(types),
-        scale_type=data.draw(st.sampled_from(SCALE_OF_KIND[kind])), m=data.draw(st.sampled_from([128, 256])),
-        n=8 * data.draw(st.integers(1, 32)), sfa_id=data.draw(ids), sfb_id=data.draw(ids), **flags,
-    )  # fmt: skip
+        kind=kind,
+        a_type=data.draw(types),
+        b_type=data.draw(types),
+        scale_type=data.draw(st.sampled_from(SCALE_OF_KIND[kind])),
+        m=data.draw(st.sampled_from([128, 256])),
+        n=8 * data.draw(st.integers(1, 32)),
+        sfa_id=data.draw(ids),
+        sfb_id=data.draw(ids),
+        **flags,
+    )
     assert decode_block_scaled(encode_block_scaled(desc), kind) == desc
 
 
 @given(
-    st.tuples(*[st.integers(0, 255)] * 4), st.tuples(*[st.booleans()] * 4), st.booleans(),
-    st.integers(1, 256), st.integers(1, 256), st.integers(0, 32),
-)  # fmt: skip
+    st.tuples(*[st.integers(0, 255)] * 4),
+    st.tuples(*[st.booleans()] * 4),
+    st.booleans(),
+    st.integers(1, 256),
+    st.integers(1, 256),
+    st.integers(0, 32),
+)
 def test_zero_mask_round_trip(starts, zero_first, generate, zeroed, used, shift):
     mask = ZeroColumnMask(
         starts=starts, zero_first=zero_first, generate=generate, zeroed=zeroed, used=used, shift=shift

@@ -88,8 +88,11 @@ def to_integer(source, target, mode, ftz=False):
 def test_float_to_integer(source, target):
     for mode in ROUND:
         halves = [(encode(x / 2, source),) for x in range(-9, 10)]
-        edges = [(encode(x, source),) for x in (127.5, 255.5, 32767.5, 65504.0, 2.0**31, 2.0**63, -(2.0**63), 2.0**64)
-                 if source != "f16" or abs(x) < 65505]  # fmt: skip
+        edges = [
+            (encode(x, source),)
+            for x in (127.5, 255.5, 32767.5, 65504.0, 2.0**31, 2.0**63, -(2.0**63), 2.0**64)
+            if source != "f16" or abs(x) < 65505
+        ]
         text = form(f".{mode}", target, source)
         check(text, to_integer(source, target, mode), sample(text, 40) + halves + edges)
     if source == "f32":

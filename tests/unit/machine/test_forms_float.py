@@ -221,10 +221,16 @@ def property_of(name, kind):
     def run(bits):
         x = decode(bits, kind)
         tiny = 2.0 ** KINDS[kind][1]
-        return int({
-            "finite": math.isfinite(x), "infinite": math.isinf(x), "number": x == x, "notanumber": x != x,
-            "normal": math.isfinite(x) and abs(x) >= tiny, "subnormal": 0 < abs(x) < tiny,
-        }[name])  # fmt: skip
+        return int(
+            {
+                "finite": math.isfinite(x),
+                "infinite": math.isinf(x),
+                "number": x == x,
+                "notanumber": x != x,
+                "normal": math.isfinite(x) and abs(x) >= tiny,
+                "subnormal": 0 < abs(x) < tiny,
+            }[name]
+        )
 
     return run
 
@@ -341,9 +347,15 @@ def test_packed_and_flushed_approximations():
 
 def test_approximate_division():
     cases = {
-        (1.0, 3.0): f32(1 / 3), (1.0, 0.0): f32(math.inf), (-1.0, 0.0): f32(-math.inf), (0.0, 0.0): NAN32,
-        (1.0, 2.0**127): 0, (-1.0, 2.0**127): 1 << 31, (math.inf, 2.0**127): NAN32, (5.0, math.inf): 0,
-    }  # fmt: skip
+        (1.0, 3.0): f32(1 / 3),
+        (1.0, 0.0): f32(math.inf),
+        (-1.0, 0.0): f32(-math.inf),
+        (0.0, 0.0): NAN32,
+        (1.0, 2.0**127): 0,
+        (-1.0, 2.0**127): 1 << 31,
+        (math.inf, 2.0**127): NAN32,
+        (5.0, math.inf): 0,
+    }
     form = Form("div.approx.f32 {d}, {a}, {b};", B32, "b32")
     check(form, lambda a, b: cases[decode(a, "f32"), decode(b, "f32")], [(f32(a), f32(b)) for a, b in cases])
     full = Form("div.full.f32 {d}, {a}, {b};", B32, "b32")

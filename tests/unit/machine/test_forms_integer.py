@@ -117,10 +117,13 @@ def prmt(mode):
         both = [(b << 32 | a) >> 8 * i & 255 for i in range(8)]
         k = c & 3
         pick = {
-            "f4e": [k, k + 1, k + 2, k + 3], "b4e": [k, k - 1, k - 2, k - 3], "rc8": [k] * 4,
-            "ecl": [max(k, i) for i in range(4)], "ecr": [min(k, i) for i in range(4)],
+            "f4e": [k, k + 1, k + 2, k + 3],
+            "b4e": [k, k - 1, k - 2, k - 3],
+            "rc8": [k] * 4,
+            "ecl": [max(k, i) for i in range(4)],
+            "ecr": [min(k, i) for i in range(4)],
             "rc16": [2 * (k & 1), 2 * (k & 1) + 1] * 2,
-        }  # fmt: skip
+        }
         d = 0
         for i in range(4):
             if mode:

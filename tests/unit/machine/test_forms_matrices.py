@@ -37,10 +37,12 @@ STORE_ROWS = offsets((32,), (128,))
 def places(rows: list[int], count: int) -> list[list[list[tuple[int, int]]]]:
     """[lane][register][byte] -> (lane that gives the address, byte in its row)."""
     return [
-        [[(rows.index(bit // 128 * 128), bit % 128 // 8) for b in BYTES for bit in [base + b + 1024 * i]]
-         for i in range(count)]
+        [
+            [(rows.index(bit // 128 * 128), bit % 128 // 8) for b in BYTES for bit in [base + b + 1024 * i]]
+            for i in range(count)
+        ]
         for base in REGISTERS
-    ]  # fmt: skip
+    ]
 
 
 FILL = """.reg .b32 %id, %at, %row, %v<4>; .reg .b64 %o, %g; mov.u32 %id, %tid.x; mul.wide.u32 %o, %id, 16;
@@ -123,9 +125,13 @@ def test_ldmatrix_of_packed_rows(source, shape, number):
         {listed(registers)}, [%row]; st.global.v4.u32 [%o], {listed(4)};"""
     )
     rows = [spread(x[5 * lane % 32], PACKED[source]) for lane in range(32)]
-    table = places(LOAD_ROWS, registers) if wide else [
-        [[divmod(word // 8 + 128 * i + byte, 16) for byte in range(4)] for i in range(registers)] for word in WORDS
-    ]  # fmt: skip
+    table = (
+        places(LOAD_ROWS, registers)
+        if wide
+        else [
+            [[divmod(word // 8 + 128 * i + byte, 16) for byte in range(4)] for i in range(registers)] for word in WORDS
+        ]
+    )
     want = np.zeros((32, 16), np.uint8)
     for lane, each in enumerate(table):
         for i, register in enumerate(each):

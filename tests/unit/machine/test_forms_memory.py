@@ -385,9 +385,14 @@ def test_shared_memory_of_the_other_cta(store, load):
     )
     specs = {"out": BufferSpec(dtype="u32", shape=(256,))}
     launch = LaunchSpec(
-        entry="k", grid=(4, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), shared_bytes=0, buffers=specs,
+        entry="k",
+        grid=(4, 1, 1),
+        block=(64, 1, 1),
+        cluster=(2, 1, 1),
+        shared_bytes=0,
+        buffers=specs,
         params=(PointerParam(buffer="out"),),
-    )  # fmt: skip
+    )
     result = machine.run(text, launch, {"out": np.zeros(256, np.uint32)})
     assert result.findings == ()
     assert np.array_equal(result.buffers["out"], (np.arange(256) ^ 64) + 1000)

@@ -36,9 +36,13 @@ LEADER = "setp.eq.u32 %p, %t, 0; @!%p bra IDLE;"
 def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, cohort: int = 148, rules: tuple = ()):
     """%v of every thread, as (ctas, threads); ``rules``: those of the findings."""
     launch = LaunchSpec(
-        entry="k", grid=(ctas, 1, 1), cluster=(cluster, 1, 1), block=(threads, 1, 1),
-        params=(PointerParam(buffer="out"),), buffers={"out": BufferSpec(dtype="u32", shape=(ctas * threads,))},
-    )  # fmt: skip
+        entry="k",
+        grid=(ctas, 1, 1),
+        cluster=(cluster, 1, 1),
+        block=(threads, 1, 1),
+        params=(PointerParam(buffer="out"),),
+        buffers={"out": BufferSpec(dtype="u32", shape=(ctas * threads,))},
+    )
     text = module(HEAD + body + STORE, shared=SHARED)
     buffers = {"out": np.zeros(ctas * threads, np.uint32)}
     result = kernels.run(text, launch, buffers, options=RunOptions(cohort=cohort))
@@ -235,9 +239,12 @@ def test_nobody_asks_again_after_a_declined_request(seen):
     answer = "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %q, %r;"
     query = f"{answer if seen else ''} setp.eq.u32 %p, %t, 0; @!%p bra ENOUGH; {again} ENOUGH:"
     launch = LaunchSpec(
-        entry="k", grid=(2, 1, 1), block=(32, 1, 1), params=(PointerParam(buffer="out"),),
+        entry="k",
+        grid=(2, 1, 1),
+        block=(32, 1, 1),
+        params=(PointerParam(buffer="out"),),
         buffers={"out": BufferSpec(dtype="u32", shape=(64,))},
-    )  # fmt: skip
+    )
     text = module(HEAD + launch_control(query) + STORE, shared=SHARED)
     found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}).findings
     assert [(f.rule, f.verdict) for f in found] == [("launch-control-after-decline", Verdict.error)] * seen
@@ -290,12 +297,15 @@ def exchange(send: str, *, tx: int, clear: str = "") -> str:
 def test_asynchronous_stores_reach_the_peer(space, cohort):
     """Thread t of a CTA writes 1000 c + t to word t of the other CTA, whose barrier counts 32 times 4 bytes."""
     at, bell = ("%remote", "%x") if space else ("%l", "%k")
-    body = exchange(
-        f"""mad.lo.u32 %w, %c, 1000, %t; shl.b32 %v, %t, 2; add.u32 %remote, %remote, %v;
+    body = (
+        exchange(
+            f"""mad.lo.u32 %w, %c, 1000, %t; shl.b32 %v, %t, 2; add.u32 %remote, %remote, %v;
         cvt.u64.u32 %l, %remote; cvta.shared::cluster.u64 %l, %l; cvt.u64.u32 %k, %x; cvta.shared::cluster.u64 %k, %k;
         st.async.weak{space}{ASYNC}.u32 [{at}], %w, [{bell}];""",
-        tx=128,
-    ) + "shl.b32 %w, %t, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"  # fmt: skip
+            tx=128,
+        )
+        + "shl.b32 %w, %t, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"
+    )
     want = [[1000 * (c ^ 1) + t for t in range(32)] for c in range(4)]
     assert np.array_equal(execute(body, ctas=4, cluster=2, cohort=cohort), want)
 
@@ -305,13 +315,16 @@ def test_asynchronous_stores_of_vectors(form, tx):
     """8 threads store; the words follow each other in memory, and the barrier wants just these bytes."""
     words = tx // 32
     values = {"v4.b32": "{%w, %t, %w, %c}", "v2.u64": "{%l, %k}", "b64": "%l"}[form]
-    body = exchange(
-        f"""add.u32 %w, %t, 50; mad.lo.u32 %remote, %t, {4 * words}, %remote;
+    body = (
+        exchange(
+            f"""add.u32 %w, %t, 50; mad.lo.u32 %remote, %t, {4 * words}, %remote;
         cvt.u64.u32 %l, %t; shl.b64 %l, %l, 32; cvt.u64.u32 %k, %w; or.b64 %l, %l, %k; cvt.u64.u32 %d, %c;
         shl.b64 %d, %d, 32; or.b64 %k, %k, %d;
         setp.lt.u32 %q, %t, 8; @%q st.async.shared::cluster{ASYNC}.{form} [%remote], {values}, [%x];""",
-        tx=tx,
-    ) + f"rem.u32 %w, %t, {8 * words}; shl.b32 %w, %w, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"  # fmt: skip
+            tx=tx,
+        )
+        + f"rem.u32 %w, %t, {8 * words}; shl.b32 %w, %w, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"
+    )
 
     def word(cta: int, number: int) -> int:
         t, part = divmod(number % (8 * words), words)
@@ -343,35 +356,47 @@ REDUCTIONS = [
 @pytest.mark.parametrize(("form", "start", "step"), REDUCTIONS, ids=[r[0] for r in REDUCTIONS])
 def test_asynchronous_reductions(form, start, step):
     """All threads of a CTA send t + 3 + 40 c to one word of the other."""
-    body = exchange(
-        f"""mad.lo.u32 %w, %c, 40, %t; add.u32 %w, %w, 3;
+    body = (
+        exchange(
+            f"""mad.lo.u32 %w, %c, 40, %t; add.u32 %w, %w, 3;
         red.async.relaxed.cluster.shared::cluster{ASYNC}.{form} [%remote], %w, [%x];""",
-        tx=128, clear=f"st.shared.b32 [%s], {start};",
-    ) + "ld.shared.u32 %v, [%s];"  # fmt: skip
+            tx=128,
+            clear=f"st.shared.b32 [%s], {start};",
+        )
+        + "ld.shared.u32 %v, [%s];"
+    )
     want = [wrapped([t + 3 + 40 * (c ^ 1) for t in range(32)], start, step) for c in range(2)]
     assert np.array_equal(execute(body, ctas=2, cluster=2)[:, 0], want)
 
 
 def test_asynchronous_sum_of_64_bits():
     """32 times 2^28 carries into the upper word."""
-    body = exchange(
-        f"""mov.u64 %l, 0x10000000; cvt.u64.u32 %k, %remote; cvta.shared::cluster.u64 %k, %k; add.u64 %d, %k, 128;
+    body = (
+        exchange(
+            f"""mov.u64 %l, 0x10000000; cvt.u64.u32 %k, %remote; cvta.shared::cluster.u64 %k, %k; add.u64 %d, %k, 128;
         red.async.relaxed.cluster{ASYNC}.add.u64 [%k], %l, [%d];""",
-        tx=256, clear="mov.b64 %d, 5; st.shared.b64 [%s], %d;",
-    ) + "ld.shared.v2.u32 {%v, %w}, [%s]; mad.lo.u32 %v, %w, 1000, %v;"  # fmt: skip
+            tx=256,
+            clear="mov.b64 %d, 5; st.shared.b64 [%s], %d;",
+        )
+        + "ld.shared.v2.u32 {%v, %w}, [%s]; mad.lo.u32 %v, %w, 1000, %v;"
+    )
     assert (execute(body, ctas=2, cluster=2) == 2005).all()
 
 
 def test_threads_may_send_to_different_ctas():
     """In a cluster of 4, lane t of rank r adds 1 to word r of rank (r + 1 + t % 3) % 4."""
-    body = exchange(
-        f"""rem.u32 %m, %t, 3; add.u32 %m, %m, 1; add.u32 %m, %m, %rank; and.b32 %m, %m, 3;
+    body = (
+        exchange(
+            f"""rem.u32 %m, %t, 3; add.u32 %m, %m, 1; add.u32 %m, %m, %rank; and.b32 %m, %m, 3;
         mapa.shared::cluster.u32 %remote, %s, %m; add.u32 %x, %remote, 128; mov.u32 %n, 1;
         shl.b32 %w, %rank, 2; add.u32 %remote, %remote, %w;
         red.async.relaxed.cluster.shared::cluster{ASYNC}.add.u32 [%remote], %n, [%x];""",
-        tx=128, clear="shl.b32 %w, %t, 2; add.u32 %w, %w, %s; st.shared.u32 [%w], %v; bar.sync 0;",
-    ) + """
-    and.b32 %w, %t, 3; shl.b32 %w, %w, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"""  # fmt: skip
+            tx=128,
+            clear="shl.b32 %w, %t, 2; add.u32 %w, %w, %s; st.shared.u32 [%w], %v; bar.sync 0;",
+        )
+        + """
+    and.b32 %w, %t, 3; shl.b32 %w, %w, 2; add.u32 %w, %w, %s; ld.shared.u32 %v, [%w];"""
+    )
     sent = np.zeros((4, 4), int)
     for rank in range(4):
         for t in range(32):
@@ -405,8 +430,12 @@ def test_a_store_to_the_own_cta_is_reported():
     send = f"mov.u32 %w, 1; st.async.shared::cluster{ASYNC}.u32 [%s], %w, [%bell];"
     text = module(HEAD + exchange(send, tx=128) + STORE, shared=SHARED)
     launch = LaunchSpec(
-        entry="k", grid=(2, 1, 1), cluster=(2, 1, 1), block=(32, 1, 1), params=(PointerParam(buffer="out"),),
+        entry="k",
+        grid=(2, 1, 1),
+        cluster=(2, 1, 1),
+        block=(32, 1, 1),
+        params=(PointerParam(buffer="out"),),
         buffers={"out": BufferSpec(dtype="u32", shape=(64,))},
-    )  # fmt: skip
+    )
     result = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)})
     assert [(f.rule, f.verdict) for f in result.findings] == [("async-store-own-cta", Verdict.review)]

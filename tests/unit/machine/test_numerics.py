@@ -154,9 +154,15 @@ def scale_cells(sa: np.ndarray, sb: np.ndarray) -> np.ndarray:
 
 def scaled_text(kind: str, size: str, word: int, start: int) -> str:
     return "add.u32 %x6, %c, 0; add.u32 %x7, %c, 8;\n" + mma_text(
-        str(plain(128, start)), plain(N), word, d=16, kind=kind, mods=f".block_scale{size}", scales=", [%x6], [%x7]",
+        str(plain(128, start)),
+        plain(N),
+        word,
+        d=16,
+        kind=kind,
+        mods=f".block_scale{size}",
+        scales=", [%x6], [%x7]",
         add=True,
-    )  # fmt: skip
+    )
 
 
 def test_mxf8f6f4_adds_the_exponents_of_its_factors():

@@ -26,9 +26,16 @@ POLICIES = [("late", 0), *(("seeded", seed) for seed in range(6))]
 @pytest.mark.parametrize("operand", ["f16", "tf32"])
 def test_a_kernel_of_ours_does_not_depend_on_when_work_is_performed(operand):
     problem = ConvProblem(
-        in_channels=96, out_channels=48, in_extent=(11, 13), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1),
-        operand=operand, out="f32", bias=True,
-    )  # fmt: skip
+        in_channels=96,
+        out_channels=48,
+        in_extent=(11, 13),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
+        pad_hi=(1, 1),
+        operand=operand,
+        out="f32",
+        bias=True,
+    )
     x, weight, bias = integer_data(problem, 3)
     layer = layer_of(problem, compile_problem(problem, stages=2), weight, bias)
     right = run_layer(layer, x).y
@@ -89,9 +96,12 @@ def test_the_checkers_compare_policies():
     text = module(body, maps=("y",), shared=".shared .align 1024 .b8 tile[1032];\n")
     specs = {name: BufferSpec(dtype="u32", shape=(32,)) for name in ("out", "x")}
     launch = LaunchSpec(
-        entry="k", grid=(1, 1, 1), block=(32, 1, 1), buffers=specs,
+        entry="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        buffers=specs,
         params=(TensorMapParam(map=X), PointerParam(buffer="out")),
-    )  # fmt: skip
+    )
     found = check_kernel(text, launch, {"out": np.zeros(32, np.uint32), "x": np.arange(32, dtype=np.uint32)}).findings
     late = [f.message for f in found if f.rule == "completion-order"]
     assert any("buffer 'out' depends on when asynchronous work is performed" in m and "late" in m for m in late)

@@ -34,10 +34,13 @@ def execute(body: str, policy: str = "eager", seed: int = 0, *, ctas: int = 1, t
     text = module(head + body + tail, pointers=("x", "out"), shared=".shared .align 128 .b8 data[1024];\n")
     buffers = {"x": np.arange(1000, 1000 + 256, dtype=np.uint32), "out": np.zeros(ctas * threads, np.uint32)}
     launch = LaunchSpec(
-        entry="k", grid=(ctas, 1, 1), block=(threads, 1, 1), cluster=(cluster, 1, 1),
+        entry="k",
+        grid=(ctas, 1, 1),
+        block=(threads, 1, 1),
+        cluster=(cluster, 1, 1),
         params=tuple(PointerParam(buffer=name) for name in buffers),
         buffers={name: BufferSpec(dtype="u32", shape=data.shape) for name, data in buffers.items()},
-    )  # fmt: skip
+    )
     result = kernels.run(text, launch, buffers, options=RunOptions(policy=policy, seed=seed))
     return result.buffers["out"].reshape(ctas, threads), result
 

@@ -50,9 +50,15 @@ SIZE = {"f16": 2, "bf16": 2, "tf32": 4}
 def tile_map(name: str, array: np.ndarray, dtype: str, box: tuple[int, int]) -> TensorMap:
     rows, columns = array.shape
     return TensorMap(
-        mode="tile", buffer=name, dtype=dtype, dims=(columns, rows), strides=(array.itemsize * columns,),
-        element_strides=(1, 1), box=box, swizzle="128B",
-    )  # fmt: skip
+        mode="tile",
+        buffer=name,
+        dtype=dtype,
+        dims=(columns, rows),
+        strides=(array.itemsize * columns,),
+        element_strides=(1, 1),
+        box=box,
+        swizzle="128B",
+    )
 
 
 def product(
@@ -116,10 +122,14 @@ def product(
         )
     )
     body = BODY.format(
-        columns=columns, bytes=size * k * (m + N), loads="\n".join(loads), idesc=idesc, mmas="\n".join(mmas),
+        columns=columns,
+        bytes=size * k * (m + N),
+        loads="\n".join(loads),
+        idesc=idesc,
+        mmas="\n".join(mmas),
         values=", ".join(f"%v{i}" for i in range(32)),
         stores="\n".join(f"st.global.b32 [%to+{4 * i}], %v{i};" for i in range(32)),
-    )  # fmt: skip
+    )
     text = module(body, maps=("a", "b"), shared=SHARED)
     assert edit[0] in text
     buffers = {"out": np.zeros((128, 32), np.uint32), "a": raw_a, "b": raw_b}

@@ -197,10 +197,12 @@ def test_ctas_that_go_different_ways_keep_apart():
 def test_scale_input_d_divides_the_old_d():
     a, b = integers(128, 16), integers(N, 16)
     got, _ = run_tensor(
-        mma_text("[0]", b_desc(), idesc(), d=64, add=True, tail=", 3") + mma_text(
-            "[0]", b_desc(), idesc(), d=64, add=True, tail=", 0"),
-        image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96,
-    )  # fmt: skip
+        mma_text("[0]", b_desc(), idesc(), d=64, add=True, tail=", 3")
+        + mma_text("[0]", b_desc(), idesc(), d=64, add=True, tail=", 0"),
+        image=k_major(b.view(np.uint8)),
+        cells=cells_of(a),
+        shown=96,
+    )
     product = a.astype(np.float32) @ b.astype(np.float32).T
     assert np.array_equal(f32(got[:, 64:96]), 2 * product + np.float32(0.125))
 

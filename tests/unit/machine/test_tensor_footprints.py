@@ -40,9 +40,15 @@ def mma(*, ws: bool = False, pair: bool = False, m: int = 128, n: int = N, in_te
     desc = encode_shared(SharedDescriptor(start=BASE, lbo=8192, sbo=128, swizzle="none"))
     other = encode_shared(SharedDescriptor(start=BASE + 4096, lbo=8192, sbo=128, swizzle="none"))
     return Mma(
-        shape_of(word, "f16", pair, ws, in_tensor), 100, 40 if in_tensor else other, desc, rows=None, instr=None,
-        a_in_tensor=in_tensor, **{"accumulate": False} | more,
-    )  # fmt: skip
+        shape_of(word, "f16", pair, ws, in_tensor),
+        100,
+        40 if in_tensor else other,
+        desc,
+        rows=None,
+        instr=None,
+        a_in_tensor=in_tensor,
+        **{"accumulate": False} | more,
+    )
 
 
 def two_chunks(start: int, rows: int) -> set[int]:

@@ -85,8 +85,10 @@ def test_every_mix_of_small_formats(a_type, b_type, in_tensor):
     left = "[0]" if in_tensor else str(plain(128, N * K))
     got, result = run_tensor(
         mma_text(left, plain(N), idesc("f8f6f4", a_type, b_type), d=8, kind="f8f6f4"),
-        image=image, cells=spread(a, a_type), shown=40,
-    )  # fmt: skip
+        image=image,
+        cells=spread(a, a_type),
+        shown=40,
+    )
     assert result.findings == ()
     assert np.array_equal(f32(got[:, 8:40]), values(a, a_type) @ values(b, b_type).T)
     assert result.counters.multiply_adds == 128 * N * K
@@ -97,8 +99,10 @@ def test_six_bit_elements_of_tensor_memory_by_the_other_reading(read_as):
     a, b = finite_codes("e3m2", (128, K)), finite_codes("e2m3", (N, K))
     got, _ = run_tensor(
         mma_text("[0]", plain(N), idesc("f8f6f4", "e3m2", "e2m3"), d=8, kind="f8f6f4"),
-        image=k_major(padded(b, "e2m3")), cells=spread(a, "e3m2", high=True), shown=40,
-    )  # fmt: skip
+        image=k_major(padded(b, "e2m3")),
+        cells=spread(a, "e3m2", high=True),
+        shown=40,
+    )
     assert np.array_equal(f32(got[:, 8:40]), values(a, "e3m2") @ values(b, "e2m3").T)
 
 

@@ -77,9 +77,12 @@ def test_a_pair_with_a_in_tensor_memory_and_shifts(m):
     body += mma_text("[0]", plain(n // 2), idesc(m, n), d=8, group=2, add=True)
     image = np.stack([k_major(x.view(np.uint8)) for x in np.split(b, 2)])
     got, result = run_tensor(
-        body, image=image, cells=np.ascontiguousarray(cells).view(np.uint32), shown=8 + (n if m == 256 else n // 2),
+        body,
+        image=image,
+        cells=np.ascontiguousarray(cells).view(np.uint32),
+        shown=8 + (n if m == 256 else n // 2),
         group=2,
-    )  # fmt: skip
+    )
     moved = cells.copy()
     for _ in range(2):
         before = moved.copy()
@@ -168,12 +171,14 @@ OVER: bar.sync 0; ld.shared.b32 %c, [%slot];
 
 
 def test_the_first_cta_of_a_pair_waits_in_alloc_for_the_second():
-    _, result = run_tensor("", image=np.zeros((4, 2048), np.uint8), shown=0, group=2, more=True,
-                           every=PARTED.format(even=512, odd=512))  # fmt: skip
+    _, result = run_tensor(
+        "", image=np.zeros((4, 2048), np.uint8), shown=0, group=2, more=True, every=PARTED.format(even=512, odd=512)
+    )
     assert result.findings == ()
     with pytest.raises(MachineFault, match="the even CTA of a pair asks for 512 columns, the odd one for 64"):
-        run_tensor("", image=np.zeros((2, 2048), np.uint8), shown=0, group=2, more=True,
-                   every=PARTED.format(even=512, odd=64))  # fmt: skip
+        run_tensor(
+            "", image=np.zeros((2, 2048), np.uint8), shown=0, group=2, more=True, every=PARTED.format(even=512, odd=64)
+        )
 
 
 def test_the_assembler_takes_every_text(ptxas_batch):

@@ -90,9 +90,15 @@ def test_packed_4_bit_kinds(kind, size, scale, count, in_tensor, numerics, monke
     image = np.concatenate([k_major(packed(b)), k_major(packed(a))])
     left = "[24]" if in_tensor else str(plain(128, n * 32))
     text = mma_text(
-        left, plain(n), word(kind, scale, 128, n, ida=ids[0], idb=ids[1]), d=D, kind=kind, add=True,
-        mods=f".block_scale{size}", scales=", [%x6], [%x7]",
-    )  # fmt: skip
+        left,
+        plain(n),
+        word(kind, scale, 128, n, ida=ids[0], idb=ids[1]),
+        d=D,
+        kind=kind,
+        add=True,
+        mods=f".block_scale{size}",
+        scales=", [%x6], [%x7]",
+    )
     got, result = run_tensor(
         f"add.u32 %x6, %c, {SFA}; add.u32 %x7, %c, {SFB};\n{text}", image=image, cells=cells, shown=D + n
     )
@@ -121,10 +127,15 @@ def test_mxf8f6f4_takes_one_factor_at_any_byte(n, numerics, monkeypatch):
     body = f"add.u32 %x6, %c, {SFA}; add.u32 %x7, %c, {SFB};\n"
     for step in range(4):
         body += mma_text(
-            str(plain(128, n * 128 + 32 * 128 * step)), plain(n, 32 * n * step),
-            word("mxf8f6f4", "ue8m0", 128, n, "e4m3", "e4m3", step, step), d=D, kind="mxf8f6f4", add=step > 0,
-            mods=".block_scale.scale_vec::1X", scales=", [%x6], [%x7]",
-        )  # fmt: skip
+            str(plain(128, n * 128 + 32 * 128 * step)),
+            plain(n, 32 * n * step),
+            word("mxf8f6f4", "ue8m0", 128, n, "e4m3", "e4m3", step, step),
+            d=D,
+            kind="mxf8f6f4",
+            add=step > 0,
+            mods=".block_scale.scale_vec::1X",
+            scales=", [%x6], [%x7]",
+        )
     got, result = run_tensor(body, image=image, cells=cells, shown=D + n)
     values = [np.vectorize(lambda c: e4m3(int(c)))(x) for x in (a, b)]
     want = scaled(values[0], sa, "ue8m0") @ scaled(values[1], sb, "ue8m0").T
@@ -150,9 +161,14 @@ def test_factors_copied_from_shared_memory_for_all_sub_partitions(scale_id, ids,
         body += f"mov.b64 %a, {desc}; add.u32 %x6, %c, {column}; tcgen05.cp.cta_group::1.32x128b.warpx4 [%x6], %a;\n"
     body += f"add.u32 %x6, %c, {SFA | 2 << 30}; add.u32 %x7, %c, {SFB};\n"
     body += mma_text(
-        str(plain(128, n * 32)), plain(n), word("mxf8f6f4", "ue8m0", 128, n, "e4m3", "e4m3", 1, 3), d=D,
-        kind="mxf8f6f4", mods=".block_scale", scales=", [%x6], [%x7]",
-    )  # fmt: skip
+        str(plain(128, n * 32)),
+        plain(n),
+        word("mxf8f6f4", "ue8m0", 128, n, "e4m3", "e4m3", 1, 3),
+        d=D,
+        kind="mxf8f6f4",
+        mods=".block_scale",
+        scales=", [%x6], [%x7]",
+    )
     got, result = run_tensor(body, image=image, cells=np.zeros((128, D), np.uint32), shown=D + n)
     values = [np.vectorize(lambda c: e4m3(int(c)))(x) for x in (a, b)]
     left, right = (codes[:, at : at + 1] for codes, at in zip((sa, sb[:n]), ids, strict=True))
@@ -174,14 +190,22 @@ def test_a_pair_reads_factors_in_both_ctas(m):
         else:  # the halves of B stand in the halves of the lanes
             for half in range(2):
                 place(cells[cta], SFB, np.split(sb, 2)[half], 0, range(64 * half, 64 * half + 64, 32))
-    image = np.stack([
-        np.concatenate([k_major(packed(y)), k_major(packed(x))])
-        for x, y in zip(np.split(a, 2), np.split(b, 2), strict=True)
-    ])  # fmt: skip
+    image = np.stack(
+        [
+            np.concatenate([k_major(packed(y)), k_major(packed(x))])
+            for x, y in zip(np.split(a, 2), np.split(b, 2), strict=True)
+        ]
+    )
     body = f"add.u32 %x6, %c, {SFA}; add.u32 %x7, %c, {SFB};\n" + mma_text(
-        str(plain(m // 2, n * 16)), plain(n // 2), word("mxf4", "ue8m0", m, n), d=D, kind="mxf4", group=2,
-        mods=".block_scale", scales=", [%x6], [%x7]",
-    )  # fmt: skip
+        str(plain(m // 2, n * 16)),
+        plain(n // 2),
+        word("mxf4", "ue8m0", m, n),
+        d=D,
+        kind="mxf4",
+        group=2,
+        mods=".block_scale",
+        scales=", [%x6], [%x7]",
+    )
     columns = n if m == 256 else n // 2
     got, result = run_tensor(body, image=image, cells=cells, shown=D + columns, group=2)
     want = scaled(E2M1[a], sa, "ue8m0") @ scaled(E2M1[b], sb, "ue8m0").T

@@ -47,10 +47,17 @@ def make_map(rng: random.Random) -> TensorMap:
         upper = tuple(max(rng.randint(-2, 2), low - n + 1) for n, low in zip(dims[1:], lower, strict=False))
         fields = {"channels": inner, "pixels": rng.randint(1, 40), "lower": lower, "upper": upper}
     return TensorMap(
-        mode=mode, buffer="x", dtype=dtype, dims=dims, strides=tuple(strides), offset=16 * rng.randint(0, 2),
-        element_strides=tuple(rng.choice([1, 1, 2, 3]) for _ in dims), swizzle=swizzle,
-        fill=rng.choice(["zero", "nan"]) if dtype != "u8" else "zero", **fields,
-    )  # fmt: skip
+        mode=mode,
+        buffer="x",
+        dtype=dtype,
+        dims=dims,
+        strides=tuple(strides),
+        offset=16 * rng.randint(0, 2),
+        element_strides=tuple(rng.choice([1, 1, 2, 3]) for _ in dims),
+        swizzle=swizzle,
+        fill=rng.choice(["zero", "nan"]) if dtype != "u8" else "zero",
+        **fields,
+    )
 
 
 def make_coords(rng: random.Random, tmap: TensorMap) -> tuple[int, ...]:
@@ -182,9 +189,14 @@ def test_the_walks_kept_are_bounded():
 def image_rows(width: int, **fields) -> TensorMap:
     """W x 3 x 2 pixels of 64 bytes; byte 0 of a pixel is W + 1, byte 1 H, byte 2 N."""
     defaults = {
-        "mode": "im2col_w", "buffer": "x", "dtype": "u8", "dims": (64, width, 3, 2),
-        "strides": (64, 64 * width, 192 * width), "channels": 64, "swizzle": "64B",
-    }  # fmt: skip
+        "mode": "im2col_w",
+        "buffer": "x",
+        "dtype": "u8",
+        "dims": (64, width, 3, 2),
+        "strides": (64, 64 * width, 192 * width),
+        "channels": 64,
+        "swizzle": "64B",
+    }
     return TensorMap(**(defaults | fields))
 
 
@@ -227,8 +239,14 @@ def test_wide_example_with_stride_3():
 def test_wide_walk_runs_along_one_row_and_then_to_the_next_image():
     tmap = image_rows(3, lower=(0,), upper=(0,), element_strides=(1, 1, 1, 1), pixels=6)
     assert pixels_of(tmap, (0, 1, 2, 0), (1, 0)) == [
-        (1, 2, 0), (2, 2, 0), (0, 2, 1), (1, 2, 1), (2, 2, 1), None, None,
-    ]  # fmt: skip
+        (1, 2, 0),
+        (2, 2, 0),
+        (0, 2, 1),
+        (1, 2, 1),
+        (2, 2, 1),
+        None,
+        None,
+    ]
 
 
 def test_wide_walk_may_start_left_of_its_box():
@@ -308,9 +326,18 @@ def test_plain_maps_see_memory_as_it_is():
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 PIXELS = TensorMap(
-    mode="im2col", buffer="x", dtype="f16", dims=(64, 9, 7, 3), strides=(128, 1152, 8064), channels=64, pixels=16,
-    element_strides=(1, 1, 1, 1), lower=(-1, -1), upper=(-1, -1), swizzle="128B",
-)  # fmt: skip
+    mode="im2col",
+    buffer="x",
+    dtype="f16",
+    dims=(64, 9, 7, 3),
+    strides=(128, 1152, 8064),
+    channels=64,
+    pixels=16,
+    element_strides=(1, 1, 1, 1),
+    lower=(-1, -1),
+    upper=(-1, -1),
+    swizzle="128B",
+)
 WIDE = msgspec.structs.replace(PIXELS, mode="im2col_w128", lower=(-1,), upper=(-1,))
 
 

@@ -9,18 +9,37 @@ from convc.errors import LaunchError
 from convc.ir.tensormap import TensorMap, check
 
 TILE = TensorMap(
-    mode="tile", buffer="w", dtype="f16", dims=(64, 9, 32), strides=(128, 1152), box=(64, 1, 32),
-    element_strides=(1, 1, 1), swizzle="128B",
-)  # fmt: skip
+    mode="tile",
+    buffer="w",
+    dtype="f16",
+    dims=(64, 9, 32),
+    strides=(128, 1152),
+    box=(64, 1, 32),
+    element_strides=(1, 1, 1),
+    swizzle="128B",
+)
 IM2COL = TensorMap(
-    mode="im2col", buffer="x", dtype="f16", dims=(64, 9, 7, 3), strides=(128, 1152, 8064), channels=64, pixels=128,
-    element_strides=(1, 1, 1, 1), lower=(-1, -1), upper=(-1, -1), swizzle="128B",
-)  # fmt: skip
+    mode="im2col",
+    buffer="x",
+    dtype="f16",
+    dims=(64, 9, 7, 3),
+    strides=(128, 1152, 8064),
+    channels=64,
+    pixels=128,
+    element_strides=(1, 1, 1, 1),
+    lower=(-1, -1),
+    upper=(-1, -1),
+    swizzle="128B",
+)
 WIDE = msgspec.structs.replace(IM2COL, mode="im2col_w", lower=(-1,), upper=(-1,))
 IM2COL_5D = msgspec.structs.replace(
-    IM2COL, dims=(64, 9, 7, 3, 1), strides=(128, 1152, 8064, 24192), element_strides=(1,) * 5,
-    lower=(-1, -1, 0), upper=(-1, -1, 0),
-)  # fmt: skip
+    IM2COL,
+    dims=(64, 9, 7, 3, 1),
+    strides=(128, 1152, 8064, 24192),
+    element_strides=(1,) * 5,
+    lower=(-1, -1, 0),
+    upper=(-1, -1, 0),
+)
 
 
 PADDED = msgspec.structs.replace(TILE, dtype="b4x16_p64", dims=(128, 9, 32), box=(128, 1, 8))

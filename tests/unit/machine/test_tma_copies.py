@@ -16,14 +16,29 @@ from convc.machine.tma.store import store
 from convc.support.ptxas import assemble, find_ptxas
 
 LINES = TensorMap(
-    mode="tile", buffer="src", dtype="f16", dims=(64, 20), strides=(128,), box=(64, 1), element_strides=(1, 1),
+    mode="tile",
+    buffer="src",
+    dtype="f16",
+    dims=(64, 20),
+    strides=(128,),
+    box=(64, 1),
+    element_strides=(1, 1),
     swizzle="128B",
-)  # fmt: skip
+)
 TINY = msgspec.structs.replace(LINES, dims=(64, 4), swizzle="none")
 WIDE = TensorMap(
-    mode="im2col_w", buffer="src", dtype="f16", dims=(64, 9, 7, 2), strides=(128, 1152, 8064), channels=64, pixels=32,
-    element_strides=(1, 1, 1, 1), lower=(-1,), upper=(0,), swizzle="128B",
-)  # fmt: skip
+    mode="im2col_w",
+    buffer="src",
+    dtype="f16",
+    dims=(64, 9, 7, 2),
+    strides=(128, 1152, 8064),
+    channels=64,
+    pixels=32,
+    element_strides=(1, 1, 1, 1),
+    lower=(-1,),
+    upper=(0,),
+    swizzle="128B",
+)
 
 
 def load(form: str, operands: str, size: int, before: str = "", tail: str = "") -> str:
@@ -31,8 +46,9 @@ def load(form: str, operands: str, size: int, before: str = "", tail: str = "") 
     return (
         FIRST + INIT + before + f"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], {size};\n"
         f"cp.async.bulk.tensor.{form} [%s], [%m0, {operands.replace('|', '], [%bar]', 1)}{tail};\n"
-        + WAIT.format(W="LOADED", parity=0) + "fence.proxy.async.shared::cta;\n"
-    )  # fmt: skip
+        + WAIT.format(W="LOADED", parity=0)
+        + "fence.proxy.async.shared::cta;\n"
+    )
 
 
 TX = "mbarrier::complete_tx::bytes"
@@ -66,9 +82,14 @@ def text(name: str, size: int) -> str:
 def launch(name: str, tmap: TensorMap, src: np.ndarray, size: int, out: int = 0) -> np.ndarray:
     """Run a body, and give back the first ``size`` bytes of shared memory, or ``out``."""
     program = {
-        "text": text(name, size), "maps": [msgspec.structs.asdict(tmap)], "numbers": [], "grid": [1, 1, 1],
-        "cluster": [1, 1, 1], "block": [32, 1, 1], "shared": (96 << 10) + 64,
-    }  # fmt: skip
+        "text": text(name, size),
+        "maps": [msgspec.structs.asdict(tmap)],
+        "numbers": [],
+        "grid": [1, 1, 1],
+        "cluster": [1, 1, 1],
+        "block": [32, 1, 1],
+        "shared": (96 << 10) + 64,
+    }
     result = execute_program(program, {"src": src, "out": np.full(out or size, 0xCD, np.uint8)})
     assert result.findings == ()
     return result.buffers["out"]
@@ -151,21 +172,30 @@ def test_st_bulk_zeroes_shared_memory():
 def test_multicast_signals_each_destination_or_the_pair_members_of_one_parity(form, count):
     """Rank 0 multicasts a line to both CTAs; with .cta_group::2 all bytes count on barriers of its own parity."""
     body = (
-        ".reg .b32 %rank, %cta, %n; mov.u32 %rank, %cluster_ctarank; mov.u32 %cta, %ctaid.x;\n" + FIRST + INIT
+        ".reg .b32 %rank, %cta, %n; mov.u32 %rank, %cluster_ctarank; mov.u32 %cta, %ctaid.x;\n"
+        + FIRST
+        + INIT
         + f"mov.u32 %n, {64 * count}; mul.lo.u32 %x, %rank, %n;\n"
         + ("sub.u32 %n, %n, %x;\n" if count == 4 else "mov.u32 %n, 128;\n")
         + "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%bar], %n;\n"
         "setp.ne.u32 %p, %rank, 0; @%p bra SENT;\n mov.b16 %h, 3;\n"
         f"cp.async.bulk.tensor.2d.shared::cluster.global.tile.{TX}.multicast::cluster{form} "
-        "[%s], [%m0, {0, %cta}], [%bar], %h;\nSENT:\n" + WAIT.format(W="LOADED", parity=0)
-        + "mul.wide.u32 %d, %cta, 128; add.u64 %d, %d, %p_out;\n" + dump(128, "%d") + "END:"
-    )  # fmt: skip
+        "[%s], [%m0, {0, %cta}], [%bar], %h;\nSENT:\n"
+        + WAIT.format(W="LOADED", parity=0)
+        + "mul.wide.u32 %d, %cta, 128; add.u64 %d, %d, %p_out;\n"
+        + dump(128, "%d")
+        + "END:"
+    )
     src = noise(LINES.tensor_bytes)
     program = {
-        "text": entry(body, 1, ("src", "out")).replace("sm_90a", "sm_100a"), "numbers": [], "grid": [4, 1, 1],
-        "maps": [msgspec.structs.asdict(LINES)], "cluster": [2, 1, 1],
-        "block": [32, 1, 1], "shared": (96 << 10) + 64,
-    }  # fmt: skip
+        "text": entry(body, 1, ("src", "out")).replace("sm_90a", "sm_100a"),
+        "numbers": [],
+        "grid": [4, 1, 1],
+        "maps": [msgspec.structs.asdict(LINES)],
+        "cluster": [2, 1, 1],
+        "block": [32, 1, 1],
+        "shared": (96 << 10) + 64,
+    }
     result = execute_program(program, {"src": src, "out": np.zeros(512, np.uint8)})
     assert np.array_equal(result.buffers["out"].reshape(4, 128), src.reshape(20, 128)[[0, 0, 2, 2]])
     assert result.counters.tma_loads["src"].count == 4

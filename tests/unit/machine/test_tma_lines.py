@@ -82,5 +82,6 @@ def test_a_multicast_has_coordinates_for_every_destination():
     loader = TensorLoader(tmap, np.zeros(256, np.uint8))
     rows = np.repeat(np.array([3, 5]), 2)
     assert reached(tensor_reach(loader, "x", "ld", (0, rows), (), "tile", 2), 2) == [
-        set(range(96, 128)), set(range(160, 192)),
-    ]  # fmt: skip
+        set(range(96, 128)),
+        set(range(160, 192)),
+    ]

@@ -65,8 +65,12 @@ def execute_program(program: dict, buffers: dict[str, np.ndarray] | None = None,
         *(ScalarParam(dtype="u32", value=number & 0xFFFFFFFF) for number in program["numbers"]),
     )
     launch = LaunchSpec(
-        entry="k", grid=tuple(program["grid"]), block=tuple(program["block"]), cluster=tuple(program["cluster"]),
-        shared_bytes=program["shared"], params=params,
+        entry="k",
+        grid=tuple(program["grid"]),
+        block=tuple(program["block"]),
+        cluster=tuple(program["cluster"]),
+        shared_bytes=program["shared"],
+        params=params,
         buffers={name: BufferSpec(dtype="u8", shape=(data.size,)) for name, data in buffers.items()},
-    )  # fmt: skip
+    )
     return run(program["text"], launch, buffers, **options)

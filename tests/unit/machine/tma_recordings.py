@@ -79,11 +79,24 @@ def _case(numbers: list[int], tag: str, status: int, smem: np.ndarray, address: 
     steps, coords = take(rank), take(rank)
     lower, upper, offsets = (take(rank - 2 if im2col else 0) for _ in range(3))
     tmap = TensorMap(
-        mode="im2col" if im2col else "tile", buffer="g", offset=offset, dtype=TYPES[dtype], dims=dims,
-        strides=strides, element_strides=steps, swizzle=SWIZZLES[swizzle], fill="nan" if fill else "zero",
+        mode="im2col" if im2col else "tile",
+        buffer="g",
+        offset=offset,
+        dtype=TYPES[dtype],
+        dims=dims,
+        strides=strides,
+        element_strides=steps,
+        swizzle=SWIZZLES[swizzle],
+        fill="nan" if fill else "zero",
         **({"channels": box[0], "pixels": box[1], "lower": lower, "upper": upper} if im2col else {"box": box}),
-    )  # fmt: skip
+    )
     return Case(
-        tag=tag, tmap=tmap, coords=coords, offsets=offsets, bytes=next(rest), address=address, status=status,
+        tag=tag,
+        tmap=tmap,
+        coords=coords,
+        offsets=offsets,
+        bytes=next(rest),
+        address=address,
+        status=status,
         smem=smem,
-    )  # fmt: skip
+    )

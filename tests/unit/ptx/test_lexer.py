@@ -15,20 +15,59 @@ def words(text: str) -> list[str]:
 
 def test_a_word_keeps_its_modifiers():
     assert words("@!%p tcgen05.mma.cta_group::1 [%r1+-4], {%a,_};") == [
-        "@", "!", "%p", "tcgen05.mma.cta_group::1", "[", "%r1", "+", "-", "4", "]", ",", "{", "%a", ",", "_", "}", ";",
-    ]  # fmt: skip
+        "@",
+        "!",
+        "%p",
+        "tcgen05.mma.cta_group::1",
+        "[",
+        "%r1",
+        "+",
+        "-",
+        "4",
+        "]",
+        ",",
+        "{",
+        "%a",
+        ",",
+        "_",
+        "}",
+        ";",
+    ]
 
 
 def test_directives_stand_alone():
     assert words(".reg.b16 %h<4>; .shared .b8 x[2];") == [
-        ".reg", ".b16", "%h", "<", "4", ">", ";", ".shared", ".b8", "x", "[", "2", "]", ";",
-    ]  # fmt: skip
+        ".reg",
+        ".b16",
+        "%h",
+        "<",
+        "4",
+        ">",
+        ";",
+        ".shared",
+        ".b8",
+        "x",
+        "[",
+        "2",
+        "]",
+        ";",
+    ]
 
 
 def test_modifiers_with_digits_and_numbers():
     assert words("a.16x64b 1.5 .5 1e-3 0f3F800000 0x1f+5 5U L:") == [
-        "a.16x64b", "1.5", ".5", "1e-3", "0f3F800000", "0x1f", "+", "5", "5U", "L", ":",
-    ]  # fmt: skip
+        "a.16x64b",
+        "1.5",
+        ".5",
+        "1e-3",
+        "0f3F800000",
+        "0x1f",
+        "+",
+        "5",
+        "5U",
+        "L",
+        ":",
+    ]
 
 
 def test_comments_and_blanks_vanish():

@@ -56,10 +56,23 @@ def test_the_examples_use_many_forms():
     names = {instr.form.name for path in CASES for instr in parse(path.read_text()).kernels[0].body}
     assert len(CASES) == 13
     assert names >= {
-        "tcgen05.mma", "tcgen05.mma.ws", "tcgen05.mma.block_scale", "tcgen05.cp", "tcgen05.shift", "tcgen05.commit",
-        "tcgen05.ld", "tcgen05.st", "tcgen05.alloc", "cp.async.bulk.tensor.load", "cp.async.bulk.tensor.store",
-        "mbarrier.try_wait.parity", "mbarrier.arrive.expect_tx", "elect.sync", "setmaxnreg", "mapa",
-    }  # fmt: skip
+        "tcgen05.mma",
+        "tcgen05.mma.ws",
+        "tcgen05.mma.block_scale",
+        "tcgen05.cp",
+        "tcgen05.shift",
+        "tcgen05.commit",
+        "tcgen05.ld",
+        "tcgen05.st",
+        "tcgen05.alloc",
+        "cp.async.bulk.tensor.load",
+        "cp.async.bulk.tensor.store",
+        "mbarrier.try_wait.parity",
+        "mbarrier.arrive.expect_tx",
+        "elect.sync",
+        "setmaxnreg",
+        "mapa",
+    }
 
 
 def test_slots_and_args():
@@ -129,8 +142,12 @@ def test_registers_have_slots_of_their_own():
         declared="  .reg .b32 %x;\n",
     )
     assert [(register.name, register.type, register.slot) for register in found.registers] == [
-        ("%x", "b32", 0), ("%x", "b64", 1), ("%y", "b64", 2), ("%y", "b32", 3), ("%z", "f32", 4),
-    ]  # fmt: skip
+        ("%x", "b32", 0),
+        ("%x", "b64", 1),
+        ("%y", "b64", 2),
+        ("%y", "b32", 3),
+        ("%z", "f32", 4),
+    ]
     assert [instr.args["d"].slot for instr in found.body[:3]] == [0, 1, 3]
     assert found.body[2].args["a"].slot == 0
 
@@ -148,8 +165,13 @@ def test_the_innermost_declaration_counts():
 def test_labels():
     body = kernel("A: bra B; { A: bra A; @%p0 bra B; } { A: bra A; }\nB: bra A; bra END;\nEND:").body
     assert [instr.args["tgt"] for instr in body[:6]] == [
-        Label("B", 4), Label("A", 1), Label("B", 4), Label("A", 3), Label("A", 0), Label("END", 6),
-    ]  # fmt: skip
+        Label("B", 4),
+        Label("A", 1),
+        Label("B", 4),
+        Label("A", 3),
+        Label("A", 0),
+        Label("END", 6),
+    ]
     assert body[6].form.name == "ret"
 
 
@@ -199,14 +221,19 @@ def test_shared_variables_get_names_of_their_own():
         before=".shared .b64 once, never; .extern .shared .align 128 .b8 dyn[]; .extern .shared .align 256 .b8 more[];",
     )
     assert [(each.name, each.align, each.size_bytes) for each in found.shared] == [
-        ("once", 8, 8), ("s", 16, 64), ("s$2", 4, 4),
-    ]  # fmt: skip
+        ("once", 8, 8),
+        ("s", 16, 64),
+        ("s$2", 4, 4),
+    ]
     assert found.extern_shared.name == "dyn"
     assert found.extern_shared.align == 256
     assert found.extern_shared.shape == (0,)
     assert [instr.args["a"] for instr in found.body[:4]] == [
-        Symbol("s", "shared", 16), Symbol("s$2", "shared"), Symbol("once", "shared"), Symbol("dyn", "shared"),
-    ]  # fmt: skip
+        Symbol("s", "shared", 16),
+        Symbol("s$2", "shared"),
+        Symbol("once", "shared"),
+        Symbol("dyn", "shared"),
+    ]
 
 
 def test_every_extern_shared_is_the_same_memory():
@@ -242,12 +269,17 @@ def test_parameters_and_directives():
     )
     found = module.kernels[0]
     assert [(each.name, each.type, each.size_bytes, each.align) for each in found.params] == [
-        ("map", "b8", 128, 64), ("p", "u64", 8, 8), ("x", "f32", 4, 4),
-    ]  # fmt: skip
+        ("map", "b8", 128, 64),
+        ("p", "u64", 8, 8),
+        ("x", "f32", 4, 4),
+    ]
     assert found.params[1].points_to == "global"
     assert found.directives == {
-        "reqntid": (192, 1, 1), "maxnreg": (64,), "explicitcluster": (), "reqnctapercluster": (2, 1, 1),
-    }  # fmt: skip
+        "reqntid": (192, 1, 1),
+        "maxnreg": (64,),
+        "explicitcluster": (),
+        "reqnctapercluster": (2, 1, 1),
+    }
     assert module.kernel("k") is found
     assert module.kernel("other") is None
 
@@ -292,8 +324,13 @@ def test_marks_attach_to_the_instructions_below():
     )
     marked = kernel(text)
     assert [(instr.step, instr.role) for instr in marked.body] == [
-        (None, None), ("load.0", "tma"), ("load.0", "tma"), ("mma_1", None), ("not-yet", None), (None, None),
-    ]  # fmt: skip
+        (None, None),
+        ("load.0", "tma"),
+        ("load.0", "tma"),
+        ("mma_1", None),
+        ("not-yet", None),
+        (None, None),
+    ]
     bare = kernel("\n".join(line.split("//@")[0] for line in text.split("\n")))
     assert [(instr.form, instr.operands, instr.guard) for instr in bare.body] == [
         (instr.form, instr.operands, instr.guard) for instr in marked.body

@@ -74,9 +74,11 @@ def test_reuse_measures_what_the_machine_counts():
 def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
     """Half the columns or one stage stand for a schedule, and tiles of 17 columns for one that no layer can have."""
     choices = {
-        "reload": {"block_n": 64}, "narrow": {"block_n": 32}, "shallow": {"block_n": 64, "stages": 1},
+        "reload": {"block_n": 64},
+        "narrow": {"block_n": 32},
+        "shallow": {"block_n": 64, "stages": 1},
         "odd": {"block_n": 17},
-    }  # fmt: skip
+    }
     monkeypatch.setattr(reuse, "SCHEDULES", choices)
     monkeypatch.setattr(reuse, "twin", lambda problem, schedule: compile_problem(problem, **choices[schedule]))
     found = reuse.run_all(("resnet50/n7", "resnet50/n39"))

@@ -61,9 +61,14 @@ def comparison(**changes) -> Comparison:
 
 
 COUNTED = Counters(
-    ctas=7, mma=63, mma_lanes=63 * 128, mma_a_bytes=63 * 4096, mma_b_bytes=63 * 1024, masked_lanes=11,
+    ctas=7,
+    mma=63,
+    mma_lanes=63 * 128,
+    mma_a_bytes=63 * 4096,
+    mma_b_bytes=63 * 1024,
+    masked_lanes=11,
     tma_loads={"activation": Copies(count=9, bytes=3 << 20, filled=5), "filter": Copies(count=9, bytes=9 << 10)},
-)  # fmt: skip
+)
 
 
 def report_of(*checks: Check, name: str = "conv", counters: Counters | None = COUNTED) -> VerifyReport:

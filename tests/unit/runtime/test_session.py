@@ -22,9 +22,19 @@ from convc.verification import reference
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
-    name="p", batch=2, in_channels=5, out_channels=20, in_extent=(9, 11), kernel=(3, 2), stride=(2, 1),
-    pad_lo=(1, 0), pad_hi=(0, 1), operand="f16", out="f32", bias=True,
-)  # fmt: skip
+    name="p",
+    batch=2,
+    in_channels=5,
+    out_channels=20,
+    in_extent=(9, 11),
+    kernel=(3, 2),
+    stride=(2, 1),
+    pad_lo=(1, 0),
+    pad_hi=(0, 1),
+    operand="f16",
+    out="f32",
+    bias=True,
+)
 
 
 @pytest.fixture(scope="module")

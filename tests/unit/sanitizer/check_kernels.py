@@ -16,15 +16,25 @@ MEET = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.ali
 
 
 def check(
-    text: str, *, grid: int = 1, cluster: int = 1, threads: int = 128, size: int = 4096, shared: int = 0,
+    text: str,
+    *,
+    grid: int = 1,
+    cluster: int = 1,
+    threads: int = 128,
+    size: int = 4096,
+    shared: int = 0,
     maps: tuple[TensorMap, ...] = (),
-) -> Checked:  # fmt: skip
+) -> Checked:
     """Check a module of `support.kernels.module` with one buffer ``out`` of ``size`` bytes, which is zero."""
     launch = LaunchSpec(
-        entry="k", grid=(grid, 1, 1), cluster=(cluster, 1, 1), block=(threads, 1, 1), shared_bytes=shared,
+        entry="k",
+        grid=(grid, 1, 1),
+        cluster=(cluster, 1, 1),
+        block=(threads, 1, 1),
+        shared_bytes=shared,
         buffers={"out": BufferSpec(dtype="u32", shape=(size // 4,))},
         params=(*(TensorMapParam(map=m) for m in maps), PointerParam(buffer="out")),
-    )  # fmt: skip
+    )
     return check_kernel(text, launch, {"out": np.zeros(size // 4, np.uint32)})
 
 

@@ -14,9 +14,13 @@ from convc.sanitizer.run import Checked, check_kernel
 
 def check(text: str, *, grid: int = 1, threads: int = 128, size: int = 4096, shared: int = 0) -> Checked:
     launch = LaunchSpec(
-        entry="k", grid=(grid, 1, 1), block=(threads, 1, 1), shared_bytes=shared,
-        buffers={"out": BufferSpec(dtype="u32", shape=(size // 4,))}, params=(PointerParam(buffer="out"),),
-    )  # fmt: skip
+        entry="k",
+        grid=(grid, 1, 1),
+        block=(threads, 1, 1),
+        shared_bytes=shared,
+        buffers={"out": BufferSpec(dtype="u32", shape=(size // 4,))},
+        params=(PointerParam(buffer="out"),),
+    )
     return check_kernel(text, launch, {"out": np.zeros(size // 4, np.uint32)})
 
 

@@ -14,17 +14,34 @@ from convc.sanitizer.strength import RELAXED
 INSTR = SimpleNamespace(index=0, step=None, span=None)
 SIZES = st.sampled_from([1, 2, 4, 8, 16, 48, 128])
 ACCESSES = st.tuples(
-    SIZES, st.lists(st.integers(0, 300), min_size=1, max_size=4, unique=True), st.booleans(), st.booleans(),
-    st.integers(0, 2), st.sampled_from([0, 5 * PAGE - 64]),
-)  # fmt: skip
+    SIZES,
+    st.lists(st.integers(0, 300), min_size=1, max_size=4, unique=True),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2),
+    st.sampled_from([0, 5 * PAGE - 64]),
+)
 """(bytes, multiples of them to start at, write, strong, component, where the multiples count from)."""
 
 
 def access(component: int, write: bool, strong: bool) -> Access:
     return Access(
-        component=component, time=0, actor="", kind="st", write=write, generic=True, row=0, warp=0, lane=None, home=0,
-        stream=None, after={}, strength=RELAXED if strong else None, instr=INSTR, nth=0,
-    )  # fmt: skip
+        component=component,
+        time=0,
+        actor="",
+        kind="st",
+        write=write,
+        generic=True,
+        row=0,
+        warp=0,
+        lane=None,
+        home=0,
+        stream=None,
+        after={},
+        strength=RELAXED if strong else None,
+        instr=INSTR,
+        nth=0,
+    )
 
 
 def test_places_become_finer_and_keep_what_they_hold():

@@ -26,9 +26,16 @@ def handover(send: str, receive: str, space: str = "shared", other: str = "share
     """Warp 0 stores a word and raises a flag, warp 1 spins on the flag and loads the word."""
     fill = {"flag": FLAG[space], "space": space}
     return kernel(
-        ZERO, "@!%first bra OTHER;", f"st.{other}.u32 {DATA[other]}, %t;", send.format(**fill), "bra DONE;",
-        "OTHER:", receive.format(**fill), f"ld.{other}.u32 %w, {DATA[other]};", "DONE:",
-    )  # fmt: skip
+        ZERO,
+        "@!%first bra OTHER;",
+        f"st.{other}.u32 {DATA[other]}, %t;",
+        send.format(**fill),
+        "bra DONE;",
+        "OTHER:",
+        receive.format(**fill),
+        f"ld.{other}.u32 %w, {DATA[other]};",
+        "DONE:",
+    )
 
 
 SPIN = "LOOP: {load} setp.eq.u32 %p, %v, 0; @%p bra LOOP;"
@@ -89,12 +96,18 @@ def test_a_flag_without_release_or_acquire_orders_nothing(name, space):
 def test_an_atomic_passes_a_release_on():
     """Warp 1 adds to the flag that warp 0 released; warp 2 acquires what warp 1 left."""
     text = kernel(
-        ZERO, "@!%first bra OTHER;", "st.shared.u32 [%s], %t;", "st.release.cta.shared.u32 [%s+256], %i;", "bra DONE;",
-        "OTHER: setp.ge.u32 %q, %t, 64; @%q bra LAST;", "SECOND: atom.relaxed.cta.shared.cas.b32 %v, [%s+256], 1, 2;",
+        ZERO,
+        "@!%first bra OTHER;",
+        "st.shared.u32 [%s], %t;",
+        "st.release.cta.shared.u32 [%s+256], %i;",
+        "bra DONE;",
+        "OTHER: setp.ge.u32 %q, %t, 64; @%q bra LAST;",
+        "SECOND: atom.relaxed.cta.shared.cas.b32 %v, [%s+256], 1, 2;",
         "setp.eq.u32 %p, %v, 0; @%p bra SECOND; bra DONE;",
         "LAST: ld.acquire.cta.shared.u32 %v, [%s+256]; setp.lt.u32 %p, %v, 2; @%p bra LAST;",
-        "ld.shared.u32 %w, [%s];", "DONE:",
-    )  # fmt: skip
+        "ld.shared.u32 %w, [%s];",
+        "DONE:",
+    )
     assert rules(check(text, threads=96)) == set()
     weaker = text.replace(
         "atom.relaxed.cta.shared.cas.b32 %v, [%s+256], 1, 2;", "ld.relaxed.cta.shared.u32 %v, [%s+256];"
@@ -116,9 +129,12 @@ def test_strong_accesses_do_not_race_and_weak_ones_do(space):
 def test_atomics_of_two_warps_are_both_remembered():
     """A load that is ordered after one warp's atomic, but not after the other's, races."""
     text = kernel(
-        ZERO, "bar.sync 0; atom.relaxed.gpu.shared.add.u32 %v, [%s+256], %i;", "setp.lt.u32 %q, %t, 64; @!%q bra DONE;",
-        "bar.sync 1, 64; ld.shared.u32 %w, [%s+256];", "DONE:",
-    )  # fmt: skip
+        ZERO,
+        "bar.sync 0; atom.relaxed.gpu.shared.add.u32 %v, [%s+256], %i;",
+        "setp.lt.u32 %q, %t, 64; @!%q bra DONE;",
+        "bar.sync 1, 64; ld.shared.u32 %w, [%s+256];",
+        "DONE:",
+    )
     assert rules(check(text, threads=64)) == set()
     found = errors(check(text, threads=96))
     assert found

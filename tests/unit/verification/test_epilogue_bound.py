@@ -55,9 +55,13 @@ CHAINS = (
 
 @settings(max_examples=120)
 @given(
-    st.sampled_from(CHAINS), st.integers(0, 2**31), st.sampled_from([0.01, 1.0, 30.0, 100.0, 1e7]),
-    st.sampled_from([0.0, 1e-7, 1e-3]), st.sampled_from([-2.0, 0.0, 2.0]), st.sampled_from([-2.0, 0.0, 2.0]),
-)  # fmt: skip
+    st.sampled_from(CHAINS),
+    st.integers(0, 2**31),
+    st.sampled_from([0.01, 1.0, 30.0, 100.0, 1e7]),
+    st.sampled_from([0.0, 1e-7, 1e-3]),
+    st.sampled_from([-2.0, 0.0, 2.0]),
+    st.sampled_from([-2.0, 0.0, 2.0]),
+)
 def test_no_kernel_within_the_manual_is_outside(epilogue, seed, scale, wrong, ex2_error, rcp_error):
     rng = np.random.default_rng(seed)
     problem = dataclasses.replace(POINTS, epilogue=epilogue)
@@ -104,9 +108,15 @@ def test_what_may_pass_the_largest_float_has_no_bound():
 
 def test_integer_data_leave_room_for_the_residual():
     problem = ConvProblem(
-        in_channels=64, out_channels=3, in_extent=(5, 5), kernel=(3, 3), bias=True, out="f32", operand="tf32",
+        in_channels=64,
+        out_channels=3,
+        in_extent=(5, 5),
+        kernel=(3, 3),
+        bias=True,
+        out="f32",
+        operand="tf32",
         epilogue=(AddResidual(),),
-    )  # fmt: skip
+    )
     x, w, b = integer_data(problem, 0)
     residual = residual_data(problem, 0, integer=True)
     assert residual.shape == problem.y_shape

@@ -32,8 +32,12 @@ def case(seed: int, rank: int, groups: int, largest: int = 7) -> dict:
         "x": rng.integers(-9, 9, (int(rng.integers(1, 3)), channels, *extent)),
         "w": rng.integers(-9, 9, (filters, channels // groups, *kernel)),
         "bias": rng.integers(-9, 9, filters) if rng.integers(2) else None,
-        "stride": stride, "dilation": dilation, "pad_lo": pad_lo, "pad_hi": pad_hi, "groups": groups,
-    }  # fmt: skip
+        "stride": stride,
+        "dilation": dilation,
+        "pad_lo": pad_lo,
+        "pad_hi": pad_hi,
+        "groups": groups,
+    }
 
 
 def by_definition(x, w, bias, stride, dilation, pad_lo, pad_hi, groups):
@@ -60,9 +64,14 @@ def onnx_model(case: dict, element_type: int):
     if case["bias"] is not None:
         inputs["b"] = case["bias"].astype(dtype)
     node = helper.make_node(
-        "Conv", list(inputs), ["y"], strides=case["stride"], dilations=case["dilation"],
-        pads=case["pad_lo"] + case["pad_hi"], group=case["groups"],
-    )  # fmt: skip
+        "Conv",
+        list(inputs),
+        ["y"],
+        strides=case["stride"],
+        dilations=case["dilation"],
+        pads=case["pad_lo"] + case["pad_hi"],
+        group=case["groups"],
+    )
     graph = helper.make_graph(
         [node],
         "g",
@@ -127,10 +136,16 @@ def test_sums_beyond_float32_are_exact():
 def test_problem_form_and_defaults():
     case_ = case(3, 2, 1)
     problem = ConvProblem(
-        batch=case_["x"].shape[0], in_channels=case_["x"].shape[1], out_channels=case_["w"].shape[0],
-        in_extent=case_["x"].shape[2:], kernel=case_["w"].shape[2:], stride=case_["stride"],
-        dilation=case_["dilation"], pad_lo=case_["pad_lo"], pad_hi=case_["pad_hi"],
-    )  # fmt: skip
+        batch=case_["x"].shape[0],
+        in_channels=case_["x"].shape[1],
+        out_channels=case_["w"].shape[0],
+        in_extent=case_["x"].shape[2:],
+        kernel=case_["w"].shape[2:],
+        stride=case_["stride"],
+        dilation=case_["dilation"],
+        pad_lo=case_["pad_lo"],
+        pad_hi=case_["pad_hi"],
+    )
     got = reference.conv_problem(problem, case_["x"], case_["w"], case_["bias"])
     assert np.array_equal(got, reference.conv(**case_))
     assert got.shape == problem.y_shape

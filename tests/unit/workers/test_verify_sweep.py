@@ -129,12 +129,16 @@ def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
     programs = [
         subprocess.Popen(
             [sys.executable, "-m", f"distributed.cli.dask_{what}", "--scheduler-file", note, "--no-dashboard", *more],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path, start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=tmp_path,
+            start_new_session=True,
         )
         for what, more in (
-            ("scheduler", ["--host", "127.0.0.1", "--port", "0"]), ("worker", ["--nthreads", "1", "--no-nanny"]),
+            ("scheduler", ["--host", "127.0.0.1", "--port", "0"]),
+            ("worker", ["--nthreads", "1", "--no-nanny"]),
         )
-    ]  # fmt: skip
+    ]
     try:
         with distributed.Client(scheduler_file=str(note), timeout=60, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
@@ -260,9 +264,16 @@ def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
 def tiny_conv():
     """A layer with several CTAs."""
     problem = ConvProblem(
-        name="conv", batch=5, in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1),
-        pad_hi=(1, 1), bias=True,
-    )  # fmt: skip
+        name="conv",
+        batch=5,
+        in_channels=16,
+        out_channels=24,
+        in_extent=(12, 12),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
+        pad_hi=(1, 1),
+        bias=True,
+    )
     _, weight, bias = normal_data(problem, 1)
     x = TensorRef(name="x", dtype="f16", shape=problem.x_shape)
     return ConvNode(name="conv", problem=problem, input=x, weight=weight, bias=bias, output=x)
@@ -307,9 +318,13 @@ def test_small_work_stays_here_unless_it_is_sent(model):
 
 def command(*arguments: object, **more) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "convc", *map(str, arguments)], capture_output=True, text=True, timeout=120,
-        check=False, **more,
-    )  # fmt: skip
+        [sys.executable, "-m", "convc", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **more,
+    )
 
 
 def test_the_command_in_one_process_and_in_two(model):

@@ -30,9 +30,12 @@ def epilogue_names(step: Step) -> dict[str, Any] | None:
             return {"values": _values(step.columns), "alpha": float_literal(step.alpha)}
         case ApplyClip(low=low, high=high):
             return {
-                "values": _values(step.columns), "low_bound": low is not None, "high_bound": high is not None,
-                "low": float_literal(low or 0.0), "high": float_literal(high or 0.0),
-            }  # fmt: skip
+                "values": _values(step.columns),
+                "low_bound": low is not None,
+                "high_bound": high is not None,
+                "low": float_literal(low or 0.0),
+                "high": float_literal(high or 0.0),
+            }
         case ApplySigmoid() | ApplySilu():
             return {"values": _values(step.columns), "minus_log2_e": float_literal(-math.log2(math.e))}
         case AddRowResidual():

@@ -75,9 +75,15 @@ def _multiply(step: MmaScaled, a: SmemTile, b: SmemTile, tmem: dict[str, TmemTil
 
     def shape(byte: int) -> str:
         fields = BlockScaledDescriptor(
-            kind=kind, a_type=form.element, b_type=form.element, scale_type=form.factor, m=step.m, n=step.n,
-            sfa_id=byte, sfb_id=byte,
-        )  # fmt: skip
+            kind=kind,
+            a_type=form.element,
+            b_type=form.element,
+            scale_type=form.factor,
+            m=step.m,
+            n=step.n,
+            sfa_id=byte,
+            sfb_id=byte,
+        )
         return f"0x{encode_block_scaled(fields):08x}"
 
     more = []

@@ -54,25 +54,32 @@ def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
         case LoadMask(entries=((entry, first), *more)):
             other, second = more[0] if more else ("", 0)
             return {
-                "entry": entry, "table_offset": _entry(storage, first), "joined": bool(more), "other": other,
+                "entry": entry,
+                "table_offset": _entry(storage, first),
+                "joined": bool(more),
+                "other": other,
                 "other_offset": _entry(storage, second),
-            }  # fmt: skip
+            }
         case ClearAcc(acc=acc, columns=columns):
             return {"acc_address": acc_address(tmem[acc]), "pieces": _cleared(columns)}
         case TensorFill(source=source, tile=tile, atoms=atoms):
             return {
-                "source_address": stage_address("%word", smem[source]), "descriptor": descriptor(smem[source]),
-                "tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
-            }  # fmt: skip
+                "source_address": stage_address("%word", smem[source]),
+                "descriptor": descriptor(smem[source]),
+                "tile_address": tensor_address("%to", tmem[tile]),
+                "more_atoms": more_atoms(atoms),
+            }
         case MoveRows(tile=tile, atoms=atoms):
             return {"tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms)}
         case Refresh(source=source, tile=tile, atoms=atoms, halo=halo, extra=extra):
             return {
-                "source_address": stage_address("%word", smem[source]), "halo": halo,
+                "source_address": stage_address("%word", smem[source]),
+                "halo": halo,
                 "halo_bytes": 4 * smem[source].row_bytes,
                 "descriptor": descriptor(smem[source], MAIN_ROWS + 4 * extra),
-                "tile_address": tensor_address("%to", tmem[tile]), "more_atoms": more_atoms(atoms),
-            }  # fmt: skip
+                "tile_address": tensor_address("%to", tmem[tile]),
+                "more_atoms": more_atoms(atoms),
+            }
         case MmaTensor():
             return _mma_tensor(step, tmem[step.a], smem[step.b], tmem[step.acc])
         case MmaStationary():
@@ -92,10 +99,19 @@ def reuse_names(step: Step, storage: Storage) -> dict[str, Any] | None:
 def _wide_load(step: TmaWideLoad, tile: SmemTile, ring_offset: int, at_stage: str) -> dict[str, Any]:
     mode = "im2col::w::128" if step.halo_each_window else "im2col::w"
     return {
-        "map": step.map, "rank": len(step.coords), "coords": braces(f"%{name}" for name in step.coords), "mode": mode,
-        "halo": step.halo, "offset": step.offset, "stage": at_stage, "stage_bytes": tile.stage_bytes,
-        "tile_offset": tile.offset, "ring_offset": ring_offset, "placed": step.at is not None, "at": step.at or "",
-    }  # fmt: skip
+        "map": step.map,
+        "rank": len(step.coords),
+        "coords": braces(f"%{name}" for name in step.coords),
+        "mode": mode,
+        "halo": step.halo,
+        "offset": step.offset,
+        "stage": at_stage,
+        "stage_bytes": tile.stage_bytes,
+        "tile_offset": tile.offset,
+        "ring_offset": ring_offset,
+        "placed": step.at is not None,
+        "at": step.at or "",
+    }
 
 
 def _entry(storage: Storage, first: int) -> int:
@@ -121,13 +137,16 @@ def _mma_stationary(step: MmaStationary, a: SmemTile, b: SmemTile, acc: TmemTile
     begins = [
         encode_zero_mask(
             ZeroColumnMask(
-                generate=step.runs is not None, zeroed=zeroed, used=used, zero_first=(first,) + (False,) * 3,
+                generate=step.runs is not None,
+                zeroed=zeroed,
+                used=used,
+                zero_first=(first,) + (False,) * 3,
                 shift=step.shift,
             )
         )
         >> 32
         for first in (False, True)
-    ]  # fmt: skip
+    ]
     runs = f"{zeroed} columns of padding, then {used} pixels, and so on" if step.runs else "none"
     usage = "" if step.collector == "discard" else step.collector
     return multiply_names(step, b, acc, step.reach) | {

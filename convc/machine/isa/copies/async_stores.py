@@ -68,9 +68,12 @@ class Signal:
             raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
         if (rows == rows_of(strand))[active].any():
             strand.cohort.report(
-                "async-store-own-cta", f"{name} to the thread's own CTA is undefined", self.instr, Verdict.review,
+                "async-store-own-cta",
+                f"{name} to the thread's own CTA is undefined",
+                self.instr,
+                Verdict.review,
                 **witness(strand),
-            )  # fmt: skip
+            )
         for address in np.unique(barriers[active]).tolist():
             strand.cohort.barrier(address, name)
         return barriers[active], bells[active]

@@ -18,9 +18,14 @@ from convc.machine.tma.load import TensorLoader
 
 
 def tensor_reach(
-    loader: TensorLoader, name: str, kind: str, coords: tuple[Coordinate, ...], offsets: tuple[int, ...] | None,
-    mode: str, repeat: int = 1,
-) -> GlobalRange:  # fmt: skip
+    loader: TensorLoader,
+    name: str,
+    kind: str,
+    coords: tuple[Coordinate, ...],
+    offsets: tuple[int, ...] | None,
+    mode: str,
+    repeat: int = 1,
+) -> GlobalRange:
     """What copies with these operands reach.
 
     Args:

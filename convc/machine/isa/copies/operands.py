@@ -130,9 +130,7 @@ def route(
             hint="" if pair else ".cta_group::2 allows the barrier to be in the other CTA of a pair",
         )
     first = (issuers - own)[:, None]
-    return CopyTarget(
-        address, barrier, _settle(cohort, first + ranks), ranks.shape[1], _settle(cohort, first + bell)
-    )  # fmt: skip
+    return CopyTarget(address, barrier, _settle(cohort, first + ranks), ranks.shape[1], _settle(cohort, first + bell))
 
 
 def own_route(cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int) -> CopyTarget:

@@ -103,9 +103,16 @@ def perform_store(strand: Strand, instr, turn: IssueGroup, copy: Callable[..., N
 
 
 def _load(
-    strand: Strand, instr, turn: IssueGroup, loader: TensorLoader, name: str, path: CopyTarget, coords: tuple, offsets:
-    tuple, mode: str,
-) -> None:  # fmt: skip
+    strand: Strand,
+    instr,
+    turn: IssueGroup,
+    loader: TensorLoader,
+    name: str,
+    path: CopyTarget,
+    coords: tuple,
+    offsets: tuple,
+    mode: str,
+) -> None:
     """One copy into every destination, its complete_tx, and the books."""
     cohort, where = strand.cohort, path.address
     result = loader.load(cohort.shared.bytes, where, coords, offsets, path.rows, mode)

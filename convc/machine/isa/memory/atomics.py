@@ -117,9 +117,10 @@ class Atomic:
             self._visit(strand, self.space, address, olds)
         else:
             spaces.by_space(
-                strand, address,
+                strand,
+                address,
                 lambda space, inside, _: self._visit(strand, "cluster" if space == "shared" else space, inside, olds),
-            )  # fmt: skip
+            )
         for slot, old in zip(self.results, olds, strict=False):
             if slot is not None:
                 strand.write(slot, old)

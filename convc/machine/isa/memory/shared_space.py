@@ -66,9 +66,11 @@ def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndar
         wide = np.broadcast_to(np.asarray(offset), target.shape)[..., None] + np.arange(size)
         lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
         strand.cohort.report(
-            "shared-memory-unwritten", f"{what}.shared reads {missing} bytes of shared memory never written", instr,
+            "shared-memory-unwritten",
+            f"{what}.shared reads {missing} bytes of shared memory never written",
+            instr,
             **witness(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
-        )  # fmt: skip
+        )
 
 
 def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray | None = None) -> None:

@@ -165,7 +165,11 @@ def _part(a: int, b: int, bits: int, is_signed: bool, high: bool) -> int:
 
 
 for _form, _name in (
-    ("int.add.cc", "add"), ("int.addc", "addc"), ("int.sub.cc", "sub"), ("int.subc", "subc"),
-    ("int.mad.cc", "mad"), ("int.madc", "madc"),
-):  # fmt: skip
+    ("int.add.cc", "add"),
+    ("int.addc", "addc"),
+    ("int.sub.cc", "sub"),
+    ("int.subc", "subc"),
+    ("int.mad.cc", "mad"),
+    ("int.madc", "madc"),
+):
     op(_form)(_carry_builder(_name))

@@ -81,9 +81,11 @@ class Window:
         self.lanes = (part + inside)[:, None, None] + lanes[None]
         self.columns = column[:, None, None] + columns[None]
         self.whole = (
-            shape == "32x32b" and not packed and len(warps) == 4
+            shape == "32x32b"
+            and not packed
+            and len(warps) == 4
             and bool((warps % 4 == np.arange(4)).all() and (inside == 0).all() and (column == column[0]).all())
-        )  # fmt: skip
+        )
         self.start = int(column[0])
         self.key = (self.name, packed, split, tuple(group.values.tolist()), tuple(warps.tolist()), count)
         self.packed = packed

@@ -53,18 +53,29 @@ def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) ->
 
 
 def tell(
-    strand: Strand, kind: str, item: Mma | Copy | Shift, thread: tuple[int, int], issuers: Rows, pair: bool,
+    strand: Strand,
+    kind: str,
+    item: Mma | Copy | Shift,
+    thread: tuple[int, int],
+    issuers: Rows,
+    pair: bool,
     target: object = None,
-) -> None:  # fmt: skip
+) -> None:
     """Announce an operation that a thread of the CTAs ``issuers`` (None: all) has issued to the observer."""
     cohort = strand.cohort
     if cohort.observer is None:
         return
     shared, reads, writes = cohort.core.footprint(item)
     operation = Operation(
-        kind=kind, rows=range(cohort.ctas) if issuers is None else issuers, pair=pair,
-        thread=(int(strand.warps[thread[0]]), thread[1]), shared=shared, reads=reads, writes=writes, target=target,
-    )  # fmt: skip
+        kind=kind,
+        rows=range(cohort.ctas) if issuers is None else issuers,
+        pair=pair,
+        thread=(int(strand.warps[thread[0]]), thread[1]),
+        shared=shared,
+        reads=reads,
+        writes=writes,
+        target=target,
+    )
     cohort.observer.tensor_op(strand, item.instr, operation)
 
 
@@ -120,9 +131,21 @@ def mma(instr, program):
                     raise MachineFault("tcgen05.mma.ashift needs M = 128 (or 256 in a pair), got 64")
                 mask = _lane_mask(strand, thread, words, issuers) if words else None
                 one = Mma(
-                    shape, to, left, right, bool(enabled) != negate, rows, instr, in_tensor, mask, scale, ashift,
-                    zero if has_zero else None, sfa, sfb,
-                )  # fmt: skip
+                    shape,
+                    to,
+                    left,
+                    right,
+                    bool(enabled) != negate,
+                    rows,
+                    instr,
+                    in_tensor,
+                    mask,
+                    scale,
+                    ashift,
+                    zero if has_zero else None,
+                    sfa,
+                    sfb,
+                )
                 core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
                 tell(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 

@@ -161,10 +161,20 @@ def test_ptxas_accepts_every_shape(assembled):
     """One kernel with each kind of line."""
     i, j, k, big = (Var(name) for name in NUMBERS)
     exprs = [
-        (i * 3 + j - k, 32), (i // 7, 32), (i % 7, 32), (i // 8, 32), (i % 8, 32), (j // 56 * k, 32), (Const(-3), 32),
-        (j * 1_000_000, 64), (big + j, 64), (big // 1000, 64), (big % 1000, 32),
-        (Select(And((Less(i, j), Less(k, i))), i, k), 32), (Select(Less(big, j), big, Const(5)), 64),
-    ]  # fmt: skip
+        (i * 3 + j - k, 32),
+        (i // 7, 32),
+        (i % 7, 32),
+        (i // 8, 32),
+        (i % 8, 32),
+        (j // 56 * k, 32),
+        (Const(-3), 32),
+        (j * 1_000_000, 64),
+        (big + j, 64),
+        (big // 1000, 64),
+        (big % 1000, 32),
+        (Select(And((Less(i, j), Less(k, i))), i, k), 32),
+        (Select(Less(big, j), big, Const(5)), 64),
+    ]
     body = []
     for expr, bits in exprs:
         code = lower(expr, "d", bits, NUMBERS)

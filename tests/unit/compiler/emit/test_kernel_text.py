@@ -17,9 +17,16 @@ from convc.ir.problem import ConvProblem
 from convc.support.resources import template_folder
 
 BASE = ConvProblem(
-    name="base", batch=2, in_channels=70, out_channels=100, in_extent=(9, 11), kernel=(3, 3), pad_lo=(1, 1),
-    pad_hi=(1, 1), bias=True,
-)  # fmt: skip
+    name="base",
+    batch=2,
+    in_channels=70,
+    out_channels=100,
+    in_extent=(9, 11),
+    kernel=(3, 3),
+    pad_lo=(1, 1),
+    pad_hi=(1, 1),
+    bias=True,
+)
 
 
 def changed(**changes) -> ConvProblem:

@@ -190,9 +190,14 @@ def test_output_channels_behind_the_pitch_are_not_stored():
 
 def test_start_is_what_the_kernel_computes():
     stem = ConvProblem(
-        in_channels=3, out_channels=64, in_extent=(224, 224), kernel=(7, 7), stride=(2, 2), pad_lo=(3, 3),
+        in_channels=3,
+        out_channels=64,
+        in_extent=(224, 224),
+        kernel=(7, 7),
+        stride=(2, 2),
+        pad_lo=(3, 3),
         pad_hi=(3, 3),
-    )  # fmt: skip
+    )
     start = lower_map(_maps(stem, block_m=128, k_pitch=64).start)
     assert {name: str(expr) for name, expr in start.results} == {
         "w": "((tile_m*8) % 7)*32 - 3",
@@ -373,10 +378,17 @@ def test_reads_past_the_image_are_refuted():
     ],
 )
 def test_limits_of_the_tensor_map(change, sizes, value):
-    problem = ConvProblem(**{
-        "in_channels": 5, "out_channels": 10, "in_extent": (6, 7), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1),
-        **change,
-    })  # fmt: skip
+    problem = ConvProblem(
+        **{
+            "in_channels": 5,
+            "out_channels": 10,
+            "in_extent": (6, 7),
+            "kernel": (3, 3),
+            "pad_lo": (1, 1),
+            "pad_hi": (1, 1),
+            **change,
+        }
+    )
     failures = _maps(problem, **sizes).failures
     assert len(failures) == 1
     assert failures[0].value.startswith(value)

@@ -113,9 +113,15 @@ def test_the_box_of_a_convolution_has_the_output_as_positions(problem):
 
 def test_corners_of_a_convolution():
     problem = ConvProblem(
-        in_channels=3, out_channels=8, in_extent=(20, 30), kernel=(3, 5), stride=(2, 3), dilation=(1, 2),
-        pad_lo=(1, 4), pad_hi=(2, 3),
-    )  # fmt: skip
+        in_channels=3,
+        out_channels=8,
+        in_extent=(20, 30),
+        kernel=(3, 5),
+        stride=(2, 3),
+        dilation=(1, 2),
+        pad_lo=(1, 4),
+        pad_hi=(2, 3),
+    )
     assert im2col_box(problem) == Im2colBox(size=(30, 20), lower=(-4, -1), upper=(-5, 0), stride=(3, 2))
 
 

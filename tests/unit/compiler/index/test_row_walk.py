@@ -65,9 +65,14 @@ tried = 0
 
 @settings(max_examples=400, deadline=None)
 @given(
-    width=st.integers(1, 24), taps=st.integers(1, 11), stride=st.integers(1, 4), dilation=st.integers(1, 3),
-    start=st.integers(0, 200), every=st.integers(1, 7), data=st.data(),
-)  # fmt: skip
+    width=st.integers(1, 24),
+    taps=st.integers(1, 11),
+    stride=st.integers(1, 4),
+    dilation=st.integers(1, 3),
+    start=st.integers(0, 200),
+    every=st.integers(1, 7),
+    data=st.data(),
+)
 def test_lanes_hold_what_their_filter_column_needs(width, taps, stride, dilation, start, every, data):
     global tried
     problems = list(rows_of(width, taps, stride, dilation))
@@ -108,9 +113,15 @@ def test_no_shorter_period_would_do(border):
 )
 def test_well_known_cases(width, taps, stride, pads, period, waste, masked):
     problem = ConvProblem(
-        batch=30, in_channels=8, out_channels=8, in_extent=(3, width), kernel=(1, taps), stride=(1, stride),
-        pad_lo=(0, pads[0]), pad_hi=(0, pads[1]),
-    )  # fmt: skip
+        batch=30,
+        in_channels=8,
+        out_channels=8,
+        in_extent=(3, width),
+        kernel=(1, taps),
+        stride=(1, stride),
+        pad_lo=(0, pads[0]),
+        pad_hi=(0, pads[1]),
+    )
     maps = cut_maps(problem, merged=False, border="mask")
     assert (maps.walk.period, maps.walk.waste) == (period, waste)
     assert any(tile_mask(maps, 1, 0, s).any() for s in range(taps)) == masked
@@ -139,17 +150,29 @@ def test_the_worked_example():
 
 @settings(max_examples=150, deadline=None)
 @given(
-    batch=st.integers(1, 4), extent=st.tuples(st.integers(1, 12), st.integers(1, 14)),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 7)), stride=st.tuples(st.integers(1, 3), st.integers(1, 4)),
-    dilation=st.integers(1, 3), pads=st.tuples(*[st.integers(0, 6)] * 4), merged=st.booleans(),
-    border=st.sampled_from(BORDERS), windowed=st.booleans(),
-)  # fmt: skip
+    batch=st.integers(1, 4),
+    extent=st.tuples(st.integers(1, 12), st.integers(1, 14)),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 7)),
+    stride=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    dilation=st.integers(1, 3),
+    pads=st.tuples(*[st.integers(0, 6)] * 4),
+    merged=st.booleans(),
+    border=st.sampled_from(BORDERS),
+    windowed=st.booleans(),
+)
 def test_every_claim_is_proved(batch, extent, kernel, stride, dilation, pads, merged, border, windowed):
     try:
         problem = ConvProblem(
-            batch=batch, in_channels=8, out_channels=8, in_extent=extent, kernel=kernel, stride=stride,
-            dilation=(1, dilation), pad_lo=pads[:2], pad_hi=pads[2:],
-        )  # fmt: skip
+            batch=batch,
+            in_channels=8,
+            out_channels=8,
+            in_extent=extent,
+            kernel=kernel,
+            stride=stride,
+            dilation=(1, dilation),
+            pad_lo=pads[:2],
+            pad_hi=pads[2:],
+        )
         maps = cut_maps(problem, merged=merged, border=border, windowed=windowed)
     except (ProblemError, PlanError):
         return

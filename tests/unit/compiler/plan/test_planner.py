@@ -234,9 +234,15 @@ def test_a_problem_beyond_the_limits_is_refused(changes, rule, message):
 
 def test_three_spatial_axes_are_refused():
     deep = ConvProblem(
-        in_channels=8, out_channels=8, in_extent=(4, 4, 4), kernel=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1),
-        pad_lo=(0, 0, 0), pad_hi=(0, 0, 0),
-    )  # fmt: skip
+        in_channels=8,
+        out_channels=8,
+        in_extent=(4, 4, 4),
+        kernel=(1, 1, 1),
+        stride=(1, 1, 1),
+        dilation=(1, 1, 1),
+        pad_lo=(0, 0, 0),
+        pad_hi=(0, 0, 0),
+    )
     with pytest.raises(PlanError, match="3 spatial axes; a kernel is planned for two, H and W"):
         plan(form_of(deep))
 
@@ -283,9 +289,12 @@ def test_limits_that_no_tiling_of_today_reaches():
     tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
     small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
     candidate = TiledProblem(
-        form=device_form(problem(out_channels=256)), arch=small, tiling=tiling, storage=storage_of(tiling, small),
+        form=device_form(problem(out_channels=256)),
+        arch=small,
+        tiling=tiling,
+        storage=storage_of(tiling, small),
         grid=(2, 4),
-    )  # fmt: skip
+    )
     assert constraints.tensor_memory(candidate) == "needs 64 columns of tensor memory, a CTA has 32"
     assert constraints.grid(candidate) == "4 tiles along grid axis y, a launch takes up to 1"
 

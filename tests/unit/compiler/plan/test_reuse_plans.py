@@ -49,9 +49,7 @@ def problems(draw) -> ConvProblem:
 
 
 @settings(max_examples=60)
-@given(
-    problems(), st.sampled_from(VARIANTS), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS])
-)  # fmt: skip
+@given(problems(), st.sampled_from(VARIANTS), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]))
 def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, variant, border, rows):
     schedule, shift = variant
     try:

@@ -166,8 +166,9 @@ def test_constants_can_be_replaced():
     w = whole(4, 3, 3, 3)
     x = whole(1, 3, 8, 8)
     got = Graph(made, replaced={"w": w}).run({"x": x})["y"]
-    changed = ReferenceEvaluator(model(BRANCHES, w=w, **{t.name: onnx.numpy_helper.to_array(t) for t in
-                                                         made.graph.initializer if t.name != "w"}))  # fmt: skip
+    changed = ReferenceEvaluator(
+        model(BRANCHES, w=w, **{t.name: onnx.numpy_helper.to_array(t) for t in made.graph.initializer if t.name != "w"})
+    )
     np.testing.assert_array_equal(got, changed.run(None, {"x": x})[0])
     with pytest.raises(ModelError, match="no constant named z"):
         Graph(made, replaced={"z": w})

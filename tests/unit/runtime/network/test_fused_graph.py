@@ -49,10 +49,16 @@ def whole(*shape: int) -> np.ndarray:
 def parameters() -> dict[str, np.ndarray]:
     """Whole numbers; a normalisation that scales by 1/2 without rounding."""
     return {
-        "w0": whole(6, 3, 3, 3), "b0": whole(6), "w1": whole(6, 6, 3, 3), "w2": whole(6, 6, 1, 1), "b2": whole(6),
-        "scale": np.ones(6, np.float32), "shift": whole(6), "mean": whole(6),
+        "w0": whole(6, 3, 3, 3),
+        "b0": whole(6),
+        "w1": whole(6, 6, 3, 3),
+        "w2": whole(6, 6, 1, 1),
+        "b2": whole(6),
+        "scale": np.ones(6, np.float32),
+        "shift": whole(6),
+        "mean": whole(6),
         "variance": np.full(6, 4 - 1e-5, np.float32),
-    }  # fmt: skip
+    }
 
 
 def model(text: str, **weights: np.ndarray) -> onnx.ModelProto:
@@ -259,9 +265,13 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
     runs = []
     for hand_over in (True, False):
         graph = Graph(
-            made, convolutions=Convolutions(kernels=kernels), host="onnxruntime", replaced=weights, fuse=True,
+            made,
+            convolutions=Convolutions(kernels=kernels),
+            host="onnxruntime",
+            replaced=weights,
+            fuse=True,
             hand_over=hand_over,
-        )  # fmt: skip
+        )
         feeds = random_inputs(graph.inputs, 11, 1)
         runs.append(graph.run(feeds))
         assert sum(map(len, graph.stats.fused.values())) == fused

@@ -95,8 +95,10 @@ def test_external_data_inside_a_node_are_not_read(tmp_path, monkeypatch):
     tensor.external_data.add(key="location", value="secret.bin")
     graph = helper.make_graph(
         [helper.make_node("Constant", [], ["y"], value=tensor)],
-        "g", [], [helper.make_tensor_value_info("y", TensorProto.UINT8, [8])],
-    )  # fmt: skip
+        "g",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, [8])],
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_operatorsetid("", 17)], ir_version=8)
     with pytest.raises(NodeError, match="external data inside a node are not read"):
         Graph(model, folder=tmp_path / "elsewhere").run({})
@@ -113,8 +115,10 @@ def test_external_data_inside_a_function_are_not_read(tmp_path, monkeypatch):
         function = helper.make_function("own", "f", [], ["y"], [inner], [helper.make_operatorsetid("", opset)])
         graph = helper.make_graph(
             [helper.make_node("f", [], ["y"], domain="own")],
-            "g", [], [helper.make_tensor_value_info("y", TensorProto.UINT8, [8])],
-        )  # fmt: skip
+            "g",
+            [],
+            [helper.make_tensor_value_info("y", TensorProto.UINT8, [8])],
+        )
         sets = [helper.make_operatorsetid("", 17), helper.make_operatorsetid("own", 1)]
         model = helper.make_model(graph, opset_imports=sets, ir_version=8, functions=[function])
         with pytest.raises(NodeError, match="external data inside a node are not read"):
