@@ -61,11 +61,11 @@ def run(path: Path, host: str) -> dict[str, float]:
     seconds = time.perf_counter() - started - drawn
     return {
         "convolutions": len(graph.convolutions),
-        "compiled": len(graph.tally.compiled),
-        "fused": sum(map(len, graph.tally.fused.values())),
-        "handed": graph.tally.handed,
+        "compiled": len(graph.stats.compiled),
+        "fused": sum(map(len, graph.stats.fused.values())),
+        "handed": graph.stats.handed,
         "seconds": seconds,
-        "machine_seconds": graph.tally.seconds,
+        "machine_seconds": graph.stats.seconds,
         "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
 

@@ -41,7 +41,7 @@ class PreparedModel(BackendRep):
     """A model that is ready to run; kernels are compiled when they are first needed, and kept.
 
     Attributes:
-        graph: what runs; ``graph.tally`` says what the last run did.
+        graph: what runs; ``graph.stats`` says what the last run did.
     """
 
     def __init__(self, graph: Graph) -> None:

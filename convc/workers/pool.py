@@ -44,7 +44,7 @@ class Pool:
     """
 
     def __init__(self, executor: str | Executor | None = None, jobs: int | None = None) -> None:
-        """``executor`` and ``jobs`` as `convc.workers.executors.crew_opener` has them; by default a process per core.
+        """``executor`` and ``jobs`` as `executor_opener` has them; by default a process per core.
 
         Raises:
             InputError: there is no such executor, or both a cluster and a number of processes are given.

@@ -78,7 +78,7 @@ class Graph:
         optional: inputs that have one, an initializer of the same name.
         outputs: names of the results.
         model: what runs: the model with its functions put in the place of their calls.
-        tally: what the last run did.
+        stats: what the last run did.
 
     Raises:
         ModelError: the graph is not in order, or has values that cannot be read.

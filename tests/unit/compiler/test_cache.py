@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from convc.compiler import cache as cache_module
-from convc.compiler import fingerprint as sources
+from convc.compiler import fingerprint
 from convc.compiler import kernels as kernels_module
 from convc.compiler.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
@@ -93,12 +93,12 @@ def test_the_digest_knows_version_sources_templates_and_libraries(monkeypatch, t
     templates.mkdir()
     (templates / "kernel.ptx.j2").write_text("text")
     (inside / "plan" / "planner.py").write_text("choice = 1")
-    monkeypatch.setattr(sources, "__file__", str(inside / "sources.py"))
-    monkeypatch.setattr(sources.resources, "files", lambda package: tmp_path)
+    monkeypatch.setattr(fingerprint, "PACKAGE", inside)
+    monkeypatch.setattr(fingerprint, "template_folder", lambda: templates)
 
     def digest() -> str:
-        sources.compiler_digest.cache_clear()
-        return sources.compiler_digest()
+        fingerprint.compiler_digest.cache_clear()
+        return fingerprint.compiler_digest()
 
     seen = [digest()]
     assert digest() == seen[0]
@@ -108,12 +108,12 @@ def test_the_digest_knows_version_sources_templates_and_libraries(monkeypatch, t
     seen.append(digest())
     (templates / "kernel.ptx.j2").write_text("texts")
     seen.append(digest())
-    monkeypatch.setattr(sources.convc, "__version__", "9.9")
+    monkeypatch.setattr(fingerprint, "__version__", "9.9")
     seen.append(digest())
-    monkeypatch.setattr(sources.importlib.metadata, "version", lambda name: "9.9")
+    monkeypatch.setattr(fingerprint.importlib.metadata, "version", lambda name: "9.9")
     seen.append(digest())
     assert len(set(seen)) == 6
-    sources.compiler_digest.cache_clear()
+    fingerprint.compiler_digest.cache_clear()
 
 
 def test_an_error_is_not_kept(cache, compiled):

@@ -50,7 +50,7 @@ def test_every_piece_is_done_by_processes_of_its_own():
 
 
 def test_nothing_is_opened_before_there_is_work(monkeypatch):
-    monkeypatch.setattr(sweep, "crew_opener", lambda executor, jobs: pytest.fail)
+    monkeypatch.setattr(sweep, "executor_opener", lambda executor, jobs: pytest.fail)
     with Pool(jobs=2) as pool:
         assert list(pool.run([])) == []
 
@@ -172,10 +172,10 @@ def test_without_distributed_the_extra_is_named(monkeypatch):
 SCRIPT = """
 import sys
 import deeds
-from convc.workers.pool import Piece, Pool
+from convc.workers.pool import Pool, Task
 def sweep():
     with Pool(jobs=2) as pool:
-        for index, value in pool.run([Piece(name=str(n), function=deeds.wait_long, arguments=(f"{sys.argv[1]}{n}",))
+        for index, value in pool.run([Task(name=str(n), function=deeds.wait_long, arguments=(f"{sys.argv[1]}{n}",))
                                       for n in range(4)]):
             pass
 """
