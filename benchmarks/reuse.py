@@ -32,7 +32,7 @@ from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 from convc.machine import Counters
 from convc.report.words import convolution
 from convc.runtime.layer import input_buffers
@@ -129,8 +129,8 @@ def measure(selection: str) -> dict[str, float]:
 
 def planning(names: Iterable[str]) -> float:
     """Processor seconds to plan all schedules of a layer and choose one: the slowest of the layers named."""
-    forms = [device_form(light_models()[name]) for name in names]
-    return max(best(partial(plan, form, options=Options(schedule="auto"))) for form in forms)
+    forms = [device_layout(light_models()[name]) for name in names]
+    return max(best(partial(plan, layout, options=Options(schedule="auto"))) for layout in forms)
 
 
 def numbers(found: Found) -> dict[str, float]:

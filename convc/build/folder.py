@@ -36,10 +36,10 @@ from convc.ir.debug_info import DebugInfo, read_coverage
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import BufferLayout, DeviceLayout, device_form
+from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
 
-FORMAT = "convc-build/1"
+FORMAT = "convc-build/2"
 ENTRIES = {"network.json", "weights", "kernels"}
 """Everything that convc puts into a build folder."""
 
@@ -58,7 +58,6 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         kernel: folder of its kernel.
         problem: what it computes.
         input, output: its tensors in the model.
-        notes: what repacking does and costs, for people.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.
     """
@@ -69,7 +68,6 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     problem: ConvProblem
     input: TensorRef
     output: TensorRef
-    notes: tuple[str, ...] = ()
     residual: TensorRef | None = None
     fused: tuple[str, ...] = ()
 
@@ -89,7 +87,7 @@ class Layer:
 
     Attributes:
         name: for messages.
-        form: its problem and the layout of its buffers.
+        layout: its problem and the layout of its buffers.
         ptx: text of the kernel.
         file: name of that text in messages.
         launch: how it is launched.
@@ -97,7 +95,7 @@ class Layer:
     """
 
     name: str
-    form: DeviceLayout
+    layout: DeviceLayout
     ptx: str
     file: str
     launch: LaunchSpec
@@ -150,17 +148,17 @@ class Build:
         record = self.record(name)
         folder = self.path / "kernels" / record.kernel
         weights = self.path / "weights"
-        form = device_form(record.problem)
+        layout = device_layout(record.problem)
         launch = self.launch(record)
-        _check_buffers(launch, form, folder / "launch.json")
+        _check_buffers(launch, layout, folder / "launch.json")
         return Layer(
             name=record.name,
-            form=form,
+            layout=layout,
             ptx=read_text(folder / "kernel.ptx", BuildError),
             file=str(folder / "kernel.ptx"),
             launch=launch,
-            filter=_read_weights(weights / f"{record.stem}.filter.npy", form.filter),
-            bias=_read_weights(weights / f"{record.stem}.bias.npy", form.bias),
+            filter=_read_weights(weights / f"{record.stem}.filter.npy", layout.filter),
+            bias=_read_weights(weights / f"{record.stem}.bias.npy", layout.bias),
         )
 
 
@@ -185,10 +183,10 @@ def pick_layer(layers: Iterable, name: str | None, where: str):
     raise InputError(f"there is no layer {name!r}", where=where, hint=f"layers: {listed}")
 
 
-def buffers_of(form: DeviceLayout) -> dict[str, BufferLayout]:
+def buffers_of(layout: DeviceLayout) -> dict[str, BufferLayout]:
     """The buffers of a convolution kernel under the names that its launch file uses."""
-    buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
-    return buffers if form.residual is None else buffers | {"residual": form.residual}
+    buffers = {"activation": layout.activation, "filter": layout.filter, "bias": layout.bias, "output": layout.output}
+    return buffers if layout.residual is None else buffers | {"residual": layout.residual}
 
 
 def stems_of(names: Iterable[str]) -> tuple[str, ...]:
@@ -340,21 +338,21 @@ def _is_build(path: Path) -> bool:
         return b"convc-build/" in stream.read(200)
 
 
-def _read_weights(path: Path, form: BufferLayout) -> np.ndarray:
-    storage = dtypes.BY_NAME[form.dtype].storage
+def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:
+    storage = dtypes.BY_NAME[layout.dtype].storage
     held = plain(np.empty(0, storage)).dtype
 
     def check(header: NpyHeader) -> str | None:
-        if (header.shape, header.dtype) == (form.shape, held):
+        if (header.shape, header.dtype) == (layout.shape, held):
             return None
-        return f"expected {held.name} {list(form.shape)}, got {header}"
+        return f"expected {held.name} {list(layout.shape)}, got {header}"
 
     return read_npy(path, check=check, error=BuildError).view(storage)
 
 
-def _check_buffers(launch: LaunchSpec, form: DeviceLayout, file: Path) -> None:
+def _check_buffers(launch: LaunchSpec, layout: DeviceLayout, file: Path) -> None:
     """The launch must have the buffers of the layer: the host fills and reads them by name."""
-    for name, expected in buffers_of(form).items():
+    for name, expected in buffers_of(layout).items():
         got = launch.buffers.get(name)
         if got is None:
             raise BuildError(f"the launch has no buffer {name!r}, which the layer needs", where=str(file))

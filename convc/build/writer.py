@@ -13,7 +13,8 @@ from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel, Kernels
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form, pack_weights
+from convc.layout.device_layout import device_layout
+from convc.layout.repack import pack_weights
 
 
 def layer_of(
@@ -24,11 +25,11 @@ def layer_of(
     multiplier: np.ndarray | None = None,
 ) -> Layer:
     """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
-    form = device_form(problem)
-    filters, sums = pack_weights(form, weight, bias, multiplier)
+    layout = device_layout(problem)
+    filters, sums = pack_weights(layout, weight, bias, multiplier)
     return Layer(
         name=problem.name,
-        form=form,
+        layout=layout,
         ptx=compiled.artifact.ptx,
         file=kernel_file(compiled),
         launch=compiled.artifact.launch,
@@ -67,8 +68,8 @@ def write_build(
                 written.add(digest)
                 cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
                 build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
-            form = device_form(conv.problem)
-            build.write_weights(folder, stem, *pack_weights(form, conv.weight, conv.bias, conv.multiplier))
+            layout = device_layout(conv.problem)
+            build.write_weights(folder, stem, *pack_weights(layout, conv.weight, conv.bias, conv.multiplier))
             record = LayerRecord(
                 name=conv.name,
                 stem=stem,
@@ -76,7 +77,6 @@ def write_build(
                 problem=conv.problem,
                 input=conv.input,
                 output=conv.output,
-                notes=form.notes,
                 residual=conv.residual,
                 fused=conv.fused,
             )

@@ -102,8 +102,8 @@ def _run_layer(
     out = console(stderr=check_reports(json_file))
     options = RunOptions(switches=parse_switches(switches, numerics=numerics))
     ready = load_build(build).load(layer)
-    x = read_input(source, ready.form, f"layer {ready.name!r}")
-    residual = None if added is None else read_residual(added, ready.form, f"layer {ready.name!r}")
+    x = read_input(source, ready.layout, f"layer {ready.name!r}")
+    residual = None if added is None else read_residual(added, ready.layout, f"layer {ready.name!r}")
     with progress_bar() as progress:
         bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
         result = run_layer(ready, x, options, progress=bar, residual=residual)

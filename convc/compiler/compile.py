@@ -8,7 +8,7 @@ from convc.compiler.plan.records import Options, Plan
 from convc.compiler.tile.steps.base import TileProgram
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceLayout, device_form
+from convc.layout.device_layout import DeviceLayout, device_layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,13 +17,13 @@ class Compiled:
 
     Attributes:
         problem: what was asked.
-        form: the problem in device buffers; `form.problem` is what the kernel runs.
+        layout: the problem in device buffers; `layout.problem` is what the kernel runs.
         plan, program: the decisions, and the kernel as roles and steps.
         artifact: the text and its launch.
     """
 
     problem: ConvProblem
-    form: DeviceLayout
+    layout: DeviceLayout
     plan: Plan
     program: TileProgram
     artifact: KernelArtifact
@@ -55,8 +55,8 @@ def compile_problem(
     from convc.compiler.schedules.build import build
     from convc.compiler.tile.verify import verify
 
-    form = device_form(problem)
-    decided = plan(form, options=options, block_n=block_n, stages=stages)
+    layout = device_layout(problem)
+    decided = plan(layout, options=options, block_n=block_n, stages=stages)
     program = build(decided)
     verify(program)
-    return Compiled(problem=problem, form=form, plan=decided, program=program, artifact=emit(program))
+    return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=emit(program))

@@ -21,6 +21,7 @@ from convc.explain.schedules import choice_lines
 from convc.explain.sharing import sharing_lines
 from convc.explain.tiles import plan_maps, plan_tiles, shared_maps
 from convc.report.console import print_heading, print_part
+from convc.report.layout_notes import layout_notes
 from convc.report.words import times
 
 ROWS = 24
@@ -32,7 +33,7 @@ def print_inspection(console: Console, compiled: Compiled, fused: tuple[str, ...
     plan = compiled.plan
     taken = (f"fused into it: {', '.join(fused)}",) if fused else ()
     parts = (
-        ("problem", (compiled.problem.describe(), *taken, *compiled.form.notes)),
+        ("problem", (compiled.problem.describe(), *taken, *layout_notes(compiled.layout))),
         ("loop nest", plan_tiles(plan).loops()),
         ("index maps", _maps_lines(plan)),
         ("plan", _plan(plan)),

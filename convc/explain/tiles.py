@@ -87,8 +87,8 @@ def plan_maps(plan: Plan) -> ConvMaps:
         block_m=plan.tiling.block_m,
         block_n=plan.tiling.block_n,
         channels_per_step=plan.pipeline.channels,
-        c_pitch=plan.form.c_pitch,
-        k_pitch=plan.form.k_pitch,
+        c_pitch=plan.layout.c_pitch,
+        k_pitch=plan.layout.k_pitch,
     )
 
 

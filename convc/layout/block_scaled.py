@@ -78,8 +78,8 @@ class BlockFormat:
 
 
 FORMATS = {
-    form.name: form
-    for form in (
+    fmt.name: fmt
+    for fmt in (
         BlockFormat(
             name="mxfp8",
             element="e4m3",
@@ -136,63 +136,61 @@ def filled_channels(channels: int, groups: int = 1) -> int:
     return groups * -(-channels // (groups * CHANNELS)) * CHANNELS
 
 
-def quantise(form: BlockFormat, array: np.ndarray, groups: int = 1) -> Blocks:
+def quantise(fmt: BlockFormat, array: np.ndarray, groups: int = 1) -> Blocks:
     """Numbers (N, C, *extent) of any real type, in blocks along axis 1."""
     array = np.asarray(array)
     count, channels, *extent = array.shape
     own = filled_channels(channels, groups) // groups
     whole = np.zeros((count, groups, own, *extent))
     whole[:, :, : channels // groups] = array.reshape(count, groups, -1, *extent)
-    blocks = whole.reshape(count, -1, form.block, *extent)
+    blocks = whole.reshape(count, -1, fmt.block, *extent)
     finite = np.isfinite(blocks).all(axis=2, keepdims=True)
     blocks = np.where(finite, blocks, 0.0)
     most = np.abs(blocks).max(axis=2, keepdims=True)
-    tensor = tensor_scale(form, array)
-    factors = np.where(finite, _factors(form, most / tensor), np.uint8(NAN_FACTOR[form.factor]))
-    scale = factor_values(form, factors) * tensor
+    tensor = tensor_scale(fmt, array)
+    factors = np.where(finite, _factors(fmt, most / tensor), np.uint8(NAN_FACTOR[fmt.factor]))
+    scale = factor_values(fmt, factors) * tensor
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(finite & (scale > 0), blocks / scale, 0.0)
-    elements = _elements(form, ratio)
+    elements = _elements(fmt, ratio)
     shape = (count, groups * own, *extent)
     return Blocks(elements=elements.reshape(shape), factors=factors.reshape(count, -1, *extent), tensor=tensor)
 
 
-def dequantise(
-    form: BlockFormat, blocks: Blocks, channels: int, groups: int = 1, *, floors: bool = False
-) -> np.ndarray:
+def dequantise(fmt: BlockFormat, blocks: Blocks, channels: int, groups: int = 1, *, floors: bool = False) -> np.ndarray:
     """The numbers that blocks stand for, float64 (N, channels, *extent).
 
     Args:
         floors: their magnitudes instead, each element and each factor other than zero at least as large as the smallest
             normal number of its type.
     """
-    values = element_values(form, blocks.elements)
-    factors = factor_values(form, blocks.factors)
+    values = element_values(fmt, blocks.elements)
+    factors = factor_values(fmt, blocks.factors)
     if floors:
-        values = np.where(values != 0, np.maximum(np.abs(values), form.smallest), 0.0)
-        least = dtypes.E4M3.min_normal if form.factor == "ue4m3" else 0.0
+        values = np.where(values != 0, np.maximum(np.abs(values), fmt.smallest), 0.0)
+        least = dtypes.E4M3.min_normal if fmt.factor == "ue4m3" else 0.0
         factors = np.where(factors > 0, np.maximum(factors, least), factors)
     count, _, *extent = values.shape
-    scaled = values.reshape(count, -1, form.block, *extent) * factors[:, :, None] * blocks.tensor
+    scaled = values.reshape(count, -1, fmt.block, *extent) * factors[:, :, None] * blocks.tensor
     own = channels // groups
     return scaled.reshape(count, groups, -1, *extent)[:, :, :own].reshape(count, channels, *extent)
 
 
-def tensor_scale(form: BlockFormat, array: np.ndarray) -> float:
+def tensor_scale(fmt: BlockFormat, array: np.ndarray) -> float:
     """The scale of a whole tensor: a power of two, 1 where the format has none or the tensor has no number."""
-    if not form.tensor:
+    if not fmt.tensor:
         return 1.0
     most = float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array)))
     if most == 0:
         return 1.0
-    fraction, exponent = math.frexp(most / (form.largest * dtypes.E4M3.max_finite))
+    fraction, exponent = math.frexp(most / (fmt.largest * dtypes.E4M3.max_finite))
     return 2.0 ** (exponent - (fraction == 0.5))
 
 
-def bytes_of(form: BlockFormat, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
+def bytes_of(fmt: BlockFormat, blocks: Blocks) -> tuple[np.ndarray, np.ndarray]:
     """Elements and factors as bytes, (N, C' / packed, *extent) and (N, C' / block, *extent); even channels below."""
     elements = blocks.elements
-    if form.packed == 2:
+    if fmt.packed == 2:
         elements = elements[:, 0::2] | elements[:, 1::2] << 4
     return elements, blocks.factors
 
@@ -210,41 +208,41 @@ def as_multiplied(
     Args:
         floors: magnitudes, as of `dequantise`.
     """
-    form = FORMATS.get(problem.operand)
-    if form is None:
+    fmt = FORMATS.get(problem.operand)
+    if fmt is None:
         return x, w
-    pixels = dequantise(form, quantise(form, x, problem.groups), x.shape[1], problem.groups, floors=floors)
-    taps = dequantise(form, filter_blocks(problem, w), problem.group_channels, floors=floors)
+    pixels = dequantise(fmt, quantise(fmt, x, problem.groups), x.shape[1], problem.groups, floors=floors)
+    taps = dequantise(fmt, filter_blocks(problem, w), problem.group_channels, floors=floors)
     return pixels, as_filters(problem, taps)
 
 
-def element_values(form: BlockFormat, codes: np.ndarray) -> np.ndarray:
+def element_values(fmt: BlockFormat, codes: np.ndarray) -> np.ndarray:
     """The values of element codes, float64."""
-    if form.element == "e4m3":
+    if fmt.element == "e4m3":
         return codes.view(dtypes.E4M3.storage).astype(np.float64)
     return np.where(codes & 8, -1.0, 1.0) * E2M1[codes & 7]
 
 
-def factor_values(form: BlockFormat, codes: np.ndarray) -> np.ndarray:
+def factor_values(fmt: BlockFormat, codes: np.ndarray) -> np.ndarray:
     """The values of factor codes, float64."""
-    if form.factor == "ue4m3":
+    if fmt.factor == "ue4m3":
         return codes.view(dtypes.E4M3.storage).astype(np.float64)
     return codes.view(ml_dtypes.float8_e8m0fnu).astype(np.float64)
 
 
-def _factors(form: BlockFormat, most: np.ndarray) -> np.ndarray:
+def _factors(fmt: BlockFormat, most: np.ndarray) -> np.ndarray:
     """Codes of the factors of blocks whose largest magnitudes are given."""
-    if form.factor == "ue4m3":
-        return dtypes.encode(dtypes.E4M3, most / form.largest).view(np.uint8)
-    exponent = np.frexp(most)[1] - 1 - int(math.log2(form.largest))
+    if fmt.factor == "ue4m3":
+        return dtypes.encode(dtypes.E4M3, most / fmt.largest).view(np.uint8)
+    exponent = np.frexp(most)[1] - 1 - int(math.log2(fmt.largest))
     code = np.clip(exponent + UE8M0_BIAS, 0, 2 * UE8M0_BIAS)
     return np.where(most > 0, code, 0).astype(np.uint8)
 
 
-def _elements(form: BlockFormat, ratio: np.ndarray) -> np.ndarray:
+def _elements(fmt: BlockFormat, ratio: np.ndarray) -> np.ndarray:
     """Codes of numbers, to nearest, ties to even, cut to the largest."""
-    if form.element == "e4m3":
-        return dtypes.encode(dtypes.E4M3, np.clip(ratio, -form.largest, form.largest)).view(np.uint8)
+    if fmt.element == "e4m3":
+        return dtypes.encode(dtypes.E4M3, np.clip(ratio, -fmt.largest, fmt.largest)).view(np.uint8)
     codes = np.searchsorted(_TIES, np.abs(ratio)).astype(np.uint8)
     return codes | np.signbit(ratio).astype(np.uint8) << 3
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import CHANNELS, FORMATS, filled_channels
+from convc.layout.block_scaled import FORMATS, filled_channels
 from convc.layout.split_precision import PARTS, PASSES, activation_parts, filter_parts
 
 
@@ -29,9 +29,9 @@ def expanded(problem: ConvProblem) -> ConvProblem:
         none = (0,) * problem.rank
         extent = tuple(extent + lo + hi for extent, lo, hi in padded)
         changes |= {"in_extent": extent, "pad_lo": none, "pad_hi": none, "pad_value": 0}
-    form, copies = FORMATS.get(problem.operand), copies_of(problem)
-    if form is not None:
-        changes |= {"in_channels": filled_channels(problem.in_channels, problem.groups) // form.packed}
+    fmt, copies = FORMATS.get(problem.operand), copies_of(problem)
+    if fmt is not None:
+        changes |= {"in_channels": filled_channels(problem.in_channels, problem.groups) // fmt.packed}
     if copies > 1:
         changes |= {"in_channels": copies * problem.in_channels, "filter_parts": 1}
     return dataclasses.replace(problem, **changes) if changes else problem
@@ -68,32 +68,6 @@ def split_filter(w: np.ndarray, count: int) -> list[np.ndarray]:
     if rest.any():
         raise ValueError(f"{count} parts of s8 cannot hold weights from {int(w.min())} to {int(w.max())}")
     return parts
-
-
-def expansion_notes(problem: ConvProblem) -> list[str]:
-    """What the host does, one sentence each."""
-    notes = []
-    if problem.pad_value:
-        notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
-    form = FORMATS.get(problem.operand)
-    if form is not None:
-        pairs = ", two to a byte, which is what the kernel counts as a channel" if form.packed == 2 else ""
-        notes.append(
-            f"{problem.operand}: {form.element} elements{pairs}, with a scale factor of type {form.factor} for every "
-            f"{form.block} channels behind those of the pixel; channels of a group are filled up to a multiple of "
-            f"{CHANNELS}"
-        )
-    if problem.operand in PASSES:
-        notes.append(
-            f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and {copies_of(problem)} "
-            "products of parts per term are channels side by side"
-        )
-    elif problem.filter_parts > 1:
-        notes.append(
-            f"weights less their zero points need more than 8 bits: each is the sum of {problem.filter_parts} s8 parts "
-            "on copies of the channels"
-        )
-    return notes
 
 
 def _side_by_side(parts: list[np.ndarray], groups: int) -> np.ndarray:

@@ -22,7 +22,7 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from convc.ir.problem import AXIS_NAMES, ConvProblem
+from convc.ir.problem import ConvProblem
 
 MAX_ELEMENT_STRIDE = 8
 MAX_OFFSET = 255
@@ -113,27 +113,6 @@ def fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
     for line, (block, place) in zip(lines, fold.taps, strict=True):
         folded[block, place] = line
     return _places_to_channels(folded, dim)
-
-
-def fold_note(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
-    """One sentence: why an axis is folded, and into what."""
-    name = AXIS_NAMES[problem.rank][axis]
-    if problem.rank == 3 and name == "D":
-        return (
-            f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
-            "filter reads"
-        )
-    if fold.step > MAX_ELEMENT_STRIDE:
-        cause = f"stride {fold.step} along {name} is above {MAX_ELEMENT_STRIDE}, the largest of a tensor map"
-    else:
-        cause = (
-            f"along {name} the filter spans {problem.span[axis]} pixels with padding "
-            f"({problem.pad_lo[axis]}, {problem.pad_hi[axis]}), more than an im2col tensor map can express"
-        )
-    return (
-        f"{cause}: folded on the host, {len(fold.places)} pixels of every block of {fold.step} become "
-        f"channels, and the kernel sees {fold.blocks} tap(s) with stride 1"
-    )
 
 
 def _encodable(pad_lo: int, pad_hi: int, reach: int) -> bool:

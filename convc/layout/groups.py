@@ -4,7 +4,7 @@ The tensor core multiplies whole tiles: an instruction takes 32 bytes of channel
 whether a group has as many or not. A *pack* of some groups is one dense convolution whose filter has zeros where an
 output channel does not see an input channel ("block-diagonal"). The number of groups in a pack is the one with the
 least work: more groups fill the instructions, but their zeros grow with the square. What is left are fewer, larger
-groups, each with its own slab of channels, padded to whole instructions; a single pack is a convolution with one group.
+groups, each with its own run of channels, padded to whole instructions; a single pack is a convolution with one group.
 
 Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of the model. On full tiles that still is
 twice as many as an SM multiplies without its tensor core (`convc.compiler.arch.Rates.fmas`), and as many of tf32;
@@ -25,7 +25,7 @@ from convc.ir.problem import ConvProblem
 ATOM_BYTES = 32
 """Channels that one instruction takes from a row, in bytes (PTX manual, tcgen05.mma: K of every kind)."""
 ROW_BYTES = 128
-"""Longest row of an operand tile; longer slabs are made of whole rows."""
+"""Longest row of an operand tile; longer runs are made of whole rows."""
 COLUMNS = 16
 """Output channels come in multiples of this (PTX manual, tcgen05.mma shapes, M = 128)."""
 WIDEST = 256
@@ -38,94 +38,83 @@ class GroupPacking(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         groups: groups of the model in each pack; the last pack may have fewer.
         count: packs.
-        c_slab, k_slab: input and output channels of a pack on the device, padding included. With one pack, as
+        c_per_pack, k_per_pack: input and output channels of a pack on the device, padding included. With one pack, as
             many as there are.
     """
 
     groups: int
     count: int
-    c_slab: int
-    k_slab: int
+    c_per_pack: int
+    k_per_pack: int
 
 
-def packs_of(problem: ConvProblem) -> GroupPacking | None:
+def choose_packing(problem: ConvProblem) -> GroupPacking | None:
     """The packs with the least work for the tensor core, of those the fewest; None where there is one group."""
     if problem.groups == 1:
         return None
-    choices = [_packs(problem, groups) for groups in range(1, problem.groups + 1)]
-    return min(choices, key=lambda packs: (work(problem, packs), packs.count))
+    choices = [_packing(problem, groups) for groups in range(1, problem.groups + 1)]
+    return min(choices, key=lambda packing: (work(problem, packing), packing.count))
 
 
-def work(problem: ConvProblem, packs: GroupPacking) -> int:
+def work(problem: ConvProblem, packing: GroupPacking) -> int:
     """Output channels times atoms of 32 bytes that the tensor core multiplies for each pixel and tap."""
-    atoms = -(-packs.c_slab * problem.operand_dtype.bytes // ATOM_BYTES)
-    tiles = -(-packs.k_slab // COLUMNS)
-    return packs.count * atoms * tiles
+    atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // ATOM_BYTES)
+    tiles = -(-packing.k_per_pack // COLUMNS)
+    return packing.count * atoms * tiles
 
 
-def _packs(problem: ConvProblem, groups: int) -> GroupPacking:
+def _packing(problem: ConvProblem, groups: int) -> GroupPacking:
     count = -(-problem.groups // groups)
     channels, filters = groups * problem.group_channels, groups * problem.out_channels // problem.groups
     if count == 1:
-        return GroupPacking(groups=groups, count=1, c_slab=channels, k_slab=filters)
+        return GroupPacking(groups=groups, count=1, c_per_pack=channels, k_per_pack=filters)
     element = problem.operand_dtype.bytes
     unit = ATOM_BYTES if channels * element <= ROW_BYTES else ROW_BYTES
     step = COLUMNS if filters <= WIDEST else WIDEST // 2
     return GroupPacking(
         groups=groups,
         count=count,
-        c_slab=-(-channels * element // unit) * unit // element,
-        k_slab=-(-filters // step) * step,
+        c_per_pack=-(-channels * element // unit) * unit // element,
+        k_per_pack=-(-filters // step) * step,
     )
 
 
-def pack_problem(problem: ConvProblem, packs: GroupPacking) -> ConvProblem:
+def packed_problem(problem: ConvProblem, packing: GroupPacking) -> ConvProblem:
     """The convolution whose groups are the packs."""
     return dataclasses.replace(
-        problem, in_channels=packs.count * packs.c_slab, out_channels=packs.count * packs.k_slab, groups=packs.count
+        problem,
+        in_channels=packing.count * packing.c_per_pack,
+        out_channels=packing.count * packing.k_per_pack,
+        groups=packing.count,
     )
 
 
-def pack_channels(pixels: np.ndarray, model: ConvProblem, packs: GroupPacking) -> np.ndarray:
-    """Pixels (..., places * C) as (..., packs * c_slab): a group's channels at all places of a folded axis together."""
-    lines, slots = pixels.shape[:-1], packs.count * packs.groups
+def pack_channels(pixels: np.ndarray, model: ConvProblem, packing: GroupPacking) -> np.ndarray:
+    """Pixels (..., places * C) as (..., packs * c_per_pack): a group's channels at all places together."""
+    lines, slots = pixels.shape[:-1], packing.count * packing.groups
     groups = pixels.reshape(*lines, -1, model.groups, model.group_channels).swapaxes(-3, -2)
     groups = groups.reshape(*lines, model.groups, -1)
-    channels = packs.groups * groups.shape[-1]
+    channels = packing.groups * groups.shape[-1]
     whole = np.zeros((*lines, slots, groups.shape[-1]), pixels.dtype)
     whole[..., : model.groups, :] = groups
-    packed = np.zeros((*lines, packs.count, packs.c_slab), pixels.dtype)
-    packed[..., :channels] = whole.reshape(*lines, packs.count, channels)
+    packed = np.zeros((*lines, packing.count, packing.c_per_pack), pixels.dtype)
+    packed[..., :channels] = whole.reshape(*lines, packing.count, channels)
     return packed.reshape(*lines, -1)
 
 
-def pack_taps(taps: np.ndarray, groups: int, packs: GroupPacking) -> np.ndarray:
-    """Filters (K, R*S, C/G) as (packs * k_slab, R*S, c_slab), with zeros outside the blocks of the groups."""
+def pack_taps(taps: np.ndarray, groups: int, packing: GroupPacking) -> np.ndarray:
+    """Filters (K, R*S, C/G) as (packs * k_per_pack, R*S, c_per_pack), with zeros outside the blocks of the groups."""
     own, channels = len(taps) // groups, taps.shape[-1]
-    packed = np.zeros((packs.count, packs.k_slab, taps.shape[1], packs.c_slab), taps.dtype)
+    packed = np.zeros((packing.count, packing.k_per_pack, taps.shape[1], packing.c_per_pack), taps.dtype)
     for group in range(groups):
-        pack, slot = divmod(group, packs.groups)
+        pack, slot = divmod(group, packing.groups)
         rows, columns = slice(slot * own, (slot + 1) * own), slice(slot * channels, (slot + 1) * channels)
         packed[pack, rows, :, columns] = taps[group * own : (group + 1) * own]
     return packed.reshape(-1, *packed.shape[2:])
 
 
-def device_channels(problem: ConvProblem, packs: GroupPacking) -> np.ndarray:
+def device_channels(problem: ConvProblem, packing: GroupPacking) -> np.ndarray:
     """Output channel on the device of every output channel of the model, int64 (K,)."""
-    own = packs.groups * problem.out_channels // problem.groups
+    own = packing.groups * problem.out_channels // problem.groups
     pack, inside = np.divmod(np.arange(problem.out_channels), own)
-    return pack * packs.k_slab + inside
-
-
-def packs_note(problem: ConvProblem, device: ConvProblem, packs: GroupPacking) -> str:
-    """One sentence: what is joined, and what share of the multiplications is with zeros."""
-    shape = f"{problem.groups} groups of {problem.group_channels} channels"
-    useful = problem.out_channels * problem.group_channels
-    done = packs.count * packs.k_slab * packs.c_slab
-    share = f"{100 * useful / done:.3g} % of the products are of the model, the others of zeros"
-    if packs.count == 1:
-        return f"{shape} are one block-diagonal filter: {share}"
-    return (
-        f"{shape}, {packs.groups} to a pack: {packs.count} block-diagonal filters of {packs.c_slab} x {packs.k_slab} "
-        f"channels; {share}"
-    )
+    return pack * packing.k_per_pack + inside

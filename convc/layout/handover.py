@@ -1,7 +1,7 @@
 """Where a convolution can read what another one wrote, without going through (N, C, H, W) in between.
 
 A kernel writes pixels with their channels side by side, (N, P, Q, k_pitch), and reads them the same way,
-(N, H, W, c_pitch) (see `convc.layout.device_form`). Between two convolutions with nothing on the host in between,
+(N, H, W, c_pitch) (see `convc.layout.device_layout`). Between two convolutions with nothing on the host in between,
 unpacking and packing again would give the same buffer, unless the consumer's axes are folded, the pitches differ, or
 the types do.
 Two things are left to do, both in place or element by element, none a transposition:
@@ -22,7 +22,7 @@ import numpy as np
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 from convc.layout.groups import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
@@ -36,7 +36,7 @@ def obstacle(producer: DeviceLayout, consumer: DeviceLayout, use: Use = "activat
     made, wanted = producer.output, consumer.activation if use == "activation" else consumer.residual
     if wanted is None:
         return "the consumer adds no residual"
-    if producer.way is not None or consumer.way is not None:
+    if producer.forward is not None or consumer.forward is not None:
         return "a transposed convolution goes through another layout"
     if producer.model.rank == 3 or consumer.model.rank == 3:
         return "volumes go through another layout"
@@ -88,23 +88,27 @@ def hand_over(
     return packed if wanted == producer.output.dtype else dtypes.encode(dtypes.BY_NAME[wanted], packed)
 
 
-def _places_written(form: DeviceLayout) -> np.ndarray:
+def _places_written(layout: DeviceLayout) -> np.ndarray:
     """Where in a pixel of the output each channel of the model lies, (K,)."""
-    return np.arange(form.model.out_channels) if form.packs is None else device_channels(form.ordinary, form.packs)
+    return (
+        np.arange(layout.model.out_channels)
+        if layout.packing is None
+        else device_channels(layout.ordinary, layout.packing)
+    )
 
 
-def _places_read(form: DeviceLayout, use: Use) -> np.ndarray | None:
+def _places_read(layout: DeviceLayout, use: Use) -> np.ndarray | None:
     """The same for what a kernel reads; None where a channel has several places."""
     if use == "residual":
-        return _places_written(form)
-    channels = np.arange(form.model.in_channels)
-    if form.packs is None:
+        return _places_written(layout)
+    channels = np.arange(layout.model.in_channels)
+    if layout.packing is None:
         return channels
-    placed = pack_channels((channels + 1).reshape(1, 1, 1, -1), form.ordinary, form.packs).reshape(-1)
+    placed = pack_channels((channels + 1).reshape(1, 1, 1, -1), layout.ordinary, layout.packing).reshape(-1)
     places = np.flatnonzero(placed)
     order = placed[places] - 1
     return places[np.argsort(order)] if len(places) == len(channels) and len(set(order)) == len(channels) else None
 
 
-def _element_type(form: DeviceLayout, use: Use) -> str:
-    return form.activation.dtype if use == "activation" else form.output.dtype
+def _element_type(layout: DeviceLayout, use: Use) -> str:
+    return layout.activation.dtype if use == "activation" else layout.output.dtype

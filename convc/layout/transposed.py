@@ -49,20 +49,20 @@ class ForwardEquivalent(msgspec.Struct, frozen=True, kw_only=True):
     """A transposed convolution as an ordinary one.
 
     Attributes:
-        way: see the module.
+        strategy: see the module.
         problem: the ordinary convolution; with phases its output channels are (group, phase, channel of the group).
         axes: how each axis is cut into phases; empty for ``dilated``.
     """
 
-    way: Literal["phases", "dilated"]
+    strategy: Literal["phases", "dilated"]
     problem: ConvProblem
     axes: tuple[PhaseAxis, ...] = ()
 
 
-def untransposed(problem: ConvProblem) -> ForwardEquivalent:
-    """The way with fewer multiplications; of two equal ones that without zeros in the input."""
-    ways = (_phases(problem), _dilated(problem))
-    return min((way for way in ways if way is not None), key=lambda way: way.problem.macs)
+def forward_equivalent(problem: ConvProblem) -> ForwardEquivalent:
+    """The one with fewer multiplications; of two equal ones that without zeros in the input."""
+    strategies = (_phases(problem), _dilated(problem))
+    return min((found for found in strategies if found is not None), key=lambda found: found.problem.macs)
 
 
 def _phases(problem: ConvProblem) -> ForwardEquivalent:
@@ -75,7 +75,7 @@ def _phases(problem: ConvProblem) -> ForwardEquivalent:
     ]
     ones = (1,) * problem.rank
     return ForwardEquivalent(
-        way="phases",
+        strategy="phases",
         problem=replace(
             problem,
             transposed=False,
@@ -115,7 +115,7 @@ def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
     if min(cropped) < 1:
         return None
     return ForwardEquivalent(
-        way="dilated",
+        strategy="dilated",
         problem=replace(
             problem,
             transposed=False,
@@ -128,42 +128,42 @@ def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
     )
 
 
-def ordinary_input(way: ForwardEquivalent, model: ConvProblem, x: np.ndarray) -> np.ndarray:
+def ordinary_input(equivalent: ForwardEquivalent, model: ConvProblem, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, *in) as the ordinary convolution takes them: spread out and cropped, or as they are."""
-    if way.way == "phases":
+    if equivalent.strategy == "phases":
         return x
     extent = [(e - 1) * u + 1 for e, u in zip(model.in_extent, model.stride, strict=True)]
     spread = np.zeros((*x.shape[:2], *extent), x.dtype)
     spread[(..., *(slice(None, None, u) for u in model.stride))] = x
     first = [max(0, pad - span + 1) for pad, span in zip(model.pad_lo, model.span, strict=True)]
-    return spread[(..., *(slice(lo, lo + e) for lo, e in zip(first, way.problem.in_extent, strict=True)))]
+    return spread[(..., *(slice(lo, lo + e) for lo, e in zip(first, equivalent.problem.in_extent, strict=True)))]
 
 
-def ordinary_filter(way: ForwardEquivalent, model: ConvProblem, w: np.ndarray) -> np.ndarray:
+def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.ndarray) -> np.ndarray:
     """Filters (C, K/G, *kernel) as (K, C/G, *kernel) of the ordinary convolution."""
     groups, depth = model.groups, model.out_channels // model.groups
     turned = w.reshape(groups, model.group_channels, depth, *model.kernel).swapaxes(1, 2)
-    if way.way == "dilated":
+    if equivalent.strategy == "dilated":
         turned = turned[(..., *(slice(None, None, -1) for _ in model.kernel))]
-        return turned.reshape(way.problem.w_shape)
-    taps = way.problem.kernel
+        return turned.reshape(equivalent.problem.w_shape)
+    taps = equivalent.problem.kernel
     found = np.zeros((groups, *model.stride, depth, model.group_channels, *taps), w.dtype)
-    for reads in itertools.product(*(axis.reads for axis in way.axes)):
+    for reads in itertools.product(*(axis.reads for axis in equivalent.axes)):
         phases, old, new = zip(*reads, strict=True)
         found[(slice(None), *phases, slice(None), slice(None), *new)] = turned[(..., *old)]
-    return found.reshape(way.problem.w_shape)
+    return found.reshape(equivalent.problem.w_shape)
 
 
-def ordinary_bias(way: ForwardEquivalent, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
+def ordinary_bias(equivalent: ForwardEquivalent, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
     """Bias (K,) for every phase."""
-    phases = way.problem.out_channels // model.out_channels
+    phases = equivalent.problem.out_channels // model.out_channels
     groups = bias.reshape(model.groups, 1, -1)
     return np.repeat(groups, phases, axis=1).reshape(-1)
 
 
-def transposed_output(way: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+def transposed_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
-    if way.way == "dilated":
+    if equivalent.strategy == "dilated":
         return y
     rank, depth = model.rank, model.out_channels // model.groups
     pixels = y.shape[2:]
@@ -175,46 +175,28 @@ def transposed_output(way: ForwardEquivalent, model: ConvProblem, y: np.ndarray)
     return np.ascontiguousarray(together[(..., *map(slice, model.out_extent))])
 
 
-def ordinary_output(way: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
+def ordinary_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """The inverse of `transposed_output`: an output (N, K, *out) as the ordinary convolution makes it, zeros around."""
-    if way.way == "dilated":
+    if equivalent.strategy == "dilated":
         return y
-    rank, pixels = model.rank, way.problem.out_extent
+    rank, pixels = model.rank, equivalent.problem.out_extent
     whole = np.zeros((*y.shape[:2], *_whole(model, pixels)), y.dtype)
     whole[(..., *map(slice, model.out_extent))] = y
     split = [extent for pair in zip(pixels, model.stride, strict=True) for extent in pair]
     apart = whole.reshape(len(y), model.groups, -1, *split)
     phases, places = range(4, 4 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
-    return apart.transpose(0, 1, *phases, 2, *places).reshape(way.problem.y_shape)
+    return apart.transpose(0, 1, *phases, 2, *places).reshape(equivalent.problem.y_shape)
 
 
-def ordinary_element(way: ForwardEquivalent, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
+def ordinary_element(equivalent: ForwardEquivalent, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
     """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
-    if way.way == "dilated":
+    if equivalent.strategy == "dilated":
         return element
     n, k, *pixel = element
     group, inside = divmod(k, model.out_channels // model.groups)
     phase = np.ravel_multi_index([o % u for o, u in zip(pixel, model.stride, strict=True)], model.stride)
     number = (group * math.prod(model.stride) + int(phase)) * (model.out_channels // model.groups) + inside
     return (n, number, *(o // u for o, u in zip(pixel, model.stride, strict=True)))
-
-
-def way_note(way: ForwardEquivalent, model: ConvProblem) -> str:
-    """One sentence: what is computed in its place, and what share of the multiplications that wastes."""
-    taps = "x".join(map(str, way.problem.kernel))
-    share = 100 * _products(model) / way.problem.macs
-    done = f"{min(share, 100):.3g} % of its products are of the model"
-    if way.way == "dilated":
-        return f"transposed: an ordinary {taps} convolution of the input with zeros between its pixels; {done}"
-    return (
-        f"transposed: an ordinary {taps} convolution with stride 1 makes the {math.prod(model.stride)} phases of the "
-        f"output as channels; {done}"
-    )
-
-
-def _products(model: ConvProblem) -> int:
-    """Products of the definition: every input pixel with every tap."""
-    return model.batch * math.prod(model.in_extent) * model.out_channels * model.gemm_k
 
 
 def _whole(model: ConvProblem, pixels: tuple[int, ...]) -> Iterator[int]:

@@ -11,6 +11,8 @@ from rich.table import Table
 from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
+from convc.layout.device_layout import device_layout
+from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
 from convc.report.words import convolution
 
@@ -29,7 +31,7 @@ def print_build(console: Console, build: Build) -> None:
     console.print(table)
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:
-        for note in layer.notes:
+        for note in layout_notes(device_layout(layer.problem)):
             notes.setdefault(note, []).append(layer.name)
     for note, names in notes.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -42,7 +42,7 @@ def _lines(counters: Counters) -> Iterator[tuple[str, int, str]]:
     yield "ld.global", c.global_load_bytes, f"{c.global_load_bytes} bytes"
     yield "st.global", c.global_store_bytes, f"{c.global_store_bytes} bytes"
     forms = {"A in tensor memory": c.mma_a_in_tensor, ".ashift": c.mma_ashift, ".ws": c.mma_ws}
-    yield "tcgen05.mma", c.mma, ", ".join((f"{c.mma}", *(f"{n} with {form}" for form, n in forms.items() if n)))
+    yield "tcgen05.mma", c.mma, ", ".join((f"{c.mma}", *(f"{n} with {layout}" for layout, n in forms.items() if n)))
     yield "multiply-adds", c.multiply_adds, f"{c.multiply_adds}"
     yield "lanes of D", c.mma_lanes, f"{c.mma_lanes}, {c.masked_lanes} of them masked"
     yield "zeroed columns of B", c.zeroed_columns, f"{c.zeroed_columns}"

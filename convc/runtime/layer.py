@@ -1,6 +1,6 @@
 """One layer, from the model's array to the model's array.
 
-A kernel reads and writes packed buffers (`convc.layout.device_form`). Around its launch the host turns activations
+A kernel reads and writes packed buffers (`convc.layout.device_layout`). Around its launch the host turns activations
 (N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed weights, and
 turns the output back into (N, K, P, Q). What happens in between is the machine's business: it gets the text, the launch
 file and the buffers, and no word on what they mean.
@@ -20,10 +20,8 @@ from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
-from convc.layout.device_form import (
-    DeviceLayout,
-    device_bytes,
-    output_index,
+from convc.layout.device_layout import DeviceLayout, device_bytes, output_index
+from convc.layout.repack import (
     pack_activation,
     pack_residual,
     scaled_bias,
@@ -83,10 +81,10 @@ def run_layer(
         PtxSyntaxError, UnmodelledError, LaunchError: the kernel or its launch is not acceptable.
         MachineFault, DeadlockError: the kernel does something that hardware would not survive.
     """
-    _check_input(layer.form, x.shape, x.dtype, f"layer {layer.name!r}")
-    require_memory(2 * device_bytes(layer.form), f"running layer {layer.name!r}")
+    _check_input(layer.layout, x.shape, x.dtype, f"layer {layer.name!r}")
+    require_memory(2 * device_bytes(layer.layout), f"running layer {layer.name!r}")
     run = run_packed(layer, input_buffers(layer, x, residual), options, progress)
-    return replace(run, y=unpack_output(layer.form, run.y))
+    return replace(run, y=unpack_output(layer.layout, run.y))
 
 
 def run_packed(
@@ -98,7 +96,7 @@ def run_packed(
     """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.layout.handover`).
 
     Args:
-        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.layout.device_form` lays them
+        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.layout.device_layout` lays them
         out; others
             are taken from the layer where they are not given.
 
@@ -108,7 +106,7 @@ def run_packed(
     given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
     options = options or RunOptions()
     result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
-    y = _output(layer.form, result)
+    y = _output(layer.layout, result)
     return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
@@ -118,28 +116,28 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
     Raises:
         InputError: the layer adds a residual and there is none, or it is not one; or the layer adds none.
     """
-    bias = scaled_bias(layer.form, layer.bias, x)
-    buffers = {"activation": pack_activation(layer.form, x), "filter": layer.filter, "bias": bias}
+    bias = scaled_bias(layer.layout, layer.bias, x)
+    buffers = {"activation": pack_activation(layer.layout, x), "filter": layer.filter, "bias": bias}
     where = f"layer {layer.name!r}"
     if residual is not None:
-        _check_residual(layer.form, residual.shape, residual.dtype, where)
-        return buffers | {"residual": pack_residual(layer.form, residual)}
-    if layer.form.residual is not None:
-        shape = list(layer.form.model.y_shape)
+        _check_residual(layer.layout, residual.shape, residual.dtype, where)
+        return buffers | {"residual": pack_residual(layer.layout, residual)}
+    if layer.layout.residual is not None:
+        shape = list(layer.layout.model.y_shape)
         raise InputError(f"the layer adds a residual of shape {shape} (N, K, P, Q), and there is none", where=where)
     return buffers
 
 
 def random_input(layer: Layer, seed: int) -> np.ndarray:
     """Activations (N, C, H, W) of small whole numbers, float32."""
-    return np.random.default_rng(seed).integers(-3, 4, layer.form.model.x_shape).astype(np.float32)
+    return np.random.default_rng(seed).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
 
 
 def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
     """A residual (N, K, P, Q) of small whole numbers, float32; None where the layer adds none."""
-    if layer.form.residual is None:
+    if layer.layout.residual is None:
         return None
-    return np.random.default_rng((seed, 1)).integers(-3, 4, layer.form.model.y_shape).astype(np.float32)
+    return np.random.default_rng((seed, 1)).integers(-3, 4, layer.layout.model.y_shape).astype(np.float32)
 
 
 def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None) -> Finding | None:
@@ -147,12 +145,12 @@ def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.n
 
     Runs the kernel again, watching that address.
     """
-    offset = output_index(layer.form, element) * dtypes.BY_NAME[layer.form.output.dtype].bytes
+    offset = output_index(layer.layout, element) * dtypes.BY_NAME[layer.layout.output.dtype].bytes
     buffers = input_buffers(layer, x, residual)
     return machine.writer_of(layer.ptx, layer.launch, buffers, "output", offset, file=layer.file)
 
 
-def read_input(path: Path, form: DeviceLayout, name: str) -> np.ndarray:
+def read_input(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
     """Read activations (N, C, H, W) from a ``.npy`` file, which is checked before its data are loaded.
 
     bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
@@ -161,12 +159,12 @@ def read_input(path: Path, form: DeviceLayout, name: str) -> np.ndarray:
         InputError: the file is missing or damaged, or holds another shape or type.
     """
 
-    return _read(path, lambda shape, dtype: _check_input(form, shape, dtype, name))
+    return _read(path, lambda shape, dtype: _check_input(layout, shape, dtype, name))
 
 
-def read_residual(path: Path, form: DeviceLayout, name: str) -> np.ndarray:
+def read_residual(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
     """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_input` reads activations."""
-    return _read(path, lambda shape, dtype: _check_residual(form, shape, dtype, name))
+    return _read(path, lambda shape, dtype: _check_residual(layout, shape, dtype, name))
 
 
 def _read(path: Path, accept: Callable[[tuple[int, ...], np.dtype], None]) -> np.ndarray:
@@ -188,9 +186,9 @@ def readable(y: np.ndarray) -> np.ndarray:
     return y.astype(np.float32) if y.dtype == ml_dtypes.bfloat16 else y
 
 
-def _output(form: DeviceLayout, result: RunResult) -> np.ndarray:
-    storage = dtypes.BY_NAME[form.output.dtype].storage
-    return result.buffers["output"].reshape(-1).view(storage).reshape(form.output.shape)
+def _output(layout: DeviceLayout, result: RunResult) -> np.ndarray:
+    storage = dtypes.BY_NAME[layout.output.dtype].storage
+    return result.buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
 
 
 def named(dtype: np.dtype) -> np.dtype:
@@ -198,19 +196,19 @@ def named(dtype: np.dtype) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype("V2") else dtype
 
 
-def _check_input(form: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
-    expected = form.model.x_shape
+def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    expected = layout.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
-    own = form.model.operand_dtype.storage.name
+    own = layout.model.operand_dtype.storage.name
     if dtype.name not in FLOATS and dtype.name != own:
         named = FLOATS if own in FLOATS else (*FLOATS, own)
         raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)
 
 
-def _check_residual(form: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
-    expected = form.model.y_shape
-    if form.residual is None:
+def _check_residual(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    expected = layout.model.y_shape
+    if layout.residual is None:
         raise InputError("the layer adds no residual, and there is one", where=where)
     if tuple(shape) != expected:
         raise InputError(f"expected a residual of shape {list(expected)} (N, K, P, Q), got {list(shape)}", where=where)

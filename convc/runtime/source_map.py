@@ -4,7 +4,7 @@ A checker says which CTA, which lanes, which memory, and how often the instructi
 (`convc.ir.debug_info`) says what that is part of: the tile of the CTA; of it the lanes and columns of the accumulator
 that an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the output say
 directly which pixels and channels they are. The coordinates are those of the convolution that the kernel runs, where an
-axis was folded (see `convc.layout.device_form`).
+axis was folded (see `convc.layout.device_layout`).
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def _in_accumulator(site: Site, coverage: DebugInfo) -> tuple[Bounds, Bounds]:
 
 def _in_output(layer: Layer, region: Region) -> tuple[Bounds, Bounds]:
     """Pixels (counted through) and channels that bytes of the output buffer hold."""
-    form = layer.form.output
-    size = dtypes.BY_NAME[form.dtype].bytes
+    layout = layer.layout.output
+    size = dtypes.BY_NAME[layout.dtype].bytes
     elements = np.concatenate([np.arange(first // size, last // size + 1) for first, last in region.runs])
-    pixels, channels = np.divmod(elements, form.shape[-1])
+    pixels, channels = np.divmod(elements, layout.shape[-1])
     return (int(pixels.min()), int(pixels.max())), (int(channels.min()), int(channels.max()))
 
 
 def _pixel(layer: Layer, number: int) -> tuple[int, ...]:
-    problem = layer.form.problem
+    problem = layer.layout.problem
     return tuple(int(i) for i in np.unravel_index(number, (problem.batch, *problem.out_extent)))

@@ -24,7 +24,6 @@ from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, run_layer, writer
 from convc.support.files import plain
@@ -73,7 +72,6 @@ class LayerReport:
         schedule: how its kernel walks the convolution.
         kernel: name of the kernel's file in messages.
         counters: what one launch did; None where no launch came to an end.
-        notes: what repacking does and costs.
         checks: one per mode.
         fused: names of the nodes of the model that the kernel does as well.
     """
@@ -83,7 +81,6 @@ class LayerReport:
     schedule: str
     kernel: str
     counters: Counters | None
-    notes: tuple[str, ...]
     checks: tuple[Check, ...]
     fused: tuple[str, ...] = ()
 
@@ -142,7 +139,6 @@ def layer_report(
         schedule=compiled.schedule,
         kernel=kernel_file(compiled),
         counters=counters,
-        notes=device_form(conv.problem).notes,
         checks=tuple(checks),
         fused=conv.fused,
     )

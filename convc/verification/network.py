@@ -266,7 +266,7 @@ def _whole(
 def _unit(layers: list[LayerResult]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
     floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
-    own = MISSING | {name: form.unit_roundoff for name, form in FORMATS.items()}
+    own = MISSING | {name: layout.unit_roundoff for name, layout in FORMATS.items()}
     units = ((own.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
     return max((unit for pair in units for unit in pair), default=0.0)
 

@@ -79,7 +79,7 @@ def test_a_folded_problem_keeps_its_epilogue(assembled):
         stride=(9, 9),
         epilogue=(AddResidual(), Relu()),
     )
-    assert witnesses_agree(problem, 3, assembled).form.problem != problem
+    assert witnesses_agree(problem, 3, assembled).layout.problem != problem
 
 
 @pytest.mark.parametrize("schedule", ["reload", "stationary"])

@@ -15,7 +15,7 @@ from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.groups import packs_of, work
+from convc.layout.groups import choose_packing, work
 
 EXAMPLES = 40
 """Per rank."""
@@ -91,13 +91,13 @@ def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
 
 @pytest.mark.parametrize("schedule", ["reload", "slide", "shift"])
 @pytest.mark.parametrize(
-    ("channels", "filters", "groups", "packs"),
+    ("channels", "filters", "groups", "packing"),
     [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (280, 600, 2, 2)],
 )
-def test_every_schedule_takes_groups(schedule, channels, filters, groups, packs, assembled):
+def test_every_schedule_takes_groups(schedule, channels, filters, groups, packing, assembled):
     """Depthwise with and without multiplier, wide groups, a last pack that is not full, one pack, several blocks."""
     compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, Options(schedule=schedule))
-    assert compiled.form.packs.count == packs
+    assert compiled.layout.packing.count == packing
 
 
 def test_stationary_weights_fill_128_rows(assembled):
@@ -117,15 +117,15 @@ def test_packs_have_no_more_work_than_one_group_each_or_all_in_one(channels, fil
         operand=operand,
         out="f32",
     )
-    packs, element = packs_of(problem), problem.operand_dtype.bytes
+    packing, element = choose_packing(problem), problem.operand_dtype.bytes
     if groups == 1:
-        assert packs is None
+        assert packing is None
         return
     apart = groups * -(-channels * element // 32) * -(-filters // 16)
     together = -(-groups * channels * element // 32) * -(-groups * filters // 16)
-    assert work(problem, packs) <= together
-    assert work(problem, packs) <= apart or channels * element > 128
-    assert packs.groups * packs.count >= groups > packs.groups * (packs.count - 1)
+    assert work(problem, packing) <= together
+    assert work(problem, packing) <= apart or channels * element > 128
+    assert packing.groups * packing.count >= groups > packing.groups * (packing.count - 1)
 
 
 @st.composite
@@ -170,7 +170,7 @@ def test_witnesses_agree_on_transposed_convolutions(assembled):
     )
     @given(transposed_problems(), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        ways.add(witnesses_agree(problem, seed, assembled, Options(schedule=schedule)).form.way.way)
+        ways.add(witnesses_agree(problem, seed, assembled, Options(schedule=schedule)).layout.forward.strategy)
 
     every()
     assert ways == {"phases", "dilated"}

@@ -22,7 +22,7 @@ from convc.compiler.plan.records import Options
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import pack_activation, pack_weights, scaled_bias
+from convc.layout.repack import pack_activation, pack_weights, scaled_bias
 from convc.support.resources import make_models
 from convc.verification.data import integer_data
 
@@ -90,13 +90,13 @@ def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, *
     problem = ConvProblem(operand=operand, out=out, bias=True, **shape)
     compiled = compile_problem(problem, block_n=block_n, stages=stages)
     x, w, b = integer_data(problem, 7)
-    filters, bias = pack_weights(compiled.form, w, b)
+    filters, bias = pack_weights(compiled.layout, w, b)
     if bias.ndim == 2:
         bias[1] = np.random.default_rng(7).choice(np.float32(MULTIPLIERS), bias.shape[1])
     inputs = {
-        "activation": pack_activation(compiled.form, x),
+        "activation": pack_activation(compiled.layout, x),
         "filter": filters,
-        "bias": scaled_bias(compiled.form, bias, x),
+        "bias": scaled_bias(compiled.layout, bias, x),
     }
     return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 

@@ -13,7 +13,7 @@ from convc.compiler.plan.records import Options
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.layout import device_form
+from convc.layout import repack
 from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound
@@ -50,13 +50,13 @@ def witnesses_agree(
     machine = compare(run.y, expected, allowed)
     assert machine.ok, machine
     buffers = {
-        "activation": device_form.pack_activation(compiled.form, x),
+        "activation": repack.pack_activation(compiled.layout, x),
         "filter": layer.filter,
-        "bias": device_form.scaled_bias(compiled.form, layer.bias, x),
+        "bias": repack.scaled_bias(compiled.layout, layer.bias, x),
     }
     if residual is not None:
-        buffers["residual"] = device_form.pack_residual(compiled.form, residual)
-    oracle = device_form.unpack_output(compiled.form, run_program(compiled.program, buffers))
+        buffers["residual"] = repack.pack_residual(compiled.layout, residual)
+    oracle = repack.unpack_output(compiled.layout, run_program(compiled.program, buffers))
     assert compare(oracle, expected, allowed).ok
     if allowed is None:
         assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 BLOCK_M = 128
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
@@ -22,52 +22,52 @@ SPANS = (32, 64, 128)
 MAX_STAGES = 8
 
 
-def row_bytes(form: DeviceLayout, spans: Sequence[int] = SPANS) -> int:
+def row_bytes(layout: DeviceLayout, spans: Sequence[int] = SPANS) -> int:
     """The smallest swizzle span that holds all channels of a pixel, or else the longest."""
-    return next((span for span in spans if span >= pixel_bytes(form)), spans[-1])
+    return next((span for span in spans if span >= pixel_bytes(layout)), spans[-1])
 
 
-def pixel_bytes(form: DeviceLayout) -> int:
+def pixel_bytes(layout: DeviceLayout) -> int:
     """Bytes of all channels of a pixel."""
-    return form.c_pitch * dtypes.BY_NAME[form.problem.operand].bytes
+    return layout.c_pitch * dtypes.BY_NAME[layout.problem.operand].bytes
 
 
-def pipeline_of(form: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeline:
+def pipeline_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeline:
     """The K loop of a tiling."""
-    channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
+    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
     return Pipeline(
-        taps=form.problem.kernel,
-        blocks=-(-form.c_pitch // channels),
+        taps=layout.problem.kernel,
+        blocks=-(-layout.c_pitch // channels),
         channels=channels,
-        atoms=atoms_of(form, tiling, atom_bytes),
+        atoms=atoms_of(layout, tiling, atom_bytes),
     )
 
 
-def atoms_of(form: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
+def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
     """MMAs along an operand row: where a row is longer than a pixel, its end is fill, and nobody multiplies that."""
-    return -(-min(tiling.row_bytes, pixel_bytes(form)) // atom_bytes)
+    return -(-min(tiling.row_bytes, pixel_bytes(layout)) // atom_bytes)
 
 
-def tilings(form: DeviceLayout, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
+def tilings(layout: DeviceLayout, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
     """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
-    span = row_bytes(form)
-    for width, depth in itertools.product(widths(form, block_n), depths(form, span, stages)):
+    span = row_bytes(layout)
+    for width, depth in itertools.product(widths(layout, block_n), depths(layout, span, stages)):
         yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, stages=depth)
 
 
-def widths(form: DeviceLayout, block_n: int | None) -> tuple[int, ...]:
+def widths(layout: DeviceLayout, block_n: int | None) -> tuple[int, ...]:
     """The width that is fixed, or all up to the first that covers all output channels; with groups, divisors of one."""
     if block_n is not None:
         return (block_n,)
-    if form.problem.groups > 1:
-        own = form.problem.out_channels // form.problem.groups
+    if layout.problem.groups > 1:
+        own = layout.problem.out_channels // layout.problem.groups
         return tuple(width for width in WIDTHS if own % width == 0)
-    enough = next((width for width in WIDTHS if width >= form.problem.out_channels), WIDTHS[-1])
+    enough = next((width for width in WIDTHS if width >= layout.problem.out_channels), WIDTHS[-1])
     return tuple(width for width in WIDTHS if width <= enough)
 
 
-def depths(form: DeviceLayout, span: int, stages: int | None) -> Sequence[int]:
+def depths(layout: DeviceLayout, span: int, stages: int | None) -> Sequence[int]:
     """The stages that are fixed, or all up to the steps of the K loop with rows of `span` bytes."""
     if stages is not None:
         return (stages,)
-    return range(1, min(MAX_STAGES, math.prod(form.problem.kernel) * -(-pixel_bytes(form) // span)) + 1)
+    return range(1, min(MAX_STAGES, math.prod(layout.problem.kernel) * -(-pixel_bytes(layout) // span)) + 1)

@@ -14,7 +14,7 @@ from convc.compiler.plan.loads import corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Storage, Tiling
 from convc.ir import dtypes
 from convc.ir.problem import AXIS_NAMES
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,39 +22,39 @@ class TiledProblem:
     """A tiling of a problem on a target, with what follows from it.
 
     Attributes:
-        form, arch: the problem and the target.
+        layout, arch: the problem and the target.
         tiling, storage: one piece of work and where it lies.
         grid: tiles of output pixels and of output channels.
     """
 
-    form: DeviceLayout
+    layout: DeviceLayout
     arch: Arch
     tiling: Tiling
     storage: Storage
     grid: tuple[int, int]
 
 
-def _axes(form: DeviceLayout, *columns: tuple[int, ...]) -> Iterator[tuple]:
-    return zip(AXIS_NAMES[form.problem.rank], *columns, strict=True)
+def _axes(layout: DeviceLayout, *columns: tuple[int, ...]) -> Iterator[tuple]:
+    return zip(AXIS_NAMES[layout.problem.rank], *columns, strict=True)
 
 
 # ---- the problem ----------------------------------------------------------------------------------------------------
 
 
-def spatial_axes(form: DeviceLayout, arch: Arch) -> str | None:
+def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:
     """The index maps, and the 4-D tensor map, are for images (H, W)."""
-    if form.problem.rank != 2:
-        return f"{form.problem.rank} spatial axes; a kernel is planned for two, H and W"
+    if layout.problem.rank != 2:
+        return f"{layout.problem.rank} spatial axes; a kernel is planned for two, H and W"
     return None
 
 
-def tensor_map_corners(form: DeviceLayout, arch: Arch) -> str | None:
+def tensor_map_corners(layout: DeviceLayout, arch: Arch) -> str | None:
     """Bounding-box corners of a 4-D im2col map are signed 8-bit numbers (PTX, tensor maps; CUDA driver)."""
     low, high = arch.limits.im2col_corner
     limit = f"is outside {low}..{high}, the limit of a 4-D im2col tensor map"
-    lower, upper = corners(form)
+    lower, upper = corners(layout)
     for axis, pad_lo, pad_hi, span, first, last in _axes(
-        form, form.problem.pad_lo, form.problem.pad_hi, form.problem.span, lower, upper
+        layout, layout.problem.pad_lo, layout.problem.pad_hi, layout.problem.span, lower, upper
     ):
         if not low <= first <= high:
             return f"pad {pad_lo} on {axis}: the lower corner {first} {limit}"
@@ -63,10 +63,10 @@ def tensor_map_corners(form: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_offsets(form: DeviceLayout, arch: Arch) -> str | None:
+def tensor_map_offsets(layout: DeviceLayout, arch: Arch) -> str | None:
     """The offset of a filter tap is an unsigned 8-bit number (PTX, ``cp.async.bulk.tensor`` with 4-D im2col maps)."""
     limit = arch.limits.im2col_offset
-    for axis, span in _axes(form, form.problem.span):
+    for axis, span in _axes(layout, layout.problem.span):
         if span - 1 > limit:
             return (
                 f"a filter of {span} pixels (dilation included) on {axis}: the offset {span - 1} of its last tap "
@@ -75,9 +75,9 @@ def tensor_map_offsets(form: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_steps(form: DeviceLayout, arch: Arch) -> str | None:
+def tensor_map_steps(layout: DeviceLayout, arch: Arch) -> str | None:
     """Element strides of a tensor map are 1 to 8 (CUDA driver, ``cuTensorMapEncodeIm2col``)."""
-    for axis, stride in _axes(form, form.problem.stride):
+    for axis, stride in _axes(layout, layout.problem.stride):
         if stride > arch.limits.tma_element_stride:
             return (
                 f"stride {stride} on {axis} is above {arch.limits.tma_element_stride}, the largest step of a tensor map"
@@ -85,9 +85,9 @@ def tensor_map_steps(form: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def tensor_map_extents(form: DeviceLayout, arch: Arch) -> str | None:
+def tensor_map_extents(layout: DeviceLayout, arch: Arch) -> str | None:
     """Extents and byte strides of tensor maps are limited (CUDA driver, ``cuTensorMapEncodeTiled``)."""
-    for name, buffer in (("activation", form.activation), ("filter", form.filter)):
+    for name, buffer in (("activation", layout.activation), ("filter", layout.filter)):
         dims, strides = dims_and_strides(buffer)
         if max(dims) > arch.limits.tma_extent:
             return f"the {name} buffer has an extent of {max(dims)}; a tensor map takes up to {arch.limits.tma_extent}"
@@ -99,21 +99,21 @@ def tensor_map_extents(form: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def row_numbers(form: DeviceLayout, arch: Arch) -> str | None:
+def row_numbers(layout: DeviceLayout, arch: Arch) -> str | None:
     """The kernel numbers output pixels in signed 32-bit registers, tiles rounded up."""
-    rows = -(-form.problem.gemm_m // arch.limits.tmem_lanes) * arch.limits.tmem_lanes
+    rows = -(-layout.problem.gemm_m // arch.limits.tmem_lanes) * arch.limits.tmem_lanes
     if rows > 2**31 - 1:
-        return f"{form.problem.gemm_m} output pixels do not fit the signed 32-bit row number of the kernel"
+        return f"{layout.problem.gemm_m} output pixels do not fit the signed 32-bit row number of the kernel"
     return None
 
 
-def scale_factors(form: DeviceLayout, arch: Arch) -> str | None:
+def scale_factors(layout: DeviceLayout, arch: Arch) -> str | None:
     """``tcgen05.mma`` with ``.block_scale`` has no disable-output-lane, no ``.ashift`` and no ``.ws`` (PTX manual)."""
-    if form.blocks is None:
+    if layout.blocks is None:
         return None
     return (
-        f"{form.blocks.name} has scale factors, and an MMA with them can neither leave out output lanes nor move rows, "
-        "nor hold the weights"
+        f"{layout.blocks.name} has scale factors, and an MMA with them can neither leave out output lanes nor move "
+        "rows, nor hold the weights"
     )
 
 
@@ -130,7 +130,7 @@ def mma_shape(candidate: TiledProblem) -> str | None:
 
 def group_tiles(candidate: TiledProblem) -> str | None:
     """A tile of output channels lies in one group, since it reads the input channels of one."""
-    problem, n = candidate.form.problem, candidate.tiling.block_n
+    problem, n = candidate.layout.problem, candidate.tiling.block_n
     own = problem.out_channels // problem.groups
     if problem.groups > 1 and own % n:
         return f"{n} columns do not divide the {own} output channels of a group"
@@ -147,7 +147,7 @@ def ring_stages(candidate: TiledProblem) -> str | None:
 def tensor_map_box(candidate: TiledProblem) -> str | None:
     """A box has at most 256 elements along each axis (CUDA driver, ``cuTensorMapEncodeTiled``)."""
     limit = candidate.arch.limits.tma_box
-    channels = candidate.tiling.row_bytes // dtypes.BY_NAME[candidate.form.problem.operand].bytes
+    channels = candidate.tiling.row_bytes // dtypes.BY_NAME[candidate.layout.problem.operand].bytes
     for what, extent in (("channels", channels), ("filter rows", candidate.tiling.block_n)):
         if extent > limit:
             return f"a box of {extent} {what}; a tensor map takes up to {limit}"
@@ -182,7 +182,7 @@ def grid(candidate: TiledProblem) -> str | None:
 
 def bias_cover(candidate: TiledProblem) -> str | None:
     """The last tile of channels ends inside the padded bias buffer, so that bias loads need no guard."""
-    end, length = candidate.grid[1] * candidate.tiling.block_n, candidate.form.bias.shape[-1]
+    end, length = candidate.grid[1] * candidate.tiling.block_n, candidate.layout.bias.shape[-1]
     if end > length:
         return f"the last tile ends at channel {end}, past the bias buffer of {length} numbers"
     return None
@@ -213,12 +213,12 @@ TILING_RULES: tuple[TilingRule, ...] = (
 
 
 def check_problem(
-    form: DeviceLayout, arch: Arch, rules: Sequence[ProblemRule] = PROBLEM_RULES
+    layout: DeviceLayout, arch: Arch, rules: Sequence[ProblemRule] = PROBLEM_RULES
 ) -> tuple[Rejection, ...]:
     """Every rule that the problem breaks whatever the tiling; only the first if it has no images."""
-    if (reason := spatial_axes(form, arch)) is not None:
+    if (reason := spatial_axes(layout, arch)) is not None:
         return (Rejection(rule="spatial_axes", reason=reason),)
-    reasons = ((rule.__name__, rule(form, arch)) for rule in rules)
+    reasons = ((rule.__name__, rule(layout, arch)) for rule in rules)
     return tuple(Rejection(rule=name, reason=reason) for name, reason in reasons if reason is not None)
 
 

@@ -20,7 +20,7 @@ from convc.compiler.plan.scale_factors import factor_coordinates, prove_factors
 from convc.errors import PlanError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,24 +33,24 @@ class Indexing:
     channel_limit: int | None
 
 
-def indexing_of(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Indexing:
+def indexing_of(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Indexing:
     """Derive the maps of a tiling and lower what the kernel computes.
 
     Raises:
         PlanError: where a claim that the kernel relies on is not proved.
     """
     maps = conv_maps(
-        form.problem,
+        layout.problem,
         block_m=tiling.block_m,
         block_n=tiling.block_n,
         channels_per_step=pipeline.channels,
-        c_pitch=form.c_pitch,
-        k_pitch=form.k_pitch,
+        c_pitch=layout.c_pitch,
+        k_pitch=layout.k_pitch,
     )
-    factors = () if form.blocks is None else (prove_factors(form, tiling, pipeline),)
-    demand_proof(form.problem, (*maps.proofs, *factors))
+    factors = () if layout.blocks is None else (prove_factors(layout, tiling, pipeline),)
+    demand_proof(layout.problem, (*maps.proofs, *factors))
     column = next(axis for axis in maps.column.domain if axis.name == "column")
-    element = dtypes.BY_NAME[form.problem.out].bytes
+    element = dtypes.BY_NAME[layout.problem.out].bytes
     return Indexing(
         coordinates=(
             result_of(maps.start, "w", "start_w"),
@@ -62,19 +62,19 @@ def indexing_of(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Index
                 meaning="first output channel of the tile",
             ),
             *(result_of(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
-            *((result_of(maps.slab, "c", SLAB),) if form.problem.groups > 1 else ()),
-            *(() if form.blocks is None else factor_coordinates(form, tiling, pipeline)),
+            *((result_of(maps.slab, "c", SLAB),) if layout.problem.groups > 1 else ()),
+            *(() if layout.blocks is None else factor_coordinates(layout, tiling, pipeline)),
             result_of(maps.row, "m", "m"),
             result_of(maps.column, "k", "k"),
             Coordinate(
                 name="out_byte",
                 value=lower(maps.store["offset"], maps.store.ranges) * element,
-                meaning=f"store.offset in bytes of {form.problem.out}",
+                meaning=f"store.offset in bytes of {layout.problem.out}",
             ),
         ),
         derivation=(*_derivation(maps), *map(str, factors)),
-        row_limit=form.problem.gemm_m if maps.row.guard else None,
-        channel_limit=form.k_pitch if maps.column.guard else None,
+        row_limit=layout.problem.gemm_m if maps.row.guard else None,
+        channel_limit=layout.k_pitch if maps.column.guard else None,
     )
 
 

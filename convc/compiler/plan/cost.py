@@ -25,7 +25,7 @@ SLACK = 1.18
 
 def estimate(candidate: TiledProblem, work: CtaWork) -> Estimate:
     """Cycles of the launch and what they come from."""
-    arch, tiling, problem = candidate.arch, candidate.tiling, candidate.form.problem
+    arch, tiling, problem = candidate.arch, candidate.tiling, candidate.layout.problem
     rates = arch.rates
     ctas = math.prod(candidate.grid)
     busy = min(ctas, rates.sms)
@@ -101,12 +101,12 @@ def choose(costs: Sequence[Estimate]) -> int:
 
 def _own(candidate: TiledProblem, work: CtaWork, padded: int) -> tuple[str, ...]:
     """Of groups that are joined: what is left of the tensor core's speed, beside a kernel that does without it."""
-    form, rates = candidate.form, candidate.arch.rates
-    if form.packs is None:
+    layout, rates = candidate.layout, candidate.arch.rates
+    if layout.packing is None:
         return ()
-    elements = 1 if form.blocks is None else form.blocks.packed
-    share = form.ordinary.macs / (padded * elements)
-    speed = share * work.m * work.n * (ATOM_BYTES // _bytes(form.problem.operand)) * elements / (work.n / 2)
+    elements = 1 if layout.blocks is None else layout.blocks.packed
+    share = layout.ordinary.macs / (padded * elements)
+    speed = share * work.m * work.n * (ATOM_BYTES // _bytes(layout.problem.operand)) * elements / (work.n / 2)
     return (
         f"{share:.1%} are the model's own, groups being joined: {speed:.0f} a cycle while the tensor core multiplies; "
         f"without it an SM makes {rates.fmas} a cycle.",

@@ -16,12 +16,12 @@ from convc.compiler.plan.records import Loads, Reuse, Tiling
 from convc.compiler.plan.scale_factors import factor_maps
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import BufferLayout, DeviceLayout
+from convc.layout.device_layout import BufferLayout, DeviceLayout
 
 
-def corners(form: DeviceLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def corners(layout: DeviceLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lower and upper corner of the bounding box, H before W."""
-    problem = form.problem
+    problem = layout.problem
     upper = (hi - (span - 1) for hi, span in zip(problem.pad_hi, problem.span, strict=True))
     return tuple(-lo for lo in problem.pad_lo), tuple(upper)
 
@@ -38,36 +38,36 @@ def map_dtype(buffer: BufferLayout) -> str:
     return "u8" if dtypes.BY_NAME[buffer.dtype].bits == 8 else buffer.dtype
 
 
-def loads_of(form: DeviceLayout, tiling: Tiling) -> Loads:
+def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
     """The two maps for a tiling."""
-    channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
-    lower, upper = corners(form)
-    dims, strides = dims_and_strides(form.activation)
+    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+    lower, upper = corners(layout)
+    dims, strides = dims_and_strides(layout.activation)
     a = TensorMap(
         mode="im2col",
         buffer="activation",
-        dtype=map_dtype(form.activation),
-        dims=(form.pixel_pitch, *dims[1:]),
+        dtype=map_dtype(layout.activation),
+        dims=(layout.pixel_pitch, *dims[1:]),
         strides=strides,
-        element_strides=(1, *reversed(form.problem.stride), 1),
+        element_strides=(1, *reversed(layout.problem.stride), 1),
         lower=lower[::-1],
         upper=upper[::-1],
         channels=channels,
         pixels=tiling.block_m,
         swizzle=f"{tiling.row_bytes}B",
     )
-    b = _filter_map(form, tiling, channels)
-    return Loads(a=a, b=b, factors=() if form.blocks is None else factor_maps(form, tiling, a, b))
+    b = _filter_map(layout, tiling, channels)
+    return Loads(a=a, b=b, factors=() if layout.blocks is None else factor_maps(layout, tiling, a, b))
 
 
-def wide_loads_of(form: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
+def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
     """The two maps of a schedule that walks along image rows (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
 
     With merged rows the activations are (N*H, W, C): the walk goes on u_h rows further down.
     """
-    channels = tiling.row_bytes // dtypes.BY_NAME[form.problem.operand].bytes
-    dims, strides = dims_and_strides(form.activation)
-    steps = (1, form.problem.stride[1])
+    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+    dims, strides = dims_and_strides(layout.activation)
+    steps = (1, layout.problem.stride[1])
     if reuse.stream.merged:
         dims, strides = (*dims[:2], dims[2] * dims[3]), strides[:2]
         steps = (*steps, reuse.stream.step)
@@ -77,7 +77,7 @@ def wide_loads_of(form: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: st
     a = TensorMap(
         mode="im2col_w128" if haloed else "im2col_w",
         buffer="activation",
-        dtype=map_dtype(form.activation),
+        dtype=map_dtype(layout.activation),
         dims=dims,
         strides=strides,
         element_strides=steps,
@@ -87,17 +87,17 @@ def wide_loads_of(form: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: st
         pixels=reuse.tile.lanes // reuse.tile.windows,
         swizzle=f"{tiling.row_bytes}B",
     )
-    return Loads(a=a, b=_filter_map(form, tiling, channels))
+    return Loads(a=a, b=_filter_map(layout, tiling, channels))
 
 
-def _filter_map(form: DeviceLayout, tiling: Tiling, channels: int) -> TensorMap:
+def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMap:
     """Filter rows (K, R*S, C): a box is one tap of a tile's output channels."""
-    (_, *dims), strides = dims_and_strides(form.filter)
+    (_, *dims), strides = dims_and_strides(layout.filter)
     return TensorMap(
         mode="tile",
         buffer="filter",
-        dtype=map_dtype(form.filter),
-        dims=(form.c_pitch, *dims),
+        dtype=map_dtype(layout.filter),
+        dims=(layout.c_pitch, *dims),
         strides=strides,
         element_strides=(1, 1, 1),
         box=(channels, 1, tiling.block_n),

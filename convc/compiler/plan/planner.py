@@ -1,4 +1,4 @@
-"""The one entry of the room: a problem in its device form in, a plan out.
+"""The one entry of the room: a problem in its device layout in, a plan out.
 
 Every schedule is asked for its candidates; those that break a rule are turned down, the rest are estimated, one is
 chosen and its index arithmetic derived. Everything turned down stays in the plan, with the reason.
@@ -19,7 +19,7 @@ from convc.compiler.plan.proposals import Candidate, ScheduleCandidates
 from convc.compiler.plan.records import Alternative, Launch, Options, Plan, Rejection, ScheduleSummary
 from convc.compiler.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 from convc.errors import InputError, PlanError
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 THREADS = 192
 SCHEDULES = ("auto", reload.NAME, "slide", "shift", "stationary")
@@ -27,7 +27,7 @@ SHIFTS = tuple(variant for schedule, variant in reuse.VARIANTS if schedule == "s
 
 
 def plan(
-    form: DeviceLayout,
+    layout: DeviceLayout,
     *,
     arch: Arch = SM_100A,
     options: Options | None = None,
@@ -37,7 +37,7 @@ def plan(
     """Plan the kernel of a problem.
 
     Args:
-        form: the problem and its device buffers.
+        layout: the problem and its device buffers.
         arch: target.
         options: which schedules to consider; ``reload`` alone by default.
         block_n, stages: fix the tile width or the number of stages instead of choosing.
@@ -48,9 +48,9 @@ def plan(
             is not proved.
     """
     options = options or Options()
-    surveys = _surveys(form, arch, options, block_n, stages)
+    surveys = _surveys(layout, arch, options, block_n, stages)
     if not any(survey.legal for survey in surveys):
-        raise _no_plan(form, [rejection for survey in surveys for rejection in survey.rejected])
+        raise _no_plan(layout, [rejection for survey in surveys for rejection in survey.rejected])
     survey = _schedule_of([survey for survey in surveys if survey.legal])
     return _finished(survey.best, survey, tuple(s.choice for s in surveys))
 
@@ -70,7 +70,7 @@ def _schedule_of(surveys: list[ScheduleCandidates]) -> ScheduleCandidates:
 
 
 def _surveys(
-    form: DeviceLayout, arch: Arch, options: Options, block_n: int | None, stages: int | None
+    layout: DeviceLayout, arch: Arch, options: Options, block_n: int | None, stages: int | None
 ) -> list[ScheduleCandidates]:
     """What each schedule that is asked for has to offer."""
     for name, value, known in (
@@ -83,13 +83,13 @@ def _surveys(
             raise InputError(f"{name} must be one of {', '.join(filter(None, known))}, got {value!r}")
     found = []
     if options.schedule in ("auto", reload.NAME):
-        found.append(reload.survey(form, arch, block_n, stages))
+        found.append(reload.survey(layout, arch, block_n, stages))
     for schedule, variant in reuse.VARIANTS:
         asked = options.schedule in ("auto", schedule)
         if asked and (schedule != "shift" or options.shift in (None, variant)):
             found.append(
                 reuse.survey(
-                    form,
+                    layout,
                     arch,
                     schedule,
                     variant,
@@ -106,14 +106,14 @@ def _finished(chosen: Candidate, survey: ScheduleCandidates, choices: tuple[Sche
     """The plan of a proposal."""
     candidate, pipeline = chosen.candidate, chosen.pipeline
     if chosen.cut is None:
-        sharing, loads = None, loads_of(candidate.form, candidate.tiling)
-        indexing = indexing_of(candidate.form, candidate.tiling, pipeline)
+        sharing, loads = None, loads_of(candidate.layout, candidate.tiling)
+        indexing = indexing_of(candidate.layout, candidate.tiling, pipeline)
     else:
         maps = maps_of(chosen)
         sharing, indexing = reuse_of(chosen, maps), reuse_indexing(chosen, maps)
-        loads = wide_loads_of(candidate.form, candidate.tiling, sharing, chosen.schedule)
+        loads = wide_loads_of(candidate.layout, candidate.tiling, sharing, chosen.schedule)
     return Plan(
-        form=candidate.form,
+        layout=candidate.layout,
         schedule=chosen.schedule,
         reuse=sharing,
         work=chosen.work,
@@ -144,7 +144,7 @@ def _alternatives(chosen: Candidate, survey: ScheduleCandidates) -> tuple[Altern
     return tuple(best.values())
 
 
-def _no_plan(form: DeviceLayout, rejected: list[Rejection]) -> PlanError:
+def _no_plan(layout: DeviceLayout, rejected: list[Rejection]) -> PlanError:
     """The error that lists the rules broken: of the problem, or by each candidate."""
     reasons = dict.fromkeys(
         rejection.reason if rejection.tiling is None else f"{rejection.tiling}: {rejection.reason}"
@@ -152,4 +152,4 @@ def _no_plan(form: DeviceLayout, rejected: list[Rejection]) -> PlanError:
     )
     lines = list(reasons)
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
-    return PlanError("no kernel can be planned: " + "; ".join(lines[:3]) + more, where=form.model.describe())
+    return PlanError("no kernel can be planned: " + "; ".join(lines[:3]) + more, where=layout.model.describe())

@@ -48,7 +48,7 @@ def propose(
         if rejection is not None:
             refused.append(rejection)
             continue
-        pipeline = pipeline_of(candidate.form, candidate.tiling, candidate.arch.limits.mma_atom_bytes)
+        pipeline = pipeline_of(candidate.layout, candidate.tiling, candidate.arch.limits.mma_atom_bytes)
         work = work_of(candidate.tiling, pipeline)
         legal.append(
             Candidate(

@@ -21,7 +21,7 @@ from convc.ir import expr
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +345,7 @@ class Plan:
     """How one convolution becomes one launch.
 
     Attributes:
-        form: the problem and its device buffers.
+        layout: the problem and its device buffers.
         schedule: which of the algorithms (see `convc.compiler.plan.planner`).
         reuse: how it shares activations; None: every filter tap loads its own tile.
         work: what one CTA does, in numbers that the machine counts too.
@@ -361,7 +361,7 @@ class Plan:
         choices: the schedules that were considered.
     """
 
-    form: DeviceLayout
+    layout: DeviceLayout
     schedule: str
     reuse: Reuse | None
     work: CtaWork
@@ -388,7 +388,7 @@ class Plan:
     @property
     def problem(self) -> ConvProblem:
         """The convolution that the kernel runs."""
-        return self.form.problem
+        return self.layout.problem
 
 
 def to_json(plan: Plan) -> bytes:

@@ -30,7 +30,7 @@ from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.reuse_storage import reuse_storage
 from convc.compiler.plan.reuse_work import reuse_work
 from convc.errors import PlanError
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 VARIANTS = (
     ("slide", ""), ("shift", "chain"), ("shift", "ashift"), ("shift", "windows"), ("stationary", ""),
@@ -50,7 +50,7 @@ HELD = (2, 3, 4)
 
 
 def survey(
-    form: DeviceLayout,
+    layout: DeviceLayout,
     arch: Arch,
     schedule: str,
     variant: str,
@@ -61,28 +61,28 @@ def survey(
     stages: int | None = None,
 ) -> ScheduleCandidates:
     """Every tiling of one variant, legal or not; `border` and `rows` fix how the output is cut."""
-    rejected = list(check_problem(form, arch, WALK_RULES))
+    rejected = list(check_problem(layout, arch, WALK_RULES))
     legal: list[Candidate] = []
     if not rejected:
         for lanes in WS_COLUMNS if schedule == "stationary" else (BLOCK_M,):
-            cuts, refused = _cuts(form, schedule, variant, lanes, border, rows)
+            cuts, refused = _cuts(layout, schedule, variant, lanes, border, rows)
             rejected += refused
             if cuts:
-                found, refused = _proposals(form, arch, schedule, variant, _fewest(cuts), block_n, stages)
+                found, refused = _proposals(layout, arch, schedule, variant, _fewest(cuts), block_n, stages)
                 legal += found
                 rejected += refused
     return ScheduleCandidates(schedule=schedule, variant=variant, legal=tuple(legal), rejected=tuple(rejected))
 
 
 def _cuts(
-    form: DeviceLayout, schedule: str, variant: str, lanes: int, border: str | None, rows: str | None
+    layout: DeviceLayout, schedule: str, variant: str, lanes: int, border: str | None, rows: str | None
 ) -> tuple[list[Geometry], list[Rejection]]:
     """The ways to cut the output that the schedule can use, and what is wrong with the others."""
     cuts, refused = [], []
     for edge in (border,) if border else BORDERS:
         for merged in (rows == "merged",) if rows else (False, True):
             try:
-                cut = geometry(form.problem, merged=merged, border=edge, lanes=lanes, windowed=variant == "windows")
+                cut = geometry(layout.problem, merged=merged, border=edge, lanes=lanes, windowed=variant == "windows")
             except PlanError as error:
                 refused.append(Rejection(rule="geometry", reason=error.message))
                 continue
@@ -131,19 +131,25 @@ def _no_zero_mask(cut: Geometry) -> str | None:
 
 
 def _proposals(
-    form: DeviceLayout, arch: Arch, schedule: str, variant: str, cut: Geometry, block_n: int | None, stages: int | None
+    layout: DeviceLayout,
+    arch: Arch,
+    schedule: str,
+    variant: str,
+    cut: Geometry,
+    block_n: int | None,
+    stages: int | None,
 ) -> tuple[list[Candidate], list[Rejection]]:
     """The legal tilings of one cut, and the others."""
-    problem = form.problem
+    problem = layout.problem
     candidates = (
         TiledProblem(
-            form=form,
+            layout=layout,
             arch=arch,
             tiling=tiling,
-            storage=reuse_storage(form, tiling, arch, schedule, variant, cut),
+            storage=reuse_storage(layout, tiling, arch, schedule, variant, cut),
             grid=(cut.all_tiles, -(-problem.out_channels // tiling.block_n)),
         )
-        for tiling in _tilings(form, schedule, cut, block_n, stages)
+        for tiling in _tilings(layout, schedule, cut, block_n, stages)
     )
     return propose(
         schedule,
@@ -156,15 +162,15 @@ def _proposals(
 
 
 def _tilings(
-    form: DeviceLayout, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
+    layout: DeviceLayout, schedule: str, cut: Geometry, block_n: int | None, stages: int | None
 ) -> Iterator[Tiling]:
     """Candidates, narrow before wide and shallow before deep."""
-    span = row_bytes(form, SPANS)
-    tiles = form.problem.kernel[0] * -(-pixel_bytes(form) // span) * len(cut.walk.buffers)
+    span = row_bytes(layout, SPANS)
+    tiles = layout.problem.kernel[0] * -(-pixel_bytes(layout) // span) * len(cut.walk.buffers)
     if schedule == "stationary" and block_n is None:
         block_n = WS_ROWS
     for width, depth, held in itertools.product(
-        widths(form, block_n), depths(form, span, stages), sorted({min(held, tiles) for held in HELD})
+        widths(layout, block_n), depths(layout, span, stages), sorted({min(held, tiles) for held in HELD})
     ):
         yield Tiling(block_m=cut.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=held)
 

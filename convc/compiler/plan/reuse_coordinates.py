@@ -22,7 +22,7 @@ def maps_of(proposal: Candidate) -> ReuseMaps:
     Raises:
         PlanError: a claim that the kernel relies on is not proved.
     """
-    problem = proposal.candidate.form.problem
+    problem = proposal.candidate.layout.problem
     maps = reuse_maps(problem, proposal.cut)
     proofs = prove(maps)
     demand_proof(problem, proofs)
@@ -53,8 +53,8 @@ def reuse_of(proposal: Candidate, maps: ReuseMaps) -> Reuse:
 
 def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
     """Lower what the kernel computes."""
-    form, tiling = proposal.candidate.form, proposal.candidate.tiling
-    problem, stationary = form.problem, proposal.schedule == "stationary"
+    layout, tiling = proposal.candidate.layout, proposal.candidate.tiling
+    problem, stationary = layout.problem, proposal.schedule == "stationary"
     start = maps.start
     image_row = lower(start["row"], start.ranges) * maps.stream.step if maps.stream.merged else None
     filter_row = Var("r") * problem.dilation[0] - problem.pad_lo[0]
@@ -84,8 +84,8 @@ def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
     found.append(
         Coordinate(
             name="out_byte",
-            value=Var("m") * (form.k_pitch * element) + Var("k") * element,
-            meaning=f"(m, k) in rows of {form.k_pitch} channels, in bytes of {problem.out}",
+            value=Var("m") * (layout.k_pitch * element) + Var("k") * element,
+            meaning=f"(m, k) in rows of {layout.k_pitch} channels, in bytes of {problem.out}",
         )
     )
     if not stationary and maps.walk.border == "mask":
@@ -94,7 +94,7 @@ def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
         )
     if not stationary and maps.stream.masked:
         found.append(Coordinate(name="line_mask", value=line_mask(maps), meaning="whether filter row r masks the lane"))
-    ends = form.k_pitch if -(-problem.out_channels // tiling.block_n) * tiling.block_n > form.k_pitch else None
+    ends = layout.k_pitch if -(-problem.out_channels // tiling.block_n) * tiling.block_n > layout.k_pitch else None
     return Indexing(
         coordinates=tuple(found),
         derivation=tuple(map(str, maps.proofs)),
@@ -105,11 +105,11 @@ def reuse_indexing(proposal: Candidate, maps: ReuseMaps) -> Indexing:
 
 def _slab(proposal: Candidate) -> tuple[Coordinate, ...]:
     """First activation channel of a block, in the group that the tile's output channels belong to."""
-    form, tiling = proposal.candidate.form, proposal.candidate.tiling
-    if form.problem.groups == 1:
+    layout, tiling = proposal.candidate.layout, proposal.candidate.tiling
+    if layout.problem.groups == 1:
         return ()
-    tiles = form.problem.out_channels // form.problem.groups // tiling.block_n
-    first = Var("tile_n") // tiles * form.c_pitch
+    tiles = layout.problem.out_channels // layout.problem.groups // tiling.block_n
+    first = Var("tile_n") // tiles * layout.c_pitch
     return (
         Coordinate(
             name=SLAB,

@@ -12,7 +12,7 @@ from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""
@@ -36,7 +36,7 @@ def mask_entries(problem: ConvProblem, schedule: str, cut: Geometry) -> int:
 
 
 def reuse_storage(
-    form: DeviceLayout, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry
+    layout: DeviceLayout, tiling: Tiling, arch: Arch, schedule: str, variant: str, cut: Geometry
 ) -> Storage:
     """The layout of one CTA.
 
@@ -62,7 +62,7 @@ def reuse_storage(
             wanted.append(("held", turns, "mma", "mma", "held"))
         if waits(variant, cut):
             wanted.append(("order", 1, "mma", "mma", "order"))
-        atoms = atoms_of(form, tiling, arch.limits.mma_atom_bytes)
+        atoms = atoms_of(layout, tiling, arch.limits.mma_atom_bytes)
         tmem.append(
             TmemTile(
                 name="held",
@@ -82,7 +82,7 @@ def reuse_storage(
             )
         )
         offset = rings[-1].end
-    masks = mask_entries(form.problem, schedule, cut)
+    masks = mask_entries(layout.problem, schedule, cut)
     table = -(-offset // MASK_BYTES) * MASK_BYTES
     slot = table + MASK_BYTES * masks if masks else offset
     return Storage(

@@ -28,7 +28,7 @@ from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_form import DeviceLayout
+from convc.layout.device_layout import DeviceLayout
 
 GROUP = 32
 """Rows whose factors share a column of tensor memory."""
@@ -59,10 +59,10 @@ class StepFactors:
         return -(-self.bytes // WORD_BYTES)
 
 
-def step_factors(form: DeviceLayout, tiling: Tiling, arch: Arch) -> StepFactors:
+def step_factors(layout: DeviceLayout, tiling: Tiling, arch: Arch) -> StepFactors:
     """Of a problem with block-scaled operands."""
-    assert form.blocks is not None
-    size = form.blocks.factor_bytes
+    assert layout.blocks is not None
+    size = layout.blocks.factor_bytes
     return StepFactors(each=arch.limits.mma_atom_bytes // size, bytes=tiling.row_bytes // size)
 
 
@@ -76,9 +76,9 @@ def columns_of(rows: int) -> int:
     return -(-rows // STORE_THREADS) * STORE_THREADS // GROUP
 
 
-def scaled_storage(form: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
+def scaled_storage(layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
     """The layout of one CTA of the schedule reload."""
-    words, stages = step_factors(form, tiling, arch).words, tiling.stages
+    words, stages = step_factors(layout, tiling, arch).words, tiling.stages
     a = smem_tile("a", tiling.block_m, tiling.row_bytes, stages, 0)
     b = smem_tile("b", tiling.block_n, tiling.row_bytes, stages, a.end)
     scales_a = smem_tile("scales_a", tiling.block_m, ROW_BYTES, stages, b.end, swizzle="none")
@@ -125,22 +125,22 @@ def scaled_storage(form: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
     )
 
 
-def factor_maps(form: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
+def factor_maps(layout: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
     """The maps over the factors behind what the maps `a` and `b` are over, with the same walk and the same taps."""
     return (
-        _behind(a, form.activation.shape[-1] - form.pixel_pitch, form.pixel_pitch, channels=ROW_BYTES),
-        _behind(b, form.filter.shape[-1] - form.c_pitch, form.c_pitch, box=(ROW_BYTES, 1, filter_rows(tiling))),
+        _behind(a, layout.activation.shape[-1] - layout.pixel_pitch, layout.pixel_pitch, channels=ROW_BYTES),
+        _behind(b, layout.filter.shape[-1] - layout.c_pitch, layout.c_pitch, box=(ROW_BYTES, 1, filter_rows(tiling))),
     )
 
 
-def factor_coordinates(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:
+def factor_coordinates(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:
     """Where the factors of a step start, from the channels with which it starts."""
-    assert form.blocks is not None
-    size = form.blocks.factor_bytes
+    assert layout.blocks is not None
+    size = layout.blocks.factor_bytes
     factors, copy = tiling.row_bytes // size, ROW_BYTES * size
-    start = Var("c") // copy * ROW_BYTES if form.c_pitch > copy else Const(0)
+    start = Var("c") // copy * ROW_BYTES if layout.c_pitch > copy else Const(0)
     each = f"a factor for {size} bytes of channels, {ROW_BYTES} a copy"
-    slab = Var(SLAB) // form.c_pitch * form.factor_pitch + start if form.problem.groups > 1 else start
+    slab = Var(SLAB) // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
     block = Var("k_step") % pipeline.blocks
     within = block % (ROW_BYTES // factors) if pipeline.blocks * factors > ROW_BYTES else block
     return (
@@ -150,18 +150,18 @@ def factor_coordinates(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -
     )
 
 
-def prove_factors(form: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Outcome:
+def prove_factors(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Outcome:
     """Whether every step finds, where it looks, the factors of the channels that it multiplies; tried on all steps."""
-    assert form.blocks is not None
+    assert layout.blocks is not None
     claim = "the factors of a step are those of its channels, and lie in one copy"
-    size, groups = form.blocks.factor_bytes, form.problem.groups
-    values = {entry.name: entry.value for entry in factor_coordinates(form, tiling, pipeline)}
+    size, groups = layout.blocks.factor_bytes, layout.problem.groups
+    values = {entry.name: entry.value for entry in factor_coordinates(layout, tiling, pipeline)}
     for group, block in itertools.product(range(groups), range(pipeline.blocks)):
         c = block * pipeline.channels
-        numbers = {"c": c, SLAB: group * form.c_pitch + c, "k_step": pipeline.blocks + block}
+        numbers = {"c": c, SLAB: group * layout.c_pitch + c, "k_step": pipeline.blocks + block}
         within = evaluate(values[FACTOR_BYTE], numbers)
         fits = within + tiling.row_bytes // size <= ROW_BYTES
-        for name, first in ((FACTOR_A, group * form.factor_pitch), (FACTOR_B, 0)):
+        for name, first in ((FACTOR_A, group * layout.factor_pitch), (FACTOR_B, 0)):
             start = evaluate(values[name], numbers)
             if start % ROW_BYTES or start + within != first + c // size or not fits:
                 return Counterexample(claim, (("group", group), ("block", block)), f"{name} = {start}, byte {within}")

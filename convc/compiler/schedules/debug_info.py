@@ -22,7 +22,7 @@ def coverage_of(plan: Plan, program: TileProgram) -> DebugInfo:
         pixel = substitute(pixel, {"lane": Var("column")})
     accumulator = next(tile for tile in plan.storage.tmem if tile.name == "acc")
     problem, pipeline = plan.problem, plan.pipeline
-    elements = 1 if plan.form.blocks is None else plan.form.blocks.packed  # in what the kernel counts as a channel
+    elements = 1 if plan.layout.blocks is None else plan.layout.blocks.packed  # in what the kernel counts as a channel
     return DebugInfo(
         pixel=to_json(pixel),
         channel=to_json(channel),

@@ -18,7 +18,7 @@ def requantise(
             id="store.scale",
             note="one multiplier a channel",
             buffer="bias",
-            first=plan.form.bias.shape[-1],
+            first=plan.layout.bias.shape[-1],
             channel="k",
             columns=columns,
             zero_point=plan.problem.out_zero_point,

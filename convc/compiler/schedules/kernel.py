@@ -179,10 +179,10 @@ def pointers(plan: Plan) -> tuple[str, ...]:
 
 def launch(plan: Plan) -> LaunchSpec:
     """The launch file: buffers as the host packs them, parameters as the kernel takes them."""
-    form = plan.form
-    buffers = {"activation": form.activation, "filter": form.filter, "bias": form.bias, "output": form.output}
-    if form.residual is not None:
-        buffers[RESIDUAL] = form.residual
+    layout = plan.layout
+    buffers = {"activation": layout.activation, "filter": layout.filter, "bias": layout.bias, "output": layout.output}
+    if layout.residual is not None:
+        buffers[RESIDUAL] = layout.residual
     return LaunchSpec(
         entry=plan.launch.entry,
         grid=plan.launch.grid,

@@ -59,7 +59,7 @@ def multiply(plan: Plan) -> tuple[Step, ...]:
     body = (
         RingWait(id="mma.wait", note="until both tiles have landed", ring="full", fresh=False),
         *wait_for_factors(plan),
-        _multiply(plan) if plan.form.blocks is None else multiply_scaled(plan),
+        _multiply(plan) if plan.layout.blocks is None else multiply_scaled(plan),
         Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
         Advance(id="mma.next", note="next stage", stages=tiling.stages),
     )

@@ -13,7 +13,7 @@ from convc.compiler.schedules.kernel import compute
 from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step, TmaLoad
 from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.ir.expr import Var
-from convc.layout.device_form import has_tensor_scale
+from convc.layout.device_layout import has_tensor_scale
 
 TILES = ("scales_a", "scales_b")
 MAPS = ("map_scales_a", "map_scales_b")
@@ -21,7 +21,7 @@ MAPS = ("map_scales_a", "map_scales_b")
 
 def load_factors(plan: Plan) -> tuple[Step, ...]:
     """Copies of the factors of a stage."""
-    if plan.form.blocks is None:
+    if plan.layout.blocks is None:
         return ()
     tiles = {tile.name: tile for tile in plan.storage.smem}
     a, b = MAPS
@@ -56,9 +56,9 @@ def load_factors(plan: Plan) -> tuple[Step, ...]:
 
 def carry_factors(plan: Plan) -> tuple[Step, ...]:
     """What the warps that store do while the accumulator grows."""
-    if plan.form.blocks is None:
+    if plan.layout.blocks is None:
         return ()
-    factors = step_factors(plan.form, plan.tiling, plan.arch)
+    factors = step_factors(plan.layout, plan.tiling, plan.arch)
     carries = tuple(
         CarryFactors(
             id=f"store.{tile}",
@@ -91,7 +91,7 @@ def carry_factors(plan: Plan) -> tuple[Step, ...]:
 
 def wait_for_factors(plan: Plan) -> tuple[Step, ...]:
     """What the role that multiplies waits for besides the tiles."""
-    if plan.form.blocks is None:
+    if plan.layout.blocks is None:
         return ()
     return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring="ready", fresh=False),)
 
@@ -114,20 +114,20 @@ def multiply_scaled(plan: Plan) -> MmaScaled:
         factors_b="factors_b",
         spacing_a=columns_of(tiling.block_m),
         spacing_b=columns_of(tiling.block_n),
-        each=step_factors(plan.form, tiling, plan.arch).each,
+        each=step_factors(plan.layout, tiling, plan.arch).each,
     )
 
 
 def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
     """The step that multiplies sums by the scales of whole tensors; the multipliers lie behind the bias."""
-    if not has_tensor_scale(plan.form):
+    if not has_tensor_scale(plan.layout):
         return ()
     return (
         ScaleSums(
             id="store.scale",
             note="the scales of both tensors",
             buffer="bias",
-            first=plan.form.bias.shape[-1],
+            first=plan.layout.bias.shape[-1],
             channel="k",
             columns=columns,
         ),

@@ -106,7 +106,7 @@ def store(plan: Plan) -> tuple[Step, ...]:
         columns=CHUNK,
         rows=rows,
         row_limit=plan.row_limit,
-        row_bytes=plan.form.k_pitch * plan.problem.out_dtype.bytes,
+        row_bytes=plan.layout.k_pitch * plan.problem.out_dtype.bytes,
         channel="k",
         channel_limit=plan.channel_limit,
     )

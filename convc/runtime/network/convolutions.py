@@ -20,8 +20,9 @@ from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
-from convc.layout.device_form import device_bytes, has_tensor_scale, pack_activation, pack_residual, scaled_bias
+from convc.layout.device_layout import device_bytes, has_tensor_scale
 from convc.layout.handover import Use
+from convc.layout.repack import pack_activation, pack_residual, scaled_bias
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
@@ -121,7 +122,7 @@ class Convolutions:
             ProblemError, PlanError, LimitError: it cannot be compiled, or its buffers do not fit into memory.
         """
         layer = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
-        require_memory(2 * device_bytes(layer.form), f"running layer {conv.name!r}")
+        require_memory(2 * device_bytes(layer.layout), f"running layer {conv.name!r}")
         return layer
 
     def run_layer(
@@ -135,8 +136,8 @@ class Convolutions:
         Raises:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
-        form, handed = layer.form, 0
-        buffers = {"bias": scaled_bias(form, layer.bias, unpacked(x))} if has_tensor_scale(form) else {}
+        layout, handed = layer.layout, 0
+        buffers = {"bias": scaled_bias(layout, layer.bias, unpacked(x))} if has_tensor_scale(layout) else {}
         uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
             ("activation", x, pack_activation),
             ("residual", residual, pack_residual),
@@ -144,9 +145,9 @@ class Convolutions:
         for use, tensor, pack in uses:
             if tensor is None:
                 continue
-            buffer = tensor.buffer(form, use) if isinstance(tensor, PackedTensor) else None
+            buffer = tensor.buffer(layout, use) if isinstance(tensor, PackedTensor) else None
             handed += buffer is not None
-            buffers[use] = pack(form, unpacked(tensor)) if buffer is None else buffer
+            buffers[use] = pack(layout, unpacked(tensor)) if buffer is None else buffer
         run = run_packed(layer, buffers, self.machine)
         _check_end(run, where)
         return run, handed

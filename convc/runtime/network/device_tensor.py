@@ -5,22 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir import dtypes
-from convc.layout.device_form import DeviceLayout, unpack_output
+from convc.layout.device_layout import DeviceLayout
 from convc.layout.handover import Use, hand_over, obstacle
+from convc.layout.repack import unpack_output
 
 
 class PackedTensor:
     """The output of a convolution in its kernel's layout.
 
     Args:
-        form: of the convolution.
+        layout: of the convolution.
         packed: what its kernel wrote (`DeviceLayout.output`).
     """
 
     __slots__ = ("_array", "_form", "_packed")
 
-    def __init__(self, form: DeviceLayout, packed: np.ndarray) -> None:
-        self._form, self._packed = form, packed
+    def __init__(self, layout: DeviceLayout, packed: np.ndarray) -> None:
+        self._form, self._packed = layout, packed
         self._array: np.ndarray | None = None
 
     @property

@@ -199,7 +199,7 @@ class Graph:
         x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
         run, handed = self._convolutions.run_layer(step.layer, x, residual, place(node, name))
-        made = PackedTensor(step.layer.form, run.y)
+        made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
         self.stats.handed += handed

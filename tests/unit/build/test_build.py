@@ -17,7 +17,7 @@ from convc.build.folder import load_build, stems_of, writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch
-from convc.layout.device_form import pack_bias, pack_filter
+from convc.layout.repack import pack_bias, pack_filter
 from convc.support.resources import model_folder
 
 TWO = model_folder() / "tiny_two_convs.onnx"
@@ -74,9 +74,9 @@ def test_a_layer_comes_back_with_its_weights_and_launch(folder):
     network = convc.load(TWO)
     for conv in network.convs:
         layer = load_build(folder).load(conv.name)
-        assert layer.form.model == conv.problem
-        np.testing.assert_array_equal(layer.filter, pack_filter(layer.form, conv.weight))
-        np.testing.assert_array_equal(layer.bias, pack_bias(layer.form, conv.bias))
+        assert layer.layout.model == conv.problem
+        np.testing.assert_array_equal(layer.filter, pack_filter(layer.layout, conv.weight))
+        np.testing.assert_array_equal(layer.bias, pack_bias(layer.layout, conv.bias))
         assert ".visible .entry" in layer.ptx
         assert layer.launch.ctas >= 1
 
@@ -106,7 +106,7 @@ def test_bfloat16_weights_lie_there_as_uint16(tmp_path):
     layer = load_build(tmp_path / "b").load()
     conv = convc.load(BF16).convs[0]
     assert layer.filter.dtype.name == "bfloat16"
-    expected = pack_filter(layer.form, conv.weight).view(np.uint16)
+    expected = pack_filter(layer.layout, conv.weight).view(np.uint16)
     np.testing.assert_array_equal(layer.filter.view(np.uint16), expected)
 
 
@@ -161,7 +161,7 @@ def test_a_name_that_is_no_convolution_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/1', got 'convc-build/9'"),
+        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/2', got 'convc-build/9'"),
         (lambda d: d.pop("layers"), "missing required field `layers`"),
         (lambda d: d.update(surprise=1), "unknown field `surprise`"),
         (lambda d: d["layers"][1].update(kernel="../../../etc"), "$.layers[1].kernel"),

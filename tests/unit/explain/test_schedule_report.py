@@ -12,13 +12,13 @@ from convc.compiler.plan.records import Options, ScheduleSummary
 from convc.explain.schedules import choice_lines, verdict_on_shift
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 
 
 def lines(**changes) -> list[str]:
     shape = {"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "kernel": (3, 3), "batch": 16} | changes
     problem = ConvProblem(pad_lo=(1, 1), pad_hi=(1, 1), **shape)
-    return list(choice_lines(plan(device_form(problem), options=Options(schedule="auto"))))
+    return list(choice_lines(plan(device_layout(problem), options=Options(schedule="auto"))))
 
 
 @pytest.mark.parametrize("channels", [128, 256, 512])
@@ -61,22 +61,22 @@ def test_lanes_are_accounted_for():
         pad_hi=(0, 1),
     )
     options = Options(schedule="shift", shift="windows", border="zero", rows="merged")
-    found = list(sharing_lines(plan(device_form(problem), options=options)))
+    found = list(sharing_lines(plan(device_layout(problem), options=options)))
     assert found[1] == (
         "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 a row hold no output; "
         "the last tile of the stream is not full"
     )
     assert found[2] == "tiles by border and rows: mask/outer 10, mask/merged 5, zero/outer 10, zero/merged 5"
     taller = dataclasses.replace(problem, pad_lo=(0, 1))
-    assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_form(taller), options=options)))[1]
+    assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_layout(taller), options=options)))[1]
     uneven = dataclasses.replace(problem, in_extent=(21, 28))
     options = dataclasses.replace(options, rows=None)
-    assert "mask/merged -" in list(sharing_lines(plan(device_form(uneven), options=options)))[2]
+    assert "mask/merged -" in list(sharing_lines(plan(device_layout(uneven), options=options)))[2]
 
 
 def test_an_illegal_schedule_says_which_condition_fails():
     problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(20, 60), kernel=(3, 11), dilation=(1, 4))
-    found = list(choice_lines(plan(device_form(problem), options=Options(schedule="auto"))))
+    found = list(choice_lines(plan(device_layout(problem), options=Options(schedule="auto"))))
     text = "\n".join(found)
     far = "not here: the last filter column is 40 lanes from the first of its buffer, at most"
     assert f"shift chain     {far} 31" in text
@@ -96,4 +96,4 @@ def test_several_images_merge_only_in_step():
         pad_hi=(1, 1),
     )
     with pytest.raises(Exception, match="stride 2 does not divide the 7 rows of an image"):
-        plan(device_form(problem), options=Options(schedule="slide", rows="merged"))
+        plan(device_layout(problem), options=Options(schedule="slide", rows="merged"))

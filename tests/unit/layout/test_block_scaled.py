@@ -30,23 +30,23 @@ ELEMENT = {"mxfp8": ml_dtypes.float8_e4m3fn, "mxfp4": ml_dtypes.float4_e2m1fn, "
 
 
 def restored(name: str, array: np.ndarray, groups: int = 1) -> np.ndarray:
-    form = FORMATS[name]
-    return dequantise(form, quantise(form, array, groups), array.shape[1], groups)
+    layout = FORMATS[name]
+    return dequantise(layout, quantise(layout, array, groups), array.shape[1], groups)
 
 
 def by_definition(name: str, block: np.ndarray, tensor: float) -> np.ndarray:
     """One block by the text of the specifications."""
-    form, most = FORMATS[name], float(np.abs(block).max())
+    layout, most = FORMATS[name], float(np.abs(block).max())
     if most == 0:
         return np.zeros(block.size)
-    if form.factor == "ue8m0":
-        largest_exponent = math.floor(math.log2(form.largest))
+    if layout.factor == "ue8m0":
+        largest_exponent = math.floor(math.log2(layout.largest))
         scale = 2.0 ** max(-127, min(127, math.floor(math.log2(most)) - largest_exponent))
     else:
-        scale = tensor * float(np.float32(most / (form.largest * tensor)).astype(ml_dtypes.float8_e4m3fn))
+        scale = tensor * float(np.float32(most / (layout.largest * tensor)).astype(ml_dtypes.float8_e4m3fn))
     if scale == 0:
         return np.zeros(block.size)
-    cut = np.clip(block / scale, -form.largest, form.largest)
+    cut = np.clip(block / scale, -layout.largest, layout.largest)
     return cut.astype(np.float32).astype(ELEMENT[name]).astype(np.float64) * scale
 
 
@@ -82,20 +82,20 @@ def test_groups_have_blocks_of_their_own(name, seed, groups, own):
 @pytest.mark.parametrize("name", NAMES)
 def test_an_element_is_within_the_unit_of_the_largest_of_its_block(name):
     array = np.random.default_rng(3).standard_normal((50, 96, 2))
-    form = FORMATS[name]
-    error = np.abs(restored(name, array) - array).reshape(50, -1, form.block, 2)
-    most = np.abs(array).reshape(50, -1, form.block, 2).max(axis=2, keepdims=True)
-    assert (error <= form.unit_roundoff * most).all()
-    assert (error > form.unit_roundoff / 4 * most).any()
+    layout = FORMATS[name]
+    error = np.abs(restored(name, array) - array).reshape(50, -1, layout.block, 2)
+    most = np.abs(array).reshape(50, -1, layout.block, 2).max(axis=2, keepdims=True)
+    assert (error <= layout.unit_roundoff * most).all()
+    assert (error > layout.unit_roundoff / 4 * most).any()
 
 
 def test_ties_go_to_the_even_code():
-    form = FORMATS["mxfp4"]
+    layout = FORMATS["mxfp4"]
     ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
     block = np.concatenate((ties, -ties, [6.0], np.zeros(17))).reshape(1, 32)
     wanted = [0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
     assert restored("mxfp4", block)[0, :15].tolist() == [*wanted, *(-value for value in wanted), 6.0]
-    assert form.element == "e2m1"
+    assert layout.element == "e2m1"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_factors_of_mx_are_cut_powers_of_two(name, most, factor, restores):
 
 
 def test_the_scale_of_a_tensor_is_the_smallest_power_of_two_that_is_enough():
-    form = FORMATS["nvfp4"]
+    layout = FORMATS["nvfp4"]
     for most, scale in ((6 * 448.0, 1.0), (6 * 448.0 * 1.001, 2.0), (6 * 224.0, 0.5), (0.0, 1.0), (np.inf, 1.0)):
-        assert tensor_scale(form, np.array([[most, 0.0]])) == scale
+        assert tensor_scale(layout, np.array([[most, 0.0]])) == scale
     assert tensor_scale(FORMATS["mxfp4"], np.array([[1e9]])) == 1.0
 
 
@@ -136,12 +136,12 @@ def test_zeros_and_the_ends_of_float32_are_kept_or_flushed(name):
 
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
 def test_even_channels_are_the_low_halves_of_bytes(name):
-    form = FORMATS[name]
+    layout = FORMATS[name]
     blocks = Blocks(elements=np.arange(16, dtype=np.uint8).reshape(1, 16), factors=np.zeros((1, 1), np.uint8), tensor=1)
-    packed, _ = bytes_of(form, blocks)
+    packed, _ = bytes_of(layout, blocks)
     assert packed.tolist() == [[0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]]
     as_numbers = np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float64)
-    assert np.array_equal(element_values(form, np.arange(16, dtype=np.uint8)), as_numbers)
+    assert np.array_equal(element_values(layout, np.arange(16, dtype=np.uint8)), as_numbers)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -191,12 +191,12 @@ def test_the_smallest_factor_is_not_passed(name, number):
 def test_floors_raise_what_the_tensor_core_cannot_align_below():
     """Elements to 1 (e2m1) or 2^-6 (e4m3), factors of ue4m3 to 2^-6; zeros stay."""
     four, eight, tiny = FORMATS["mxfp4"], FORMATS["mxfp8"], FORMATS["nvfp4"]
-    for form, block, raised in (
+    for layout, block, raised in (
         (four, [6.0, -0.5, 0.0], [6.0, 1.0, 0.0]),
         (eight, [256.0, -(2.0**-9), 0.0], [256.0, 2.0**-6, 0.0]),
     ):
-        blocks = quantise(form, np.array([block]))
-        assert dequantise(form, blocks, 3, floors=True).tolist() == [raised]
+        blocks = quantise(layout, np.array([block]))
+        assert dequantise(layout, blocks, 3, floors=True).tolist() == [raised]
     factor = np.array([[1]], np.uint8)  # 2^-9
     blocks = Blocks(elements=np.full((1, 16), 7, np.uint8), factors=factor, tensor=1.0)
     assert dequantise(tiny, blocks, 1).item() == 6 * 2.0**-9

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from convc.ir.problem import ConvProblem
-from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded, expansion_notes
+from convc.layout.device_layout import device_layout
+from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded
+from convc.report.layout_notes import layout_notes
 from convc.verification import reference
 from convc.verification.data import integer_data
 
@@ -44,7 +46,7 @@ def test_expanded_problems_have_the_same_results(fields, copies, said, groups):
         assert expanded(left) == left
         y = reference.conv_problem(left, expand_activation(problem, x), expand_filter(problem, w))
         assert np.array_equal(y, reference.conv_problem(problem, x, w))
-    assert any(said in note for note in expansion_notes(problem))
+    assert any(said in note for note in layout_notes(device_layout(problem)))
 
 
 def test_most_problems_stay_as_they_are():
@@ -53,4 +55,4 @@ def test_most_problems_stay_as_they_are():
     assert expanded(problem) is problem
     assert expand_activation(problem, x) is x
     assert expand_filter(problem, w) is w
-    assert expansion_notes(problem) == []
+    assert len(layout_notes(device_layout(problem))) == 3

@@ -17,8 +17,9 @@ from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form, pack_activation, pack_residual, unpack_output
+from convc.layout.device_layout import device_layout
 from convc.layout.handover import hand_over, obstacle
+from convc.layout.repack import pack_activation, pack_residual, unpack_output
 from convc.runtime.layer import input_buffers, run_layer, run_packed
 from convc.verification.data import normal_data
 
@@ -58,8 +59,8 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
 @given(st.sampled_from(["f16", "bf16", "tf32"]), st.integers(1, 40), st.integers(0, 2**31), st.booleans())
 def test_handing_over_is_repacking(operand, channels, seed, ugly):
     """Whatever the kernel wrote behind the last channel."""
-    first = device_form(dataclasses.replace(typed(FIRST, operand), out_channels=channels))
-    second = device_form(dataclasses.replace(typed(SECOND, operand), in_channels=channels, out_channels=channels))
+    first = device_layout(dataclasses.replace(typed(FIRST, operand), out_channels=channels))
+    second = device_layout(dataclasses.replace(typed(SECOND, operand), in_channels=channels, out_channels=channels))
     storage = dtypes.BY_NAME[first.output.dtype].storage
     packed = np.random.default_rng(seed).standard_normal(first.output.shape).astype(storage)
     if ugly:
@@ -82,8 +83,8 @@ def test_groups_are_handed_over_where_they_are_joined_alike(first, second, opera
     sizes = {"in_extent": (6,) * rank, "kernel": (3,) * rank, "pad_lo": (1,) * rank, "pad_hi": (1,) * rank}
     sizes |= {"stride": (1,) * rank, "dilation": (1,) * rank, "output_padding": ()}
     base = typed(dataclasses.replace(SECOND, in_channels=channels, out_channels=channels, **sizes), operand)
-    one = device_form(dataclasses.replace(base, groups=groups, epilogue=()))
-    other = device_form(dataclasses.replace(base, groups=others))
+    one = device_layout(dataclasses.replace(base, groups=groups, epilogue=()))
+    other = device_layout(dataclasses.replace(base, groups=others))
     use = "residual" if residual else "activation"
     if obstacle(one, other, use) is not None:
         assert residual is False or groups != others
@@ -97,8 +98,8 @@ def test_groups_are_handed_over_where_they_are_joined_alike(first, second, opera
 
 def test_a_depthwise_convolution_reads_and_is_read():
     """A depthwise convolution of 64 channels between two pointwise ones, as in MobileNet."""
-    point = device_form(ConvProblem(in_channels=64, out_channels=64, in_extent=(8, 8), kernel=(1, 1)))
-    depth = device_form(
+    point = device_layout(ConvProblem(in_channels=64, out_channels=64, in_extent=(8, 8), kernel=(1, 1)))
+    depth = device_layout(
         ConvProblem(
             in_channels=64, out_channels=64, in_extent=(8, 8), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), groups=64
         )
@@ -108,7 +109,7 @@ def test_a_depthwise_convolution_reads_and_is_read():
 
 
 def test_nothing_is_copied_where_nothing_is_rounded():
-    first, second = device_form(FIRST), device_form(SECOND)
+    first, second = device_layout(FIRST), device_layout(SECOND)
     packed = np.ones(first.output.shape, np.float16)
     assert hand_over(first, second, packed) is packed
 
@@ -124,11 +125,11 @@ def test_two_kernels_in_a_row(operand):
     long_way = run_layer(second, middle, residual=middle)
     packed = run_packed(first, input_buffers(first, x)).y
     assert (packed[..., 18:] != 0).any(), "sigmoid(0) behind the last channel"
-    residual = hand_over(first.form, second.form, packed, "residual")
-    activation = hand_over(first.form, second.form, packed)
+    residual = hand_over(first.layout, second.layout, packed, "residual")
+    activation = hand_over(first.layout, second.layout, packed)
     short_way = run_packed(second, {"activation": activation, "residual": residual})
     assert short_way.findings == ()
-    assert same_bits(unpack_output(second.form, short_way.y), long_way.y)
+    assert same_bits(unpack_output(second.layout, short_way.y), long_way.y)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +145,14 @@ def test_two_kernels_in_a_row(operand):
     ],
 )  # fmt: skip
 def test_obstacles(first, second, use, reason):
-    first, second = device_form(first), device_form(second)
+    first, second = device_layout(first), device_layout(second)
     with pytest.raises(InputError, match=reason):
         hand_over(first, second, np.zeros(first.output.shape, np.float16), use)
     assert obstacle(first, second, use) is not None
 
 
 def test_another_array_is_refused():
-    first, second = device_form(FIRST), device_form(SECOND)
+    first, second = device_layout(FIRST), device_layout(SECOND)
     with pytest.raises(InputError, match=r"expected a buffer of float16 \[2, 6, 7, 24\], got float32 \[1, 2\]"):
         hand_over(first, second, np.zeros((1, 2), np.float32))
 
@@ -159,18 +160,18 @@ def test_another_array_is_refused():
 @pytest.mark.parametrize("operand", ["tf32x3", "bf16x3"])
 def test_numbers_that_are_split_into_parts_are_packed_anew(operand):
     """One channel of float32 and its parts side by side may take equally many elements a pixel."""
-    form = device_form(
+    layout = device_layout(
         ConvProblem(in_channels=1, out_channels=1, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
     )
-    assert "parts" in obstacle(form, form)
-    plain = device_form(dataclasses.replace(form.model, operand="tf32"))
-    assert obstacle(form, plain) is None
+    assert "parts" in obstacle(layout, layout)
+    plain = device_layout(dataclasses.replace(layout.model, operand="tf32"))
+    assert obstacle(layout, plain) is None
 
 
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
 def test_numbers_that_get_scale_factors_are_packed_anew(operand):
-    form = device_form(
+    layout = device_layout(
         ConvProblem(in_channels=32, out_channels=32, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
     )
-    assert "scale factors" in obstacle(form, form)
-    assert obstacle(form, device_form(dataclasses.replace(form.model, operand="tf32"))) is None
+    assert "scale factors" in obstacle(layout, layout)
+    assert obstacle(layout, device_layout(dataclasses.replace(layout.model, operand="tf32"))) is None

@@ -78,7 +78,6 @@ def report_of(*checks: Check, name: str = "conv", counters: Counters | None = CO
         schedule="reload",
         kernel="k/kernel.ptx",
         counters=counters,
-        notes=(),
         checks=checks,
     )
     skipped = (SkippedNode(name="r", op_type="Relu", reason="not a convolution"),) * 3
@@ -161,16 +160,13 @@ def test_json_spells_the_verdicts():
 def test_names_are_printed_as_they_are(name):
     console = on_paper()
     tensor = TensorRef(name="x", dtype="f16", shape=(1,))
-    record = LayerRecord(
-        name=name, stem="s", kernel="0" * 16, problem=PROBLEM, input=tensor, output=tensor, notes=("note [x]",)
-    )
+    record = LayerRecord(name=name, stem="s", kernel="0" * 16, problem=PROBLEM, input=tensor, output=tensor)
     print_build(console, Build(path=None, network=NetworkRecord(source="m", layers=(record,))))
     print_skipped(console, (SkippedNode(name=name, op_type=name, reason="[b]"),))
     print_findings(console, (Finding(verdict=Verdict.review, rule="r", message=name),))
     print_report(console, report_of(name=name))
     said = text_of(console)
     assert said.count(name) == 5
-    assert "note [x]" in said
 
 
 def test_a_convolution_in_words():

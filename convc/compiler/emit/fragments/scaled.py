@@ -71,14 +71,14 @@ def _carry(step: CarryFactors, source: SmemTile, tile: TmemTile) -> dict[str, An
 
 
 def _multiply(step: MmaScaled, a: SmemTile, b: SmemTile, tmem: dict[str, TmemTile]) -> dict[str, Any]:
-    form, kind = FORMATS[step.operand], dtypes.KINDS[step.operand]
+    fmt, kind = FORMATS[step.operand], dtypes.KINDS[step.operand]
 
     def shape(byte: int) -> str:
         fields = BlockScaledDescriptor(
             kind=kind,
-            a_type=form.element,
-            b_type=form.element,
-            scale_type=form.factor,
+            a_type=fmt.element,
+            b_type=fmt.element,
+            scale_type=fmt.factor,
             m=step.m,
             n=step.n,
             sfa_id=byte,
@@ -102,9 +102,9 @@ def _multiply(step: MmaScaled, a: SmemTile, b: SmemTile, tmem: dict[str, TmemTil
         "factors_b": tensor_address("%first_b", tmem[step.factors_b]),
         "counter": step.counter,
         "instruction": shape(0),
-        "instruction_note": f"{step.m} x {step.n}, {form.element} with factors of {form.factor} in, f32 out",
+        "instruction_note": f"{step.m} x {step.n}, {fmt.element} with factors of {fmt.factor} in, f32 out",
         "kind": kind,
-        "size": form.size,
+        "size": fmt.size,
         "then_add": step.atoms > 1,
         "more_atoms": more,
     }

@@ -101,7 +101,7 @@ def test_guards_appear_only_where_an_edge_is():
 def test_the_epilogue_writes_whole_pitches():
     """K = 100 is stored in rows of 104: the padding is written, and nothing behind it."""
     compiled = compile_problem(BASE, block_n=128)
-    assert compiled.form.k_pitch == 104
+    assert compiled.layout.k_pitch == 104
     assert "setp.lt.and.s32 %in, %k, 104, %row_in;" in compiled.artifact.ptx
 
 

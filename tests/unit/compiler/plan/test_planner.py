@@ -22,7 +22,7 @@ from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 
 
 def problem(**changes) -> ConvProblem:
@@ -39,8 +39,8 @@ def problem(**changes) -> ConvProblem:
 
 def form_of(device: ConvProblem):
     """A device form of the problem as it is, folded or not, to reach the rules behind the folding."""
-    form = device_form(problem())
-    return msgspec.structs.replace(form, model=device, problem=device)
+    layout = device_layout(problem())
+    return msgspec.structs.replace(layout, model=device, problem=device)
 
 
 @st.composite
@@ -67,7 +67,7 @@ def problems(draw) -> ConvProblem:
 @settings(max_examples=40)
 @given(problems())
 def test_every_problem_gets_a_plan_within_the_limits(conv):
-    made = plan(device_form(conv))
+    made = plan(device_layout(conv))
     limits, device = SM_100A.limits, made.problem
     assert made.storage.smem_bytes <= limits.shared_bytes
     assert made.tiling.block_n <= made.storage.tmem_columns <= limits.tmem_columns
@@ -75,8 +75,8 @@ def test_every_problem_gets_a_plan_within_the_limits(conv):
     assert made.tiling.block_n % limits.mma_n_step == 0
     assert made.launch.grid[0] * made.tiling.block_m >= device.gemm_m > (made.launch.grid[0] - 1) * made.tiling.block_m
     assert made.launch.grid[1] * made.tiling.block_n >= device.out_channels
-    assert made.launch.grid[1] * made.tiling.block_n <= made.form.bias.shape[0]
-    assert made.pipeline.channels * made.pipeline.blocks >= made.form.c_pitch
+    assert made.launch.grid[1] * made.tiling.block_n <= made.layout.bias.shape[0]
+    assert made.pipeline.channels * made.pipeline.blocks >= made.layout.c_pitch
     assert made.tiling.stages <= made.pipeline.steps
     assert max(made.loads.b.box) <= limits.tma_box
     low, high = limits.im2col_corner
@@ -114,13 +114,13 @@ def test_storage_never_overlaps(block_n, row_bytes, stages):
     ],
 )
 def test_the_choice_among_estimates(costs, chosen):
-    base = plan(device_form(problem())).estimate
+    base = plan(device_layout(problem())).estimate
     estimates = [dataclasses.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
     assert choose(estimates) == chosen
 
 
 def test_alternatives_are_the_other_widths_best_first():
-    made = plan(device_form(problem(out_channels=512, in_extent=(56, 56), batch=8)))
+    made = plan(device_layout(problem(out_channels=512, in_extent=(56, 56), batch=8)))
     widths = [other.tiling.block_n for other in made.alternatives]
     assert made.tiling.block_n not in widths
     assert len(set(widths)) == len(widths) > 1
@@ -130,13 +130,13 @@ def test_alternatives_are_the_other_widths_best_first():
 
 
 def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_channels():
-    pointwise = device_form(problem(kernel=(1, 1), in_channels=192, out_channels=40))
+    pointwise = device_layout(problem(kernel=(1, 1), in_channels=192, out_channels=40))
     assert {tiling.stages for tiling in tilings(pointwise)} == {1, 2, 3}
     assert {tiling.block_n for tiling in tilings(pointwise)} == {16, 32, 48}
 
 
 def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
-    made = plan(device_form(problem(in_channels=512, out_channels=512, in_extent=(56, 56), batch=32)))
+    made = plan(device_layout(problem(in_channels=512, out_channels=512, in_extent=(56, 56), batch=32)))
     assert made.tiling.block_n == 256
     rules = {rejection.rule for rejection in made.rejected}
     assert rules == {"shared_memory", "bias_cover"}
@@ -148,7 +148,7 @@ def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
 
 def test_the_estimate_says_where_its_numbers_come_from():
     """128 x 128 tiles of 1024 rows: 8 x 1 CTAs, 9 steps of 4 MMAs of 64 cycles, 32 KiB a step."""
-    made = plan(device_form(problem(out_channels=128, in_extent=(32, 32))), block_n=128, stages=4)
+    made = plan(device_layout(problem(out_channels=128, in_extent=(32, 32))), block_n=128, stages=4)
     cost = made.estimate
     assert (cost.waves, made.launch.grid) == (1, (8, 1, 1))
     assert cost.mma_cycles == 36 * 64
@@ -164,13 +164,13 @@ def test_the_estimate_says_where_its_numbers_come_from():
 
 
 def test_block_n_and_stages_can_be_fixed():
-    made = plan(device_form(problem()), block_n=32, stages=3)
+    made = plan(device_layout(problem()), block_n=32, stages=3)
     assert (made.tiling.block_n, made.tiling.stages) == (32, 3)
     assert made.alternatives == ()
 
 
 def test_a_plan_is_json():
-    made = plan(device_form(problem()))
+    made = plan(device_layout(problem()))
     data = json.loads(to_json(made))
     assert data["tiling"]["block_m"] == 128
     start = next(entry for entry in data["coordinates"] if entry["name"] == "start_n")
@@ -180,7 +180,8 @@ def test_a_plan_is_json():
 
 def test_short_rows_for_few_channels():
     rows = {
-        channels: plan(device_form(problem(in_channels=channels))).tiling.row_bytes for channels in (3, 16, 17, 64, 65)
+        channels: plan(device_layout(problem(in_channels=channels))).tiling.row_bytes
+        for channels in (3, 16, 17, 64, 65)
     }
     assert rows == {3: 32, 16: 32, 17: 64, 64: 128, 65: 128}
 
@@ -191,7 +192,7 @@ def test_short_rows_for_few_channels():
 )
 def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, row_bytes, atoms):
     """40 channels of 2 bytes are 3 instructions of 32 bytes; with several blocks all are whole."""
-    found = plan(device_form(problem(in_channels=channels)), options=Options(schedule=schedule))
+    found = plan(device_layout(problem(in_channels=channels)), options=Options(schedule=schedule))
     assert (found.tiling.row_bytes, found.pipeline.atoms) == (row_bytes, atoms)
 
 
@@ -224,10 +225,10 @@ def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, 
     ],
 )
 def test_a_problem_beyond_the_limits_is_refused(changes, rule, message):
-    form = form_of(problem(**changes))
-    assert [(r.rule, r.reason) for r in check_problem(form, SM_100A)] == [(rule, message)]
+    layout = form_of(problem(**changes))
+    assert [(r.rule, r.reason) for r in check_problem(layout, SM_100A)] == [(rule, message)]
     with pytest.raises(PlanError) as caught:
-        plan(form)
+        plan(layout)
     assert str(caught.value).startswith(f"error[C200]: no kernel can be planned: {message}")
     assert caught.value.exit_code == 2
 
@@ -248,13 +249,15 @@ def test_three_spatial_axes_are_refused():
 
 
 def test_a_tensor_too_large_for_a_map_is_refused():
-    form = device_form(problem())
-    huge = msgspec.structs.replace(form, activation=msgspec.structs.replace(form.activation, shape=(2**33, 1, 1, 8)))
+    layout = device_layout(problem())
+    huge = msgspec.structs.replace(
+        layout, activation=msgspec.structs.replace(layout.activation, shape=(2**33, 1, 1, 8))
+    )
     assert "an extent of 8589934592; a tensor map takes up to 4294967296" in constraints.tensor_map_extents(
         huge, SM_100A
     )
     wide = msgspec.structs.replace(
-        form, activation=msgspec.structs.replace(form.activation, shape=(2, 2**20, 2**19, 8))
+        layout, activation=msgspec.structs.replace(layout.activation, shape=(2, 2**20, 2**19, 8))
     )
     assert "activation buffer has a stride of 8796093022208 bytes" in constraints.tensor_map_extents(wide, SM_100A)
 
@@ -273,10 +276,10 @@ def test_a_tensor_too_large_for_a_map_is_refused():
 )
 def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
     made = Tiling(**{"block_m": 128, "block_n": 64, "row_bytes": 128, "stages": 2, **tiling})
-    form = device_form(problem(out_channels=256))
+    layout = device_layout(problem(out_channels=256))
     grid = (7, -(-256 // (made.block_n or 1)))
     rejection = check_tiling(
-        TiledProblem(form=form, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
+        TiledProblem(layout=layout, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
     )
     assert rejection is not None
     assert rejection.rule == rule
@@ -289,7 +292,7 @@ def test_limits_that_no_tiling_of_today_reaches():
     tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
     small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
     candidate = TiledProblem(
-        form=device_form(problem(out_channels=256)),
+        layout=device_layout(problem(out_channels=256)),
         arch=small,
         tiling=tiling,
         storage=storage_of(tiling, small),
@@ -301,7 +304,7 @@ def test_limits_that_no_tiling_of_today_reaches():
 
 def test_when_every_tiling_is_illegal_the_error_lists_them():
     with pytest.raises(PlanError) as caught:
-        plan(device_form(problem(out_channels=256)), block_n=96)
+        plan(device_layout(problem(out_channels=256)), block_n=96)
     text = str(caught.value)
     assert "128x96 tile, 128-byte rows, 1 stages: the last tile ends at channel 288" in text
     assert "(and 5 more)" in text
@@ -313,14 +316,14 @@ def test_when_every_tiling_is_illegal_the_error_lists_them():
 )
 def test_a_depthwise_plan_says_what_is_left_of_the_tensor_core(operand, share, speed):
     """Full tiles: 16 or 8 groups a pack of one instruction's channels, 16 output channels at least."""
-    form = device_form(
+    layout = device_layout(
         ConvProblem(
             in_channels=256, out_channels=256, groups=256, in_extent=(16, 16), kernel=(1, 1), operand=operand, out="f32"
         )
     )
-    said = [line for line in plan(form).estimate.sentences if "model's own" in line]
+    said = [line for line in plan(layout).estimate.sentences if "model's own" in line]
     assert said == [
         f"{share} are the model's own, groups being joined: {speed} a cycle while the tensor core multiplies; "
         "without it an SM makes 128 a cycle."
     ]
-    assert not [line for line in plan(device_form(problem())).estimate.sentences if "model's own" in line]
+    assert not [line for line in plan(device_layout(problem())).estimate.sentences if "model's own" in line]

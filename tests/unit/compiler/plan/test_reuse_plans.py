@@ -15,7 +15,7 @@ from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 
 
 def problem(**changes) -> ConvProblem:
@@ -24,7 +24,7 @@ def problem(**changes) -> ConvProblem:
 
 
 def made(conv: ConvProblem, schedule: str, shift: str | None = None, **options) -> Plan:
-    return plan(device_form(conv), options=Options(schedule=schedule, shift=shift, **options))
+    return plan(device_layout(conv), options=Options(schedule=schedule, shift=shift, **options))
 
 
 @st.composite
@@ -101,7 +101,7 @@ def test_a_plan_names_the_rules_it_rests_on(name):
 )
 def test_an_unknown_option_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        plan(device_form(problem()), options=Options(**options))
+        plan(device_layout(problem()), options=Options(**options))
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_an_unknown_option_is_refused(options, message):
 )  # fmt: skip
 def test_the_condition_that_fails_is_named(conv, options, reason):
     with pytest.raises(PlanError, match=reason):
-        plan(device_form(conv), options=Options(**options))
+        plan(device_layout(conv), options=Options(**options))

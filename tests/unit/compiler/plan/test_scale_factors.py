@@ -16,14 +16,14 @@ from convc.errors import LimitError, PlanError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS, dequantise, quantise
-from convc.layout.device_form import (
-    device_form,
-    has_tensor_scale,
+from convc.layout.device_layout import device_layout, has_tensor_scale
+from convc.layout.repack import (
     pack_activation,
     pack_filter,
     pack_weights,
     scaled_bias,
 )
+from convc.report.layout_notes import layout_notes
 from convc.support import memory as limits
 
 NAMES = dtypes.SCALED_OPERANDS
@@ -37,15 +37,15 @@ def problem(operand: str, **fields) -> ConvProblem:
 @pytest.mark.parametrize("operand", NAMES)
 @pytest.mark.parametrize("fields", [{}, {"in_channels": 3}, {"in_channels": 2400}, {"groups": 2, "in_channels": 1280}])
 def test_every_step_finds_its_factors(operand, fields):
-    decided = plan(device_form(problem(operand, **fields)))
-    assert isinstance(prove_factors(decided.form, decided.tiling, decided.pipeline), Proof)
+    decided = plan(device_layout(problem(operand, **fields)))
+    assert isinstance(prove_factors(decided.layout, decided.tiling, decided.pipeline), Proof)
     assert any("factors of a step" in line for line in decided.derivation)
 
 
 def test_a_wrong_place_is_refuted():
-    decided = plan(device_form(problem("mxfp8", in_channels=2400)))
+    decided = plan(device_layout(problem("mxfp8", in_channels=2400)))
     wrong = dataclasses.replace(decided.pipeline, channels=decided.pipeline.channels + 32)
-    outcome = prove_factors(decided.form, decided.tiling, wrong)
+    outcome = prove_factors(decided.layout, decided.tiling, wrong)
     assert isinstance(outcome, Counterexample)
     assert outcome.point == (("group", 0), ("block", 1))
     assert outcome.value == "factor_a = 0, byte 4"
@@ -56,22 +56,22 @@ def test_a_wrong_place_is_refuted():
 def test_buffers_hold_elements_and_behind_them_factors(operand, groups):
     """What lies in a pixel and in a tap, taken apart again, is the quantised tensor."""
     asked = problem(operand, in_channels=64 * groups, groups=groups, out_channels=128 * groups)
-    form, blocks = device_form(asked), FORMATS[operand]
+    layout, blocks = device_layout(asked), FORMATS[operand]
     rng = np.random.default_rng(2)
     x, w = rng.standard_normal(asked.x_shape), rng.standard_normal(asked.w_shape)
-    pixels, taps = pack_activation(form, x), pack_filter(form, w)
+    pixels, taps = pack_activation(layout, x), pack_filter(layout, w)
     assert pixels.dtype == taps.dtype == np.uint8
-    assert form.activation.shape[-1] == form.pixel_pitch + groups * form.factor_pitch
+    assert layout.activation.shape[-1] == layout.pixel_pitch + groups * layout.factor_pitch
     wanted = quantise(blocks, x, groups)
-    codes = pixels[..., : form.pixel_pitch]
+    codes = pixels[..., : layout.pixel_pitch]
     if blocks.packed == 2:
         codes = np.stack((codes & 15, codes >> 4), axis=-1).reshape(*codes.shape[:-1], -1)
     assert np.array_equal(np.moveaxis(codes, -1, 1), wanted.elements)
     count = 64 // blocks.block
-    factors = pixels[..., form.pixel_pitch :].reshape(*pixels.shape[:-1], groups, -1)
+    factors = pixels[..., layout.pixel_pitch :].reshape(*pixels.shape[:-1], groups, -1)
     assert np.array_equal(np.moveaxis(factors[..., :count].reshape(*pixels.shape[:-1], -1), -1, 1), wanted.factors)
     assert not factors[..., count:].any()
-    assert taps.shape[-1] == form.c_pitch + form.factor_pitch
+    assert taps.shape[-1] == layout.c_pitch + layout.factor_pitch
 
 
 @pytest.mark.parametrize("operand", NAMES)
@@ -86,15 +86,15 @@ def test_schedules_that_mask_or_move_lanes_are_refused(operand):
 
 def test_the_scales_of_tensors_are_multipliers_behind_the_bias():
     asked = problem("nvfp4", bias=True)
-    form = device_form(asked)
+    layout = device_layout(asked)
     x, w, bias = np.full(asked.x_shape, 6.0), np.full(asked.w_shape, 1.5), np.ones(40)
-    assert has_tensor_scale(form)
-    _, packed = pack_weights(form, w, bias)
+    assert has_tensor_scale(layout)
+    _, packed = pack_weights(layout, w, bias)
     assert packed.shape == (2, 256)
     assert set(packed[1, :40]) == {2.0**-10}  # 1.5 / 6 / 448 is between 2^-11 and 2^-10
-    assert set(scaled_bias(form, packed, x)[1, :40]) == {2.0**-10 * 2.0**-8}
+    assert set(scaled_bias(layout, packed, x)[1, :40]) == {2.0**-10 * 2.0**-8}
     assert set(packed[1, :40]) == {2.0**-10}, "the layer's own bias is not changed"
-    assert not has_tensor_scale(device_form(problem("mxfp4")))
+    assert not has_tensor_scale(device_layout(problem("mxfp4")))
     restored = dequantise(FORMATS["nvfp4"], quantise(FORMATS["nvfp4"], x), 200)
     assert np.array_equal(restored, x)
 
@@ -107,7 +107,7 @@ def test_a_word_of_factors_starts_at_a_multiple_of_four_columns(rows, columns):
 
 @pytest.mark.parametrize("operand", NAMES)
 def test_short_rows_of_factors_cost_time(operand):
-    decided = plan(device_form(problem(operand)))
+    decided = plan(device_layout(problem(operand)))
     work, rate = decided.work, decided.arch.rates.fill_bytes
     assert work.factor_bytes == decided.pipeline.steps * 16 * (128 + -(-decided.tiling.block_n // 32) * 32)
     elements = (work.loaded_bytes - work.factor_bytes) / (rate * decided.tiling.row_bytes / 128)
@@ -117,12 +117,12 @@ def test_short_rows_of_factors_cost_time(operand):
 
 def test_memory_is_asked_for_before_numbers_are_quantised(monkeypatch):
     asked = problem("mxfp4")
-    form = device_form(asked)
+    layout = device_layout(asked)
     monkeypatch.setattr(limits, "available_memory", lambda: 50_000)
     with pytest.raises(LimitError, match="quantising x"):
-        pack_activation(form, np.zeros(asked.x_shape))
+        pack_activation(layout, np.zeros(asked.x_shape))
 
 
 def test_the_note_compares_with_the_models_float32():
-    form = device_form(problem("mxfp4", in_channels=64, in_extent=(8, 8)))
-    assert any("16 KiB become 3 KiB" in note for note in form.notes)
+    layout = device_layout(problem("mxfp4", in_channels=64, in_extent=(8, 8)))
+    assert any("16 KiB become 3 KiB" in note for note in layout_notes(layout))

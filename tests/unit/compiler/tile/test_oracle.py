@@ -15,8 +15,8 @@ from convc.compiler.schedules.build import build
 from convc.compiler.tile.steps.base import Loop, Step, TileProgram
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
-from convc.layout import device_form as packing
-from convc.layout.device_form import device_form
+from convc.layout import repack
+from convc.layout.device_layout import device_layout
 from convc.verification.reference import conv_problem
 
 
@@ -26,21 +26,21 @@ def prepare(problem: ConvProblem, seed: int, **choice):
     x = rng.integers(-3, 4, problem.x_shape).astype(np.float64)
     w = rng.integers(-2, 3, problem.w_shape).astype(np.float64)
     bias = rng.integers(-8, 9, (problem.out_channels,)).astype(np.float64) if problem.bias else None
-    form = device_form(problem)
-    program = build(plan(form, **choice))
+    layout = device_layout(problem)
+    program = build(plan(layout, **choice))
     buffers = {
-        "activation": packing.pack_activation(form, x),
-        "filter": packing.pack_filter(form, w),
-        "bias": packing.pack_bias(form, bias),
+        "activation": repack.pack_activation(layout, x),
+        "filter": repack.pack_filter(layout, w),
+        "bias": repack.pack_bias(layout, bias),
     }
-    return program, form, buffers, conv_problem(problem, x, w, bias)
+    return program, layout, buffers, conv_problem(problem, x, w, bias)
 
 
 def check(problem: ConvProblem, seed: int = 0, **choice) -> TileProgram:
-    program, form, buffers, expected = prepare(problem, seed, **choice)
+    program, layout, buffers, expected = prepare(problem, seed, **choice)
     output = run_program(program, buffers)
     assert not np.isnan(output.astype(np.float64)).any(), "an element of the output buffer was not written"
-    np.testing.assert_array_equal(packing.unpack_output(form, output).astype(np.float64), expected)
+    np.testing.assert_array_equal(repack.unpack_output(layout, output).astype(np.float64), expected)
     return program
 
 
@@ -112,9 +112,9 @@ def edited(program: TileProgram, which: str, **changes) -> TileProgram:
 
 
 def test_the_oracle_notices_a_wrong_schedule():
-    program, form, buffers, expected = prepare(BASE, 0, block_n=48, stages=2)
+    program, layout, buffers, expected = prepare(BASE, 0, block_n=48, stages=2)
     shifted = edited(program, "load.b", coords=("c", "r", "first_k"))
-    output = packing.unpack_output(form, run_program(shifted, buffers)).astype(np.float64)
+    output = repack.unpack_output(layout, run_program(shifted, buffers)).astype(np.float64)
     assert (output != expected).any()
     uncleared = edited(program, "mma.multiply", counter="tile_m_plus_one")
     with pytest.raises(KeyError, match="tile_m_plus_one"):

@@ -14,12 +14,12 @@ from convc.compiler.tile.steps.base import Advance, Loop, Step, TileProgram, wal
 from convc.compiler.tile.verify import contradictions, verify
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     name="p", in_channels=96, out_channels=80, in_extent=(13, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
 )
-PROGRAM = build(plan(device_form(PROBLEM), block_n=48, stages=3))
+PROGRAM = build(plan(device_layout(PROBLEM), block_n=48, stages=3))
 
 Edit = Callable[[Step], tuple[Step, ...]]
 

@@ -12,7 +12,7 @@ from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import TileProgram, walk
 from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
-from convc.layout.device_form import device_form
+from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
@@ -21,7 +21,7 @@ PROBLEM = ConvProblem(
 
 def program(schedule: str, shift: str | None = None) -> TileProgram:
     options = Options(schedule=schedule, shift=shift, border="mask", rows="outer")
-    return build(plan(device_form(PROBLEM), options=options, stages=3))
+    return build(plan(device_layout(PROBLEM), options=options, stages=3))
 
 
 SLIDE, ASHIFT, WINDOWS = program("slide"), program("shift", "ashift"), program("shift", "windows")

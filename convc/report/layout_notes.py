@@ -1,0 +1,128 @@
+"""What repacking does and what it costs, one sentence each, from the facts of a `DeviceLayout`."""
+
+from __future__ import annotations
+
+import math
+
+from convc.ir.problem import AXIS_NAMES, ConvProblem
+from convc.layout.block_scaled import CHANNELS, FORMATS
+from convc.layout.device_layout import DeviceLayout
+from convc.layout.expand import copies_of
+from convc.layout.fold import MAX_ELEMENT_STRIDE, AxisFold
+from convc.layout.groups import GroupPacking
+from convc.layout.split_precision import PARTS, PASSES
+from convc.layout.transposed import ForwardEquivalent
+from convc.support.memory import human_bytes
+
+
+def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
+    """The sentences, in the order of what the host does."""
+    asked = layout.ordinary
+    before = math.prod(asked.x_shape) * asked.operand_dtype.storage.itemsize
+    after = layout.activation.size_bytes
+    notes = [] if layout.forward is None else [_equivalent(layout.forward, layout.model)]
+    notes.append(
+        "activations go from NCHW to NHWC on the host: "
+        f"{human_bytes(before)} become {human_bytes(after)} ({after / before:.2f}x)"
+    )
+    notes += _expansion(asked)
+    notes += [_fold(asked, axis, fold) for axis, fold in enumerate(layout.folds) if fold is not None]
+    notes += _padding(layout) if layout.packing is None else [_packing(layout.folded, layout.packing)]
+    return tuple(notes)
+
+
+def _padding(layout: DeviceLayout) -> list[str]:
+    """What rounding channels up to whole 16 bytes costs."""
+    problem, notes = layout.problem, []
+    channels = problem.in_channels
+    if layout.c_pitch != channels:
+        notes.append(
+            f"{channels} channels padded to {layout.c_pitch} ({layout.c_pitch * problem.operand_dtype.bytes} bytes a "
+            f"pixel, as the tensor map needs): {layout.c_pitch / channels:.2f}x activation and filter bytes"
+        )
+    channels = problem.out_channels
+    if layout.k_pitch != channels:
+        notes.append(
+            f"{channels} output channels padded to {layout.k_pitch} ({layout.k_pitch * problem.out_dtype.bytes} bytes "
+            f"a pixel): {layout.k_pitch / channels:.2f}x output bytes"
+        )
+    return notes
+
+
+def _fold(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
+    """One sentence: why an axis is folded, and into what."""
+    name = AXIS_NAMES[problem.rank][axis]
+    if problem.rank == 3 and name == "D":
+        return (
+            f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
+            "filter reads"
+        )
+    if fold.step > MAX_ELEMENT_STRIDE:
+        cause = f"stride {fold.step} along {name} is above {MAX_ELEMENT_STRIDE}, the largest of a tensor map"
+    else:
+        cause = (
+            f"along {name} the filter spans {problem.span[axis]} pixels with padding "
+            f"({problem.pad_lo[axis]}, {problem.pad_hi[axis]}), more than an im2col tensor map can express"
+        )
+    return (
+        f"{cause}: folded on the host, {len(fold.places)} pixels of every block of {fold.step} become "
+        f"channels, and the kernel sees {fold.blocks} tap(s) with stride 1"
+    )
+
+
+def _expansion(problem: ConvProblem) -> list[str]:
+    """What the host does besides."""
+    notes = []
+    if problem.pad_value:
+        notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
+    fmt = FORMATS.get(problem.operand)
+    if fmt is not None:
+        pairs = ", two to a byte, which is what the kernel counts as a channel" if fmt.packed == 2 else ""
+        notes.append(
+            f"{problem.operand}: {fmt.element} elements{pairs}, with a scale factor of type {fmt.factor} for every "
+            f"{fmt.block} channels behind those of the pixel; channels of a group are filled up to a multiple of "
+            f"{CHANNELS}"
+        )
+    if problem.operand in PASSES:
+        notes.append(
+            f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and {copies_of(problem)} "
+            "products of parts per term are channels side by side"
+        )
+    elif problem.filter_parts > 1:
+        notes.append(
+            f"weights less their zero points need more than 8 bits: each is the sum of {problem.filter_parts} s8 parts "
+            "on copies of the channels"
+        )
+    return notes
+
+
+def _packing(problem: ConvProblem, packing: GroupPacking) -> str:
+    """One sentence: what is joined, and what share of the multiplications is with zeros."""
+    shape = f"{problem.groups} groups of {problem.group_channels} channels"
+    useful = problem.out_channels * problem.group_channels
+    done = packing.count * packing.k_per_pack * packing.c_per_pack
+    share = f"{100 * useful / done:.3g} % of the products are of the model, the others of zeros"
+    if packing.count == 1:
+        return f"{shape} are one block-diagonal filter: {share}"
+    return (
+        f"{shape}, {packing.groups} to a pack: {packing.count} block-diagonal filters of "
+        f"{packing.c_per_pack} x {packing.k_per_pack} channels; {share}"
+    )
+
+
+def _equivalent(equivalent: ForwardEquivalent, model: ConvProblem) -> str:
+    """One sentence: what is computed in its place, and what share of the multiplications that wastes."""
+    taps = "x".join(map(str, equivalent.problem.kernel))
+    share = 100 * _products(model) / equivalent.problem.macs
+    done = f"{min(share, 100):.3g} % of its products are of the model"
+    if equivalent.strategy == "dilated":
+        return f"transposed: an ordinary {taps} convolution of the input with zeros between its pixels; {done}"
+    return (
+        f"transposed: an ordinary {taps} convolution with stride 1 makes the {math.prod(model.stride)} phases of the "
+        f"output as channels; {done}"
+    )
+
+
+def _products(model: ConvProblem) -> int:
+    """Products of the definition: every input pixel with every tap."""
+    return model.batch * math.prod(model.in_extent) * model.out_channels * model.gemm_k
