@@ -50,7 +50,7 @@ def main() -> None:
     with kept_kernels() as cache:
         if cache is None:
             import convc.compiler.emit.kernel
-            import convc.compiler.plan.planner  # noqa: F401 - both are loaded when the first kernel is compiled
+            import convc.compiler.schedules.planner  # noqa: F401 - both are loaded when the first kernel is compiled
         started = time.perf_counter()
         kernels = Kernels(cache=cache)
         for problem in msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ConvProblem, ...]):

@@ -87,6 +87,12 @@ class PlanError(ConvcError):
     code = "C200"
 
 
+class TileError(ConvcError):
+    """A tile program did what no kernel may do: it hangs, copies from outside a box, or writes an element twice."""
+
+    code = "C400"
+
+
 class LimitError(ConvcError):
     """The work would need more memory than this machine has."""
 

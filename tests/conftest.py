@@ -1,6 +1,6 @@
 """What all tests share: golden files, the assembler, and hypothesis without deadlines.
 
-Helpers live in ``tests/support`` and are imported as ``from support.tile_oracle import run_program``.
+Helpers live in ``tests/support`` and are imported as ``from support.witnesses import witnesses_agree``.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.compiler.plan.records import Options, Plan
-from convc.compiler.tile.steps.base import TileProgram
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.records import Plan
+from convc.compiler.tile.program import TileProgram
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout, device_layout
@@ -31,17 +32,21 @@ class Compiled:
     @property
     def schedule(self) -> str:
         """The schedule and its variant, for people."""
-        return self.plan.title
+        return self.plan.schedule.title
 
 
 def compile_problem(
-    problem: ConvProblem, *, options: Options | None = None, block_n: int | None = None, stages: int | None = None
+    problem: ConvProblem,
+    *,
+    options: ScheduleOptions | None = None,
+    block_n: int | None = None,
+    stages: int | None = None,
 ) -> Compiled:
     """Compile one convolution.
 
     Args:
         problem: what to compute.
-        options: which schedules to consider (``reload`` alone by default), and what to fix about them.
+        options: which schedules to consider (all by default), and what to fix about them.
         block_n, stages: fix the planner's choice.
 
     Raises:
@@ -51,8 +56,8 @@ def compile_problem(
     from convc.compiler.emit.kernel import (
         emit,  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
     )
-    from convc.compiler.plan.planner import plan
-    from convc.compiler.schedules.build import build
+    from convc.compiler.schedules.planner import plan
+    from convc.compiler.schedules.program import build
     from convc.compiler.tile.verify import verify
 
     layout = device_layout(problem)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.schedules.base import Schedule
 from convc.explain.nests import Nest
 from convc.explain.reuse_rewrites import (
     accumulate,
@@ -21,8 +22,6 @@ from convc.explain.rewrites import Step, flatten, interchange, split_taps, tile,
 from convc.ir.problem import ConvProblem
 
 Rewrite = Callable[[Nest], Step]
-
-SCHEDULES = ("reload", "slide", "stationary", "shift")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,24 +40,20 @@ class RewriteStage:
     rewrites: tuple[Rewrite, ...]
 
 
-def chapters(maps: ReuseMaps, schedule: str, mma: MmaTile, masked: bool) -> tuple[RewriteStage, ...]:
-    """What leads from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out.
-
-    ValueError for a name that is none of `SCHEDULES`.
-    """
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule {schedule!r} is none of {', '.join(SCHEDULES)}")
+def chapters(maps: ReuseMaps, schedule: Schedule, mma: MmaTile, masked: bool) -> tuple[RewriteStage, ...]:
+    """What leads from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out."""
+    found = [RewriteStage("Algorithm 2: reload", stream_tiles(maps, mma))]
+    if not schedule.shares:
+        return tuple(found)
     (_, stride), (_, dilation) = maps.problem.stride, maps.problem.dilation
     masks = (partial(mask_lanes, maps=maps),) if masked else ()
     split = partial(split_taps, cycle=stride // math.gcd(stride, dilation))
-    slide = RewriteStage("row addresses: slide", (split, *masks, partial(hoist, maps=maps)))
-    tiles = RewriteStage("Algorithm 2: reload", stream_tiles(maps, mma))
-    return {
-        "reload": (tiles,),
-        "slide": (tiles, slide),
-        "stationary": (tiles, slide, RewriteStage("Algorithm 3: stationary", (swap_operands,))),
-        "shift": (tiles, slide, RewriteStage("Algorithm 3.b: shift", (partial(shift_instead_of_load, maps=maps),))),
-    }[schedule]
+    found.append(RewriteStage("row addresses: slide", (split, *masks, partial(hoist, maps=maps))))
+    if schedule.transposed:
+        found.append(RewriteStage(f"Algorithm 3: {schedule.name}", (swap_operands,)))
+    if schedule.activations == "tensor memory":
+        found.append(RewriteStage(f"Algorithm 3.b: {schedule.name}", (partial(shift_instead_of_load, maps=maps),)))
+    return tuple(found)
 
 
 def stream_tiles(maps: ReuseMaps, mma: MmaTile) -> tuple[Rewrite, ...]:

@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from convc.compiler.index.conv import ConvMaps
-from convc.compiler.index.geometry import geometry
+from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.lane_masks import masked_columns, masked_lines
 from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.schedules.base import Schedule
 from convc.explain.algorithms import MmaTile, RewriteStage, chapters, pixel_tiles
 from convc.explain.nests import Nest, plain
 from convc.explain.products import POINTS
@@ -55,20 +56,20 @@ class Derivation:
         return tuple(step.outcome for each in self.algorithms for step in each.steps if not step.ok)
 
 
-def derive(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Derivation:
-    """Derive the loops of a schedule on the stream of `maps`, of one group; ValueError for an unknown schedule."""
+def derive(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Derivation:
+    """Derive the loops of a schedule on the stream of `maps`, of one group."""
     maps = replace(maps, problem=maps.problem.one_group)
     masked = bool(masked_columns(maps) or masked_lines(maps))
     full = _chain(maps.problem, chapters(maps, schedule, mma, masked))
     if _quick(full):
-        return Derivation(schedule, maps.problem, maps.problem, full)
+        return Derivation(schedule.name, maps.problem, maps.problem, full)
     problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
-    cut = geometry(
+    cut = geometry_of(
         problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes, windowed=maps.windowed
     )
     less = reuse_maps(problem, cut)
     small = _chain(problem, chapters(less, schedule, tile, masked))
-    return Derivation(schedule, maps.problem, problem, _joined(full, small))
+    return Derivation(schedule.name, maps.problem, problem, _joined(full, small))
 
 
 def derive_reload(maps: ConvMaps) -> Derivation:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from convc.compiler.index.geometry import geometry
+from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.show import map_lines
+from convc.compiler.schedules.all import CHAIN, STATIONARY
 from convc.explain.algorithms import MmaTile
 from convc.explain.derivation import derive
 from convc.explain.show_nests import derivation_lines
@@ -34,12 +35,12 @@ PROBLEM = ConvProblem(
 
 def example_maps() -> ReuseMaps:
     """One stream of pixels for each output row, in tiles of 16 lanes; what is no pixel of a lane is masked."""
-    return reuse_maps(PROBLEM, geometry(PROBLEM, merged=False, border="mask", lanes=16))
+    return reuse_maps(PROBLEM, geometry_of(PROBLEM, merged=False, border="mask", lanes=16))
 
 
 def example_tiles() -> Tiles:
     """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
-    return reuse_tiles(example_maps(), "shift", MMA)
+    return reuse_tiles(example_maps(), CHAIN, MMA)
 
 
 def print_example(console: Console, every: bool) -> None:
@@ -47,6 +48,6 @@ def print_example(console: Console, every: bool) -> None:
     maps, tiles = example_maps(), example_tiles()
     print_part(console, "problem", [PROBLEM.describe()])
     print_derivation(console, tiles)
-    print_part(console, "the other order of operands", derivation_lines(derive(maps, "stationary", MMA), since=3))
+    print_part(console, "the other order of operands", derivation_lines(derive(maps, STATIONARY, MMA), since=3))
     print_part(console, "index maps", [line for index_map in maps.maps for line in map_lines(index_map)])
     print_tile(console, tiles, tiles.lanes(0), every)

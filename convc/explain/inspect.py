@@ -14,12 +14,17 @@ from rich.table import Table
 
 from convc import ptx
 from convc.compiler.compile import Compiled
+from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.index.show import map_lines, maps_lines
-from convc.compiler.plan.records import Plan, Rejection, Storage
+from convc.compiler.plan.coordinates import in_order
+from convc.compiler.plan.names import ACC
+from convc.compiler.plan.records import Plan, Rejection
+from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.show import show
+from convc.explain.estimate import estimate_lines
 from convc.explain.schedules import choice_lines
 from convc.explain.sharing import sharing_lines
-from convc.explain.tiles import plan_maps, plan_tiles, shared_maps
+from convc.explain.tiles import plan_maps, plan_tiles
 from convc.report.console import print_heading, print_part
 from convc.report.layout_notes import layout_notes
 from convc.report.words import times
@@ -58,7 +63,7 @@ def marked(text: str) -> Iterator[str]:
 
 def _plan(plan: Plan) -> Iterator[str]:
     pipeline, launch, work = plan.pipeline, plan.launch, plan.work
-    yield f"schedule {plan.title} for {plan.arch.name}: {plan.tiling}"
+    yield f"schedule {plan.schedule.title} for {plan.arch.name}: {plan.tiling}"
     yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads"
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
@@ -67,10 +72,10 @@ def _plan(plan: Plan) -> Iterator[str]:
     )
     yield from sharing_lines(plan)
     yield ""
-    yield from plan.estimate.sentences
+    yield from estimate_lines(plan)
     yield ""
     yield "numbers that the kernel computes:"
-    for coordinate in plan.coordinates:
+    for coordinate in in_order(plan.indexing.coordinates):
         yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning})"
     yield ""
     if plan.alternatives:
@@ -78,7 +83,7 @@ def _plan(plan: Plan) -> Iterator[str]:
     else:
         yield "no other widths"
     for other in plan.alternatives:
-        yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bound_by}"
+        yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bottleneck}"
     yield "rejected candidates:" if plan.rejected else "no rejected candidates"
     yield from _rejections(plan.rejected)
 
@@ -88,9 +93,9 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
     if plan.reuse is None:
         yield from maps_lines(plan_maps(plan))
         return
-    for index_map in shared_maps(plan).maps:
+    for index_map in reuse_maps(plan.problem, plan.reuse).maps:
         yield from (*map_lines(index_map), "")
-    yield from plan.derivation
+    yield from plan.indexing.derivation
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
@@ -117,7 +122,7 @@ def _memory(storage: Storage) -> Table:
     table.add_row("shared", "", "", str(storage.smem_bytes), "in all")
     for tile in storage.tmem:
         stages = f", {tile.stages} stages" if tile.stages > 1 else ""
-        kind = "accumulator" if tile.name == "acc" else "operand tile"
+        kind = "accumulator" if tile.name == ACC else "operand tile"
         what = f"{kind} {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
         first, size = tile.column_offset, tile.lanes * (tile.end - tile.column_offset) * 4
         table.add_row("tensor", f"col {first}", f"col {tile.end}", str(size), what)

@@ -97,12 +97,7 @@ def heading(table: LaneTable) -> str:
     """Which tile this is."""
     lanes = len(table.buffers[0].lanes)
     shape = f"{table.windows} windows of {lanes // table.windows}" if table.windows > 1 else str(lanes)
-    return f"schedule {table.schedule}, tile {table.tile_m}, filter row {table.r}: {shape} {unit(table)}s"
-
-
-def unit(table: LaneTable) -> str:
-    """What a pixel of the tile is to the tensor core."""
-    return "column" if table.schedule == "stationary" else "lane"
+    return f"schedule {table.schedule}, tile {table.tile_m}, filter row {table.r}: {shape} {table.unit}s"
 
 
 def marks(cell: Cell) -> str:
@@ -118,9 +113,9 @@ def sentences(table: LaneTable, buffer: BufferLanes) -> Iterator[str]:
         real = [(lane, cell) for lane, cell in cells if cell.needed]
         parts = [f"needs {_listed(_spans(cell.needed for _, cell in real)) or 'nothing'}"]
         zeros = _listed(str(lane) for lane, cell in real if not cell.held.real and not cell.masked)
-        parts += [f"{unit(table)} {zeros}: padding, loaded as zero"] if zeros else []
+        parts += [f"{table.unit} {zeros}: padding, loaded as zero"] if zeros else []
         masked = _listed(f"{lane} with {cell.held} in place of {cell.needed}" for lane, cell in real if cell.masked)
-        parts.append(f"masked: {unit(table)} {masked}" if masked else "nothing is masked")
+        parts.append(f"masked: {table.unit} {masked}" if masked else "nothing is masked")
         fresh = _listed(f"{cell.held} from row {cell.row}" for _, cell in cells if cell.fresh)
         parts += [f"fetched anew: {fresh}"] if fresh else []
         yield f"s = {s}: {'; '.join(parts)}"
@@ -128,7 +123,7 @@ def sentences(table: LaneTable, buffer: BufferLanes) -> Iterator[str]:
 
 def _lanes(table: LaneTable, buffer: BufferLanes, every: bool) -> Table:
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    shown.add_column(unit(table), justify="right")
+    shown.add_column(table.unit, justify="right")
     shown.add_column("output (n, p, q)")
     for s in buffer.taps:
         shown.add_column(f"s = {s}")

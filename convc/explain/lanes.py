@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -26,11 +27,9 @@ from convc.compiler.index.maps import Counterexample, IndexMap
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.row_walk import Buffer
+from convc.compiler.schedules.base import Schedule
 from convc.explain.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
-
-REUSING = ("stationary", "shift", "slide")
-"""Schedules in which filter columns share what was loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +73,8 @@ class LaneTable:
     """One tile at one filter row.
 
     Attributes:
+        moves: whether rows move from lane to lane, in tensor memory.
+        unit: what a pixel of the tile is to the tensor core, a lane or a column.
         windows: copies that fill the tile of a buffer; above 1: windows of 32 lanes.
         masks: (r, s, words of 32 lanes) of every filter tap.
     """
@@ -82,25 +83,36 @@ class LaneTable:
     problem: ConvProblem
     tile_m: int
     r: int
+    moves: bool
+    unit: Literal["lane", "column"]
     windows: int
     buffers: tuple[BufferLanes, ...]
     masks: tuple[tuple[int, int, tuple[int, ...]], ...]
 
 
-def lane_table(maps: ReuseMaps, schedule: str, tile_m: int, r: int | None = None) -> LaneTable:
-    """Follow one tile of a schedule that reuses activations, at filter row r: by default the first that meets an image.
+def lane_table(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int | None = None) -> LaneTable:
+    """Follow one tile of a schedule that shares activations, at filter row r: by default the first that meets an image.
 
-    ValueError for another schedule, tile or filter row, and for windows that do not shift.
+    ValueError for another schedule, tile or filter row, and for windows that do not move.
     """
-    if schedule not in REUSING:
-        raise ValueError(f"{', '.join(REUSING)} reuse activations, schedule {schedule!r} does not")
-    if maps.tile.windows > 1 and schedule != "shift":
-        raise ValueError(f"windows of {WINDOW} lanes are for rows that move, not for schedule {schedule!r}")
+    if not schedule.shares:
+        raise ValueError(f"schedule {schedule.name} does not share activations")
+    moves = schedule.activations == "tensor memory"
+    if maps.tile.windows > 1 and not moves:
+        raise ValueError(f"windows of {WINDOW} lanes are for rows that move, not for schedule {schedule.name}")
     outputs, r = _outputs(maps.problem, maps.pixel, tile_m, r)
-    buffers = tuple(_reused(maps, schedule, tile_m, r, buffer, outputs) for buffer in maps.walk.buffers)
     taps = product(*map(range, maps.problem.kernel))
-    masks = tuple((*tap, words(tile_mask(maps, tile_m, *tap))) for tap in taps)
-    return LaneTable(schedule, maps.problem, tile_m, r, maps.tile.windows, buffers, masks)
+    return LaneTable(
+        schedule=schedule.name,
+        problem=maps.problem,
+        tile_m=tile_m,
+        r=r,
+        moves=moves,
+        unit="column" if schedule.transposed else "lane",
+        windows=maps.tile.windows,
+        buffers=tuple(_shared(maps, moves, tile_m, r, buffer, outputs) for buffer in maps.walk.buffers),
+        masks=tuple((*tap, words(tile_mask(maps, tile_m, *tap))) for tap in taps),
+    )
 
 
 def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable:
@@ -116,7 +128,17 @@ def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable
             for lane, (output, pixel) in enumerate(zip(outputs, pixels, strict=True))
         )
         buffers.append(BufferLanes((s,), tuple(SharedRow(row, pixel) for row, pixel in enumerate(pixels)), lanes))
-    return LaneTable("reload", problem, tile_m, r, 1, tuple(buffers), ())
+    return LaneTable(
+        schedule="reload",
+        problem=problem,
+        tile_m=tile_m,
+        r=r,
+        moves=False,
+        unit="lane",
+        windows=1,
+        buffers=tuple(buffers),
+        masks=(),
+    )
 
 
 def why_masked(maps: ReuseMaps) -> tuple[Counterexample, ...]:
@@ -135,7 +157,7 @@ def _first_foreign(maps: ReuseMaps, tap: str, mask: np.ndarray, taps: list[tuple
     """The first lane of a mask that holds a real pixel in place of padding; None where the whole tap is padding."""
     for tile_m in np.flatnonzero(mask.any(1)).tolist():
         for r, s in taps:
-            for lane, cell in _column(lane_table(maps, "shift", tile_m, r), s):
+            for lane, cell in _column(maps, tile_m, r, s):
                 if mask[tile_m, lane] and cell.held.real:
                     point = (("tile_m", tile_m), ("lane", lane), ("r", r), ("s", s))
                     text = f"without a mask lane {lane} would add pixel {cell.held.named()} where {cell.needed.named()}"
@@ -144,12 +166,14 @@ def _first_foreign(maps: ReuseMaps, tap: str, mask: np.ndarray, taps: list[tuple
     return None
 
 
-def _column(table: LaneTable, s: int) -> Iterator[tuple[int, Cell]]:
-    """(lane, cell) of one filter column."""
-    for buffer in table.buffers:
-        if s in buffer.taps:
-            for lane in buffer.lanes:
-                yield lane.lane, lane.cells[buffer.taps.index(s)]
+def _column(maps: ReuseMaps, tile_m: int, r: int, s: int) -> Iterator[tuple[int, Cell]]:
+    """(lane, cell) of a tile at one filter tap, where the rows move."""
+    outputs, _ = _outputs(maps.problem, maps.pixel, tile_m, r)
+    for buffer in maps.walk.buffers:
+        taps = [tap.s for tap in buffer.taps]
+        if s in taps:
+            for lane in _shared(maps, True, tile_m, r, buffer, outputs).lanes:
+                yield lane.lane, lane.cells[taps.index(s)]
 
 
 def _outputs(
@@ -169,14 +193,14 @@ def _outputs(
     return outputs, r
 
 
-def _reused(
-    maps: ReuseMaps, schedule: str, tile_m: int, r: int, buffer: Buffer, outputs: list[tuple[int, int, int] | None]
+def _shared(
+    maps: ReuseMaps, moves: bool, tile_m: int, r: int, buffer: Buffer, outputs: list[tuple[int, int, int] | None]
 ) -> BufferLanes:
-    rows = shared_rows(maps, schedule, tile_m, r, buffer)
+    rows = shared_rows(maps, moves, tile_m, r, buffer)
     masks = [tile_mask(maps, tile_m, r, tap.s).tolist() for tap in buffer.taps]
     columns: list[list[Cell]] = []
     before: set[int] | None = None
-    for tap, held, masked in zip(buffer.taps, held_rows(maps, schedule, buffer), masks, strict=True):
+    for tap, held, masked in zip(buffer.taps, held_rows(maps, moves, buffer), masks, strict=True):
         columns.append(
             [
                 Cell(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
 from convc.compiler.index.row_stream import WINDOW
-from convc.explain.lane_tables import heading, unit
+from convc.explain.lane_tables import heading
 from convc.explain.lanes import Cell, LaneTable
 from convc.explain.shared_rows import Pixel, SharedRow
 from convc.report.words import convolution
@@ -66,7 +66,7 @@ def _legend() -> Iterator[str]:
 def _lanes(table: LaneTable) -> Iterator[str]:
     """The heads of the columns, and a line of cells per lane."""
     x = GAP + LABEL
-    yield _text(GAP, TOP - 8, f"{unit(table)}: output")
+    yield _text(GAP, TOP - 8, f"{table.unit}: output")
     for number, buffer in enumerate(table.buffers):
         yield _text(x, TOP - 26, f"copy {number}")
         for s in buffer.taps:
@@ -78,7 +78,7 @@ def _lanes(table: LaneTable) -> Iterator[str]:
     for place, lane in enumerate(table.buffers[0].lanes):
         output = "-" if lane.output is None else f"({', '.join(map(str, lane.output))})"
         yield _text(GAP, TOP + place * ROW + 13, f"{lane.lane:3}: {output}")
-        if place and place % WINDOW == 0 and table.schedule == "shift":
+        if place and place % WINDOW == 0 and table.moves:
             y = TOP + place * ROW
             yield f'<line x1="{GAP}" y1="{y}" x2="{x - GAP}" y2="{y}" stroke="black" stroke-width="2"/>'
 

@@ -67,14 +67,14 @@ def _pixel(problem: ConvProblem, n: int, h: int, w: int) -> Pixel:
     return Pixel(n, h, w, image, image and 0 <= h < height and 0 <= w < width)
 
 
-def shared_rows(maps: ReuseMaps, schedule: str, tile_m: int, r: int, buffer: Buffer) -> tuple[SharedRow, ...]:
-    """What the copies of a buffer put into shared memory, row by row."""
+def shared_rows(maps: ReuseMaps, moves: bool, tile_m: int, r: int, buffer: Buffer) -> tuple[SharedRow, ...]:
+    """What the copies of a buffer put into shared memory, row by row; moves: whether rows go from lane to lane."""
     lanes, windows = maps.tile.lanes, maps.tile.windows
     if windows > 1:
         copies = [list(copied_pixels(maps, tile_m, window, r, buffer, WINDOW)) for window in range(windows)]
         return tuple(SharedRow(row, pixel) for row, pixel in enumerate(pixel for copy in copies for pixel in copy))
     pixels = list(copied_pixels(maps, tile_m, 0, r, buffer, lanes + buffer.halo))
-    if schedule != "shift":
+    if not moves:
         return tuple(SharedRow(row, pixel) for row, pixel in enumerate(pixels))
     size = min(WINDOW, lanes)
     halo = [(h, g) for h in range(buffer.halo) for g in range(lanes // size)]
@@ -101,12 +101,12 @@ def copied_pixels(maps: ReuseMaps, tile_m: int, window: int, r: int, buffer: Buf
             row, w = row + 1, walk.lower + buffer.offset
 
 
-def held_rows(maps: ReuseMaps, schedule: str, buffer: Buffer) -> Iterator[list[int]]:
+def held_rows(maps: ReuseMaps, moves: bool, buffer: Buffer) -> Iterator[list[int]]:
     """The row of shared memory that each lane multiplies, for each filter column of a buffer."""
     held, moved = list(range(maps.tile.lanes)), 0
     for tap in buffer.taps:
         while moved < tap.lanes:
-            held = _moved(maps, held, moved) if schedule == "shift" else [row + 1 for row in held]
+            held = _moved(maps, held, moved) if moves else [row + 1 for row in held]
             moved += 1
         yield held
 

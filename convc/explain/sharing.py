@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from convc.compiler.index.geometry import geometry
+from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.records import Plan, Reuse
-from convc.compiler.plan.reuse import ROWS
+from convc.compiler.schedules.base import ROWS
 from convc.errors import PlanError
 
 
@@ -54,7 +54,7 @@ def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
     """Tiles of pixels under every treatment of borders and rows; a dash where rows do not merge."""
     for border, rows in itertools.product(BORDERS, ROWS):
         try:
-            cut = geometry(
+            cut = geometry_of(
                 plan.problem,
                 merged=rows == "merged",
                 border=border,

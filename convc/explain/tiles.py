@@ -14,6 +14,8 @@ from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.index.show import loop_nest
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.base import Schedule
 from convc.errors import InputError
 from convc.explain.algorithms import MmaTile
 from convc.explain.derivation import Derivation, derive, derive_reload
@@ -52,7 +54,7 @@ class Tiles:
         return self.table(tile)
 
 
-def reuse_tiles(maps: ReuseMaps, schedule: str, mma: MmaTile) -> Tiles:
+def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
     """The tiles of a schedule whose filter columns share their activations."""
     return Tiles(
         count=maps.all_tiles,
@@ -68,7 +70,7 @@ def plan_tiles(plan: Plan) -> Tiles:
     """The tiles of a plan."""
     if plan.reuse is not None:
         mma = MmaTile(columns=plan.tiling.block_n, channels=plan.pipeline.channels)
-        return reuse_tiles(shared_maps(plan), plan.schedule, mma)
+        return reuse_tiles(reuse_maps(plan.problem, plan.reuse), schedule_of(plan.schedule), mma)
     maps = plan_maps(plan)
     return Tiles(
         count=maps.tiles.m_tiles,
@@ -90,11 +92,6 @@ def plan_maps(plan: Plan) -> ConvMaps:
         c_pitch=plan.layout.c_pitch,
         k_pitch=plan.layout.k_pitch,
     )
-
-
-def shared_maps(plan: Plan) -> ReuseMaps:
-    """The index maps of a plan whose filter columns share their activations."""
-    return reuse_maps(plan.problem, plan.reuse)
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:

@@ -27,14 +27,14 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         loops: variable and count of the loops around it, outermost first.
-        numbers: name and value of the filter column, and of the first column of the accumulator, computed before it.
-        column: name of the filter column among all these, or None.
-        width: columns of the accumulator that it works on, from the number ``column`` on; None: no certain ones.
+        tap_column: the filter column that it is about, of the loop variables; None: of none, or of several.
+        first_column, width: the first of the accumulator's columns that it works on, of the loop variables, and how
+            many these are; None: no certain ones.
     """
 
     loops: tuple[tuple[str, int], ...]
-    numbers: tuple[tuple[str, Expr], ...]
-    column: str | None
+    tap_column: Expr | None
+    first_column: Expr | None
     width: int | None
 
 
@@ -80,45 +80,45 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
         """Columns of the accumulator that an execution of a step works on, where they are certain."""
-        values, scope = self._values(step, nth), self.steps.get(step or "")
-        if scope is None or scope.width is None or "column" not in values:
+        loops, scope = self._loops(step, nth), self.steps.get(step or "")
+        if loops is None or scope is None or scope.width is None:
             return None
-        return values["column"], values["column"] + scope.width - 1
+        first = _value(scope.first_column, loops)
+        return None if first is None else (first, first + scope.width - 1)
 
     def reduction(self, step: str | None, nth: int | None) -> dict[str, Bounds]:
         """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
-        values, scope = self._values(step, nth), self.steps.get(step or "")
-        if scope is None:
+        loops, scope = self._loops(step, nth), self.steps.get(step or "")
+        if loops is None or scope is None:
             return {}
-        if "k_step" in dict(scope.loops):
-            if "k_step" not in values:
-                return {}
-            tap, block = divmod(values["k_step"], self.blocks)
+        if "k_step" in loops:
+            tap, block = divmod(loops["k_step"], self.blocks)
             r, s = divmod(tap, self.taps[1])
         else:
-            r, block, s = values.get("r"), values.get("block"), values.get(scope.column or "")
+            r, block, s = loops.get("r"), loops.get("block"), _value(scope.tap_column, loops)
         known = {name: (value, value) for name, value in (("r", r), ("s", s)) if value is not None}
         if block is not None:
             first = block * self.block_channels
             known["c"] = first, min(first + self.block_channels, self.in_channels) - 1
         return known
 
-    def _values(self, step: str | None, nth: int | None) -> dict[str, int]:
-        """Loop variables and numbers of a step that has run ``nth`` times before; empty where it does not run so often.
-
-        Numbers that depend on the CTA or the thread are left out.
-        """
+    def _loops(self, step: str | None, nth: int | None) -> dict[str, int] | None:
+        """Loop variables of a step that has run ``nth`` times before; None where it does not run so often."""
         scope = self.steps.get(step or "")
         if scope is None or nth is None or nth >= math.prod(count for _, count in scope.loops):
-            return {}
+            return None
         values: dict[str, int] = {}
         for name, count in reversed(scope.loops):
             nth, values[name] = divmod(nth, count)
-        for name, value in scope.numbers:
-            expr = from_json(value)
-            if expr.variables() <= values.keys():
-                values[name] = int(evaluate(expr, values))
         return values
+
+
+def _value(number: Expr | None, loops: dict[str, int]) -> int | None:
+    """A number of the loop variables; None where it depends on the CTA or the thread too."""
+    if number is None:
+        return None
+    expr = from_json(number)
+    return int(evaluate(expr, loops)) if expr.variables() <= loops.keys() else None
 
 
 def _known(numbers: Any, limit: int) -> Bounds | None:
@@ -136,7 +136,8 @@ def dump_coverage(coverage: DebugInfo) -> bytes:
 def read_coverage(data: bytes) -> DebugInfo:
     """The record from its JSON; ValueError (`msgspec.ValidationError` is one) where it is damaged."""
     coverage = msgspec.json.decode(data, type=DebugInfo)
-    numbers = [value for scope in coverage.steps.values() for _, value in scope.numbers]
+    scopes = coverage.steps.values()
+    numbers = (number for scope in scopes for number in (scope.tap_column, scope.first_column) if number is not None)
     for expr in (coverage.pixel, coverage.channel, *numbers):
         from_json(expr)
     return coverage

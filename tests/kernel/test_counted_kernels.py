@@ -8,18 +8,20 @@ import math
 
 import numpy as np
 import pytest
+from support.schedules import RELOAD_ONLY
 from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.index.lane_masks import tile_mask
 from convc.compiler.index.reuse import reuse_maps
+from convc.compiler.schedules.all import STATIONARY
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import random_input, random_residual, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
-RELOAD = [name for name in SMALL if "options" not in CHOICES[name] and "scaled" not in name]
+RELOAD = [name for name in SMALL if CHOICES[name]["options"] is RELOAD_ONLY and "scaled" not in name]
 
 
 @functools.cache
@@ -57,9 +59,12 @@ def test_copies_are_the_plans(name):
     assert (activation.count, activation.bytes) == (steps, steps * a.bytes)
     assert (filter_.count, filter_.bytes) == (steps, steps * b.bytes)
     assert activation.bytes + filter_.bytes == plan.estimate.traffic_bytes
-    size = plan.loads.a.element_bytes
-    assert activation.bytes - activation.filled == tiles_n * taps_inside(plan.problem) * plan.loads.a.dims[0] * size
-    assert filter_.bytes - filter_.filled == tiles_m * math.prod(plan.loads.b.dims) * size
+    size = plan.indexing.loads.a.element_bytes
+    assert (
+        activation.bytes - activation.filled
+        == tiles_n * taps_inside(plan.problem) * plan.indexing.loads.a.dims[0] * size
+    )
+    assert filter_.bytes - filter_.filled == tiles_m * math.prod(plan.indexing.loads.b.dims) * size
     assert set(found.tma_loads) == {"activation", "filter"}
     assert found.tma_stores == found.bulk_loads == found.bulk_stores == {}
 
@@ -70,7 +75,7 @@ def test_products_are_the_plans(name):
     n, ctas = plan.tiling.block_n, plan.launch.ctas
     assert found.mma == ctas * plan.pipeline.steps * plan.pipeline.atoms
     assert (found.mma_a_bytes, found.mma_b_bytes) == (found.mma * 128 * 32, found.mma * n * 32)
-    assert found.multiply_adds == found.mma * 128 * n * (32 // plan.loads.a.element_bytes)
+    assert found.multiply_adds == found.mma * 128 * n * (32 // plan.indexing.loads.a.element_bytes)
     assert plan.problem.macs / found.multiply_adds == plan.estimate.useful
     assert found.mma_lanes == 128 * found.mma
     assert (found.masked_lanes, found.mma_a_in_tensor, found.mma_ws, found.cp, found.shift) == (0, 0, 0, {}, 0)
@@ -109,7 +114,7 @@ def test_the_machine_counts_the_work_of_the_plan(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_lanes_are_masked_as_derived(name):
     found, plan = counters(name), compiled(name).plan
-    if plan.schedule == "stationary":
+    if plan.schedule == STATIONARY.id:
         assert found.masked_lanes == 0
         return
     reuse, (taps_h, taps_w) = plan.reuse, plan.pipeline.taps

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem
@@ -45,11 +46,12 @@ SHARED = ConvProblem(
     bias=True,
 )
 SCHEDULES = {
-    "slide_f16": Options(schedule="slide", border="mask", rows="merged"),  # masks of columns and rows, cleared first
-    "shift_chain_f16": Options(schedule="shift", shift="chain", border="zero", rows="outer"),
-    "shift_ashift_f16": Options(schedule="shift", shift="ashift", border="mask", rows="outer"),
-    "shift_windows_f16": Options(schedule="shift", shift="windows", border="mask", rows="outer"),
-    "stationary_f16": Options(schedule="stationary", border="mask", rows="outer"),
+    # masks of columns and rows, cleared first
+    "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
+    "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
+    "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
+    "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
+    "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
 }
 """The same convolution on every schedule that shares activations."""
 
@@ -81,14 +83,17 @@ SCALED = ConvProblem(
 """Scale factors of blocks, and of whole tensors."""
 
 CHOICES = {
-    "scaled_nvfp4": {"block_n": 48, "stages": 3},  # groups of filter rows that are no power of two
-    "block_end_f16": {"block_n": 96, "stages": 1},  # rows past M, channels past K
-    "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
-    "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
-    "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
-    "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
-    "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
-    **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
+    name: {"options": RELOAD_ONLY} | choice
+    for name, choice in {
+        "scaled_nvfp4": {"block_n": 48, "stages": 3},  # groups of filter rows that are no power of two
+        "block_end_f16": {"block_n": 96, "stages": 1},  # rows past M, channels past K
+        "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
+        "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
+        "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
+        "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
+        "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
+        **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
+    }.items()
 }
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED, "scaled_nvfp4": SCALED}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.schedules import only
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
-from convc.compiler.plan.records import Options
-from convc.compiler.plan.reuse import ROWS, VARIANTS
+from convc.compiler.schedules.all import sharing
+from convc.compiler.schedules.base import ROWS, Schedule
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -47,7 +48,7 @@ def problems(draw) -> ConvProblem:
     )
 
 
-def check_many(schedule: str, variant: str, examples: int, assembled) -> None:
+def check_many(schedule: Schedule, examples: int, assembled) -> None:
     @settings(
         max_examples=examples,
         derandomize=True,
@@ -62,22 +63,22 @@ def check_many(schedule: str, variant: str, examples: int, assembled) -> None:
         st.integers(0, 2**32 - 1),
     )
     def every(problem: ConvProblem, border: str | None, rows: str | None, stages: int, seed: int) -> None:
-        options = Options(schedule=schedule, shift=variant or None, border=border, rows=rows)
+        options = only(schedule, border, rows)
         try:
             compiled = witnesses_agree(problem, seed, assembled, options, stages=stages)
         except PlanError:
             assume(False)
-        assert compiled.plan.schedule == schedule
+        assert compiled.plan.schedule == schedule.id
 
     every()
 
 
-@pytest.mark.parametrize(("schedule", "variant"), VARIANTS)
-def test_witnesses_agree(schedule, variant, assembled):
-    check_many(schedule, variant, EXAMPLES, assembled)
+@pytest.mark.parametrize("schedule", sharing(), ids=lambda schedule: schedule.id.title)
+def test_witnesses_agree(schedule, assembled):
+    check_many(schedule, EXAMPLES, assembled)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("schedule", "variant"), VARIANTS)
-def test_witnesses_agree_on_many(schedule, variant, assembled):
-    check_many(schedule, variant, MANY, assembled)
+@pytest.mark.parametrize("schedule", sharing(), ids=lambda schedule: schedule.id.title)
+def test_witnesses_agree_on_many(schedule, assembled):
+    check_many(schedule, MANY, assembled)

@@ -6,12 +6,12 @@ import dataclasses
 from functools import cache
 
 import pytest
+from support.schedules import only
 
 from benchmarks.layers import light_models
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
-from convc.compiler.plan.reuse import VARIANTS
+from convc.compiler.schedules.all import RELOAD, SCHEDULES, SLIDE
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
@@ -22,8 +22,6 @@ from convc.verification.compare import compare
 from convc.verification.data import integer_data, normal_data
 
 pytestmark = pytest.mark.slow
-
-ALL = (("reload", ""), *VARIANTS)
 
 
 @cache
@@ -46,14 +44,14 @@ def test_layer_on_every_schedule(name):
     integers, normals = integer_data(problem, 5), normal_data(problem, 5)
     exact, rounded = (reference.conv_problem(problem, *data) for data in (integers, normals))
     bound = error_bound(problem, *normals)
-    for schedule, variant in ALL:
+    for schedule in SCHEDULES:
         try:
-            compiled = compile_problem(problem, options=Options(schedule=schedule, shift=variant or None))
+            compiled = compile_problem(problem, options=only(schedule))
         except PlanError:
             continue
-        ran.append((schedule, variant))
+        ran.append(schedule)
         run = run_layer(layer_of(problem, compiled, *integers[1:]), integers[0])
-        assert (compare(run.y, exact).ok, run.findings) == (True, ()), (schedule, variant)
+        assert (compare(run.y, exact).ok, run.findings) == (True, ()), schedule.id.title
         run = run_layer(layer_of(problem, compiled, *normals[1:]), normals[0])
-        assert (compare(run.y, rounded, bound).ok, run.verdict) == (True, Verdict.clean), (schedule, variant)
-    assert {("reload", ""), ("slide", "")} < set(ran)
+        assert (compare(run.y, rounded, bound).ok, run.verdict) == (True, Verdict.clean), schedule.id.title
+    assert {RELOAD, SLIDE} < set(ran)

@@ -16,9 +16,10 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import sabotage_tensor
+from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
@@ -73,7 +74,7 @@ def conv(
     operand: str = "f16",
     out: str = "f16",
     *,
-    options: Options | None = None,
+    options: ScheduleOptions = RELOAD_ONLY,
     block_n: int | None = None,
     stages: int = 2,
     **shape,
@@ -88,7 +89,7 @@ def conv(
 def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, **shape) -> Subject:
     """A kernel of block-scaled operands, on numbers whose sums are exact; bytes at random would mostly be NaN."""
     problem = ConvProblem(operand=operand, out=out, bias=True, **shape)
-    compiled = compile_problem(problem, block_n=block_n, stages=stages)
+    compiled = compile_problem(problem, options=RELOAD_ONLY, block_n=block_n, stages=stages)
     x, w, b = integer_data(problem, 7)
     filters, bias = pack_weights(compiled.layout, w, b)
     if bias.ndim == 2:
@@ -126,7 +127,7 @@ def sharing(
         pad_lo=(1, 1),
         pad_hi=(1, 1),
     )
-    options = Options(schedule=schedule, shift=shift, border=border, rows=rows)
+    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
@@ -170,7 +171,7 @@ def demo(name: str, tiles: int | None = None) -> Subject:
         pad_lo=(layer.pad,) * 2,
         pad_hi=(layer.pad,) * 2,
     )
-    artifact = compile_problem(problem).artifact
+    artifact = compile_problem(problem, options=RELOAD_ONLY).artifact
     grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
     return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))
 
@@ -221,7 +222,8 @@ KERNELS: dict[str, Callable[[], Subject]] = {
 """Run by default."""
 
 THIN = {
-    "options": Options(schedule="stationary", rows="outer"), "kernel": (3, 1), "pad_lo": (1, 0), "pad_hi": (1, 0),
+    "options": ScheduleOptions(schedule="stationary", rows="outer"), "kernel": (3, 1), "pad_lo": (1, 0), "pad_hi": (1,
+    0),
 }  # fmt: skip
 """A stationary kernel of few pixels."""
 

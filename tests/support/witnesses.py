@@ -1,15 +1,16 @@
-"""Three witnesses of one convolution: reference, tile oracle and machine."""
+"""Three witnesses of one convolution: reference, tile interpreter and machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
-from support.tile_oracle import run_program
+from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.tile.interpret.run import interpret
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
@@ -24,7 +25,7 @@ from convc.verification.expected import expected_result
 
 
 def witnesses_agree(
-    problem: ConvProblem, seed: int, assembled: Callable, options: Options | None = None, **choice: int
+    problem: ConvProblem, seed: int, assembled: Callable, options: ScheduleOptions = RELOAD_ONLY, **choice: int
 ) -> Compiled:
     """Compile, assemble, and compare pairwise on integers (bit for bit) and on normal data (derived bound).
 
@@ -56,7 +57,7 @@ def witnesses_agree(
     }
     if residual is not None:
         buffers["residual"] = repack.pack_residual(compiled.layout, residual)
-    oracle = repack.unpack_output(compiled.layout, run_program(compiled.program, buffers))
+    oracle = repack.unpack_output(compiled.layout, interpret(compiled.program, buffers))
     assert compare(oracle, expected, allowed).ok
     if allowed is None:
         assert np.array_equal(np.asarray(oracle, np.float64), np.asarray(run.y, np.float64))

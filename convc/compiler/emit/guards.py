@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from convc.compiler.tile.steps.base import GlobalStore
-from convc.compiler.tile.steps.epilogue import AddLaneResidual, AddRowResidual
-from convc.compiler.tile.steps.sharing import PixelStore
+from convc.compiler.tile.steps.epilogue import LaneAccess, RowAccess
 from convc.ir import dtypes
 
 PIECE_BYTES = 16
 """Bytes that one lane moves with one instruction."""
 
 
-def row_pieces(step: GlobalStore | AddRowResidual) -> list[tuple[str, str, int]]:
+def row_pieces(step: RowAccess) -> list[tuple[str, str, int]]:
     """(test, guard, byte offset) of each 16 bytes of the lane's row; the test is "" where the guard needs none."""
     per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
-    row, pieces = step.row_limit is not None, []
+    row = step.row_limit is not None
+    pieces: list[tuple[str, str, int]] = []
     for index in range(step.columns // per_piece):
-        test, guard = "", "@%row_in " if row else ""
+        test = ""
+        guard = "@%row_in " if row else ""
         if step.channel_limit is not None:
             limit = step.channel_limit - per_piece * index
             both, also = (".and", ", %row_in") if row else ("", "")
-            test, guard = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};", "@%in "
+            test = f"setp.lt{both}.s32 %in, %{step.channel}, {limit}{also};"
+            guard = "@%in "
         pieces.append((test, guard, PIECE_BYTES * index))
     return pieces
 
 
-def row_names(step: GlobalStore | AddRowResidual) -> dict[str, Any]:
+def row_names(step: RowAccess) -> dict[str, Any]:
     """What the templates around such pieces take."""
     return {
         "buffer": step.buffer,
@@ -43,18 +44,24 @@ def row_names(step: GlobalStore | AddRowResidual) -> dict[str, Any]:
     }
 
 
-def lane_pieces(step: PixelStore | AddLaneResidual) -> list[tuple[str, str, str]]:
+def lane_pieces(step: LaneAccess) -> list[tuple[str, str, str]]:
     """(number of the row, test, guard) of each column."""
-    channel, row = step.channel_limit is not None, step.row_limit is not None
-    guard, pieces = "@%in " if row else "@%channel_in " if channel else "", []
+    guard = ""
+    if step.row_limit is not None:
+        guard = "@%in "
+    elif step.channel_limit is not None:
+        guard = "@%channel_in "
+    pieces: list[tuple[str, str, str]] = []
     for name in step.rows:
         both = f", %{name}, {step.row_limit}"
-        test = f"setp.lt.and.s32 %in{both}, %channel_in;" if channel else f"setp.lt.s32 %in{both};"
+        test = f"setp.lt.s32 %in{both};"
+        if step.channel_limit is not None:
+            test = f"setp.lt.and.s32 %in{both}, %channel_in;"
         pieces.append((name, test, guard))
     return pieces
 
 
-def lane_names(step: PixelStore | AddLaneResidual) -> dict[str, Any]:
+def lane_names(step: LaneAccess) -> dict[str, Any]:
     """What the templates around such pieces take."""
     element = dtypes.BY_NAME[step.out].bytes
     return {

@@ -9,14 +9,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
+import convc.compiler.emit.fragments  # noqa: F401 - registers how every kind of step is spelled
 from convc.compiler.emit.exprs import Number
-from convc.compiler.emit.fragments.base import RoleContext, fragment, numbers_of
-from convc.compiler.emit.fragments.quantise import values_per_word
-from convc.compiler.emit.operands import phase, stage
+from convc.compiler.emit.fragments.base import RoleContext, common_names, fragment, numbers_of, template_name
+from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
-from convc.compiler.tile.show import who
-from convc.compiler.tile.steps.base import Compute, Convert, Loop, Role, Step, TileProgram, TmemLoad, walk
-from convc.compiler.tile.steps.sharing import LoadMask
+from convc.compiler.tile.program import Role, TileProgram, walk
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.epilogue import Convert, TmemLoad
+from convc.compiler.tile.steps.lanes import LoadMask
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
 INDENT = "    "
@@ -25,7 +26,9 @@ INDENT = "    "
 def emit(program: TileProgram) -> KernelArtifact:
     """The text of a program and its launch."""
     launch = program.launch
-    maps, pointers, declarations = [], [], []
+    maps: list[str] = []
+    pointers: list[str] = []
+    declarations: list[str] = []
     for name, param in zip(program.params, launch.params, strict=True):
         match param:
             case TensorMapParam():
@@ -63,7 +66,7 @@ def _role(program: TileProgram, role: Role) -> str:
         "role",
         {
             "name": role.name,
-            "who": who(role),
+            "who": role.who,
             "note": role.note,
             "guarded": not everyone,
             "guard": _guard(role),
@@ -81,8 +84,11 @@ def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
 
 
 def _step(step: Step, context: RoleContext) -> str:
-    body = _indent(_steps(step.body, context)) if isinstance(step, Loop) else ""
-    return render(*fragment(step, context, body)).rstrip()
+    """The fragment of a step; that of a loop has those of its body inside."""
+    names = common_names(step, context) | fragment(step, context)
+    if isinstance(step, Loop):
+        names["body"] = _indent(_steps(step.body, context))
+    return render(template_name(type(step)), names).rstrip()
 
 
 def _indent(text: str) -> str:
@@ -126,7 +132,7 @@ def _about(program: TileProgram) -> list[str]:
     """What a reader of the text should know first."""
     storage, grid = program.storage, program.launch.grid
     lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}; {program.warps} warps:"]
-    lines += [f"  {role.name}: {who(role)}, {role.note}" for role in program.roles]
+    lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
     lines += [
         f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} stages"

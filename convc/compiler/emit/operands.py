@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from convc.compiler.tile.steps.base import Multiply, SmemTile, TmemTile
-from convc.compiler.tile.steps.sharing import MmaStationary
+from convc.compiler.plan.storage import SmemTile, TmemTile
+from convc.compiler.tile.steps.operands import Multiply
 from convc.ir import dtypes
-from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
+from convc.ptx.descriptors import SharedDescriptor, encode_shared
 
 
 def braces(registers: Iterable[str]) -> str:
@@ -45,9 +44,8 @@ def tensor_address(to: str, tile: TmemTile) -> list[str]:
 def descriptor(tile: SmemTile, row: int = 0) -> str:
     """Descriptor of stage 0 of a tile, from a row on, in a CTA whose shared memory starts at address 0."""
     start = tile.offset + row * tile.row_bytes
-    return (
-        f"0x{encode_shared(SharedDescriptor(start=start, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)):016x}"
-    )
+    fields = SharedDescriptor(start=start, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
+    return f"0x{encode_shared(fields):016x}"
 
 
 def more_atoms(count: int) -> list[str]:
@@ -58,32 +56,6 @@ def more_atoms(count: int) -> list[str]:
 def mask_of(step: Multiply) -> str:
     """The mask registers as the operand disable-output-lane; nothing where no lane is masked."""
     return ", {%m0, %m1, %m2, %m3}" if step.masked else ""
-
-
-def multiply_names(step: Multiply, b: SmemTile, acc: TmemTile, reach: int = 0) -> dict[str, Any]:
-    """What the templates of all multiplications take; `reach`: the largest column shift of tcgen05.mma.ws."""
-    allowed = next(limit for limit in (0, 8, 16, 32) if limit >= reach)
-    m, n, kind = step.m, step.n, dtypes.KINDS[step.operand]
-    sums = "s32" if kind == "i8" else "f32"
-    first, second = step.operand, step.filter_operand or step.operand
-    if isinstance(step, MmaStationary):
-        first, second = second, first
-    shape = InstructionDescriptor(kind=kind, d_type=sums, a_type=first, b_type=second, m=m, n=n, ws_max_shift=allowed)
-    operands = first if first == second else f"{first} and {second}"
-    moved = f", columns shifted by up to {allowed}" if allowed else ""
-    return {
-        "layout": f"K-major, {b.row_bytes}-byte swizzle, {8 * b.row_bytes} bytes from 8 rows to the next 8",
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
-        "acc_address": acc_address(acc),
-        "counted": step.counter is not None,
-        "counter": step.counter or "",
-        "kind": kind,
-        "then_add": step.counter is not None and step.atoms > 1,
-        "more_atoms": more_atoms(step.atoms),
-        "instruction": f"0x{encode_instruction(shape):08x}",
-        "instruction_note": f"{m} x {n}, {operands} in, {sums} out{moved}",
-    }
 
 
 def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:
@@ -102,3 +74,8 @@ def quads(columns: int, first: int = 0) -> list[tuple[int, list[tuple[str, str]]
         first: number of the buffer at which those for the first column start, each of 4 bytes.
     """
     return [(4 * (first + i), [(f"%v{i + j}", f"%b{j}") for j in range(4)]) for i in range(0, columns, 4)]
+
+
+def values_per_word(out: str) -> int:
+    """Values of an output type in 32 bits."""
+    return 32 // dtypes.BY_NAME[out].bits

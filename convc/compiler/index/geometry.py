@@ -57,7 +57,7 @@ def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
     return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
 
 
-def geometry(
+def geometry_of(
     problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
 ) -> Geometry:
     """Cut a problem into tiles.

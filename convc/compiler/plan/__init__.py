@@ -1,1 +1,1 @@
-"""Which tiling, which storage, which launch, and why not another (entry: `convc.compiler.plan.planner.plan`)."""
+"""Which tiling, which storage, which launch, and why not another (entry: `convc.compiler.schedules.planner.plan`)."""

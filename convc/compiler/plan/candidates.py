@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from convc.compiler.plan.records import Pipeline, Tiling
-from convc.ir import dtypes
 from convc.layout.device_layout import DeviceLayout
 
 BLOCK_M = 128
@@ -29,14 +28,20 @@ def row_bytes(layout: DeviceLayout, spans: Sequence[int] = SPANS) -> int:
 
 def pixel_bytes(layout: DeviceLayout) -> int:
     """Bytes of all channels of a pixel."""
-    return layout.c_pitch * dtypes.BY_NAME[layout.problem.operand].bytes
+    return layout.c_pitch * layout.problem.operand_dtype.bytes
+
+
+def image_axes(values: tuple[int, ...]) -> tuple[int, int]:
+    """The values along H and W of what has two spatial axes, as every problem that a kernel runs."""
+    height, width = values
+    return height, width
 
 
 def pipeline_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeline:
     """The K loop of a tiling."""
-    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+    channels = tiling.row_bytes // layout.problem.operand_dtype.bytes
     return Pipeline(
-        taps=layout.problem.kernel,
+        taps=image_axes(layout.problem.kernel),
         blocks=-(-layout.c_pitch // channels),
         channels=channels,
         atoms=atoms_of(layout, tiling, atom_bytes),

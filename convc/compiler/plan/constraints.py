@@ -6,13 +6,13 @@ candidate out of the race. Each rule names the limit in `convc.compiler.arch` an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from convc.compiler.arch import Arch
 from convc.compiler.plan.loads import corners, dims_and_strides
-from convc.compiler.plan.records import Rejection, Storage, Tiling
-from convc.ir import dtypes
+from convc.compiler.plan.records import Rejection, Tiling
+from convc.compiler.plan.storage import Storage
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
 
@@ -34,13 +34,6 @@ class TiledProblem:
     grid: tuple[int, int]
 
 
-def _axes(layout: DeviceLayout, *columns: tuple[int, ...]) -> Iterator[tuple]:
-    return zip(AXIS_NAMES[layout.problem.rank], *columns, strict=True)
-
-
-# ---- the problem ----------------------------------------------------------------------------------------------------
-
-
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:
     """The index maps, and the 4-D tensor map, are for images (H, W)."""
     if layout.problem.rank != 2:
@@ -52,21 +45,21 @@ def tensor_map_corners(layout: DeviceLayout, arch: Arch) -> str | None:
     """Bounding-box corners of a 4-D im2col map are signed 8-bit numbers (PTX, tensor maps; CUDA driver)."""
     low, high = arch.limits.im2col_corner
     limit = f"is outside {low}..{high}, the limit of a 4-D im2col tensor map"
+    problem = layout.problem
     lower, upper = corners(layout)
-    for axis, pad_lo, pad_hi, span, first, last in _axes(
-        layout, layout.problem.pad_lo, layout.problem.pad_hi, layout.problem.span, lower, upper
-    ):
-        if not low <= first <= high:
-            return f"pad {pad_lo} on {axis}: the lower corner {first} {limit}"
-        if not low <= last <= high:
-            return f"pad {pad_hi} and a filter of {span} pixels on {axis}: the upper corner {last} {limit}"
+    for i, axis in enumerate(AXIS_NAMES[problem.rank]):
+        if not low <= lower[i] <= high:
+            return f"pad {problem.pad_lo[i]} on {axis}: the lower corner {lower[i]} {limit}"
+        if not low <= upper[i] <= high:
+            filters = f"a filter of {problem.span[i]} pixels"
+            return f"pad {problem.pad_hi[i]} and {filters} on {axis}: the upper corner {upper[i]} {limit}"
     return None
 
 
 def tensor_map_offsets(layout: DeviceLayout, arch: Arch) -> str | None:
     """The offset of a filter tap is an unsigned 8-bit number (PTX, ``cp.async.bulk.tensor`` with 4-D im2col maps)."""
     limit = arch.limits.im2col_offset
-    for axis, span in _axes(layout, layout.problem.span):
+    for axis, span in zip(AXIS_NAMES[layout.problem.rank], layout.problem.span, strict=True):
         if span - 1 > limit:
             return (
                 f"a filter of {span} pixels (dilation included) on {axis}: the offset {span - 1} of its last tap "
@@ -77,7 +70,7 @@ def tensor_map_offsets(layout: DeviceLayout, arch: Arch) -> str | None:
 
 def tensor_map_steps(layout: DeviceLayout, arch: Arch) -> str | None:
     """Element strides of a tensor map are 1 to 8 (CUDA driver, ``cuTensorMapEncodeIm2col``)."""
-    for axis, stride in _axes(layout, layout.problem.stride):
+    for axis, stride in zip(AXIS_NAMES[layout.problem.rank], layout.problem.stride, strict=True):
         if stride > arch.limits.tma_element_stride:
             return (
                 f"stride {stride} on {axis} is above {arch.limits.tma_element_stride}, the largest step of a tensor map"
@@ -117,72 +110,72 @@ def scale_factors(layout: DeviceLayout, arch: Arch) -> str | None:
     )
 
 
-# ---- the tiling -----------------------------------------------------------------------------------------------------
-
-
-def mma_shape(candidate: TiledProblem) -> str | None:
+def mma_shape(tiled: TiledProblem) -> str | None:
     """With M = 128, N is a multiple of 16 up to 256 (PTX, ``tcgen05.mma`` shapes)."""
-    limits, n = candidate.arch.limits, candidate.tiling.block_n
+    limits = tiled.arch.limits
+    n = tiled.tiling.block_n
     if not 0 < n <= limits.mma_n_max or n % limits.mma_n_step:
         return f"{n} columns: an MMA with 128 rows takes multiples of {limits.mma_n_step} up to {limits.mma_n_max}"
     return None
 
 
-def group_tiles(candidate: TiledProblem) -> str | None:
+def group_tiles(tiled: TiledProblem) -> str | None:
     """A tile of output channels lies in one group, since it reads the input channels of one."""
-    problem, n = candidate.layout.problem, candidate.tiling.block_n
+    problem = tiled.layout.problem
+    n = tiled.tiling.block_n
     own = problem.out_channels // problem.groups
     if problem.groups > 1 and own % n:
         return f"{n} columns do not divide the {own} output channels of a group"
     return None
 
 
-def ring_stages(candidate: TiledProblem) -> str | None:
+def ring_stages(tiled: TiledProblem) -> str | None:
     """A ring has at least one stage."""
-    if candidate.tiling.stages < 1:
-        return f"{candidate.tiling.stages} stages: the operand tiles need at least one"
+    if tiled.tiling.stages < 1:
+        return f"{tiled.tiling.stages} stages: the operand tiles need at least one"
     return None
 
 
-def tensor_map_box(candidate: TiledProblem) -> str | None:
+def tensor_map_box(tiled: TiledProblem) -> str | None:
     """A box has at most 256 elements along each axis (CUDA driver, ``cuTensorMapEncodeTiled``)."""
-    limit = candidate.arch.limits.tma_box
-    channels = candidate.tiling.row_bytes // dtypes.BY_NAME[candidate.layout.problem.operand].bytes
-    for what, extent in (("channels", channels), ("filter rows", candidate.tiling.block_n)):
+    limit = tiled.arch.limits.tma_box
+    channels = tiled.tiling.row_bytes // tiled.layout.problem.operand_dtype.bytes
+    for what, extent in (("channels", channels), ("filter rows", tiled.tiling.block_n)):
         if extent > limit:
             return f"a box of {extent} {what}; a tensor map takes up to {limit}"
     return None
 
 
-def shared_memory(candidate: TiledProblem) -> str | None:
+def shared_memory(tiled: TiledProblem) -> str | None:
     """Tiles and barriers fit the dynamic shared memory of a CTA."""
-    need, limit = candidate.storage.smem_bytes, candidate.arch.limits.shared_bytes
+    need = tiled.storage.smem_bytes
+    limit = tiled.arch.limits.shared_bytes
     if need > limit:
         return f"needs {need} bytes of shared memory, a CTA has {limit}"
     return None
 
 
-def tensor_memory(candidate: TiledProblem) -> str | None:
+def tensor_memory(tiled: TiledProblem) -> str | None:
     """The accumulator fits the columns of tensor memory."""
-    need, limit = candidate.storage.tmem_columns, candidate.arch.limits.tmem_columns
+    need = tiled.storage.tmem_columns
+    limit = tiled.arch.limits.tmem_columns
     if need > limit:
         return f"needs {need} columns of tensor memory, a CTA has {limit}"
     return None
 
 
-def grid(candidate: TiledProblem) -> str | None:
+def grid(tiled: TiledProblem) -> str | None:
     """The grid keeps the limits of a launch (CUDA programming guide, compute capabilities)."""
-    for axis, tiles, limit in zip(
-        "xy", candidate.grid, (candidate.arch.limits.grid_x, candidate.arch.limits.grid_y), strict=True
-    ):
+    for axis, tiles, limit in zip("xy", tiled.grid, (tiled.arch.limits.grid_x, tiled.arch.limits.grid_y), strict=True):
         if tiles > limit:
             return f"{tiles} tiles along grid axis {axis}, a launch takes up to {limit}"
     return None
 
 
-def bias_cover(candidate: TiledProblem) -> str | None:
+def bias_cover(tiled: TiledProblem) -> str | None:
     """The last tile of channels ends inside the padded bias buffer, so that bias loads need no guard."""
-    end, length = candidate.grid[1] * candidate.tiling.block_n, candidate.layout.bias.shape[-1]
+    end = tiled.grid[1] * tiled.tiling.block_n
+    length = tiled.layout.bias.shape[-1]
     if end > length:
         return f"the last tile ends at channel {end}, past the bias buffer of {length} numbers"
     return None
@@ -222,10 +215,10 @@ def check_problem(
     return tuple(Rejection(rule=name, reason=reason) for name, reason in reasons if reason is not None)
 
 
-def check_tiling(candidate: TiledProblem, rules: Sequence[TilingRule] = TILING_RULES) -> Rejection | None:
-    """The first rule that a candidate breaks."""
+def check_tiling(tiled: TiledProblem, rules: Sequence[TilingRule] = TILING_RULES) -> Rejection | None:
+    """The first rule that a tiling breaks."""
     for rule in rules:
-        reason = rule(candidate)
+        reason = rule(tiled)
         if reason is not None:
-            return Rejection(rule=rule.__name__, reason=reason, tiling=candidate.tiling)
+            return Rejection(rule=rule.__name__, reason=reason, tiling=tiled.tiling)
     return None

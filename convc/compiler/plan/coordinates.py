@@ -1,101 +1,121 @@
-"""The index arithmetic of a kernel, taken from the proved index maps.
+"""The index arithmetic of a kernel: what plan and tile program exchange, one field for each number.
 
-`convc.compiler.index` derives where every tile, lane and tap reads and writes and proves that one im2col copy visits
-exactly the pixels of a tile. What is left to compute at run time is here: a few integer expressions, each with the map
-it is a result of. This is the last place of the compiler that sees sympy.
+Every coordinate is an integer expression with the map that it is a result of. Which there are depends on how
+activations arrive: a tile for every filter tap, or one that the filter columns of a row share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
 from dataclasses import dataclass
 
-from sympy import Integer
-
-from convc.compiler.index.conv import ConvMaps, conv_maps
-from convc.compiler.index.lower import lower
-from convc.compiler.index.maps import IndexMap, Outcome, Proof
-from convc.compiler.plan.records import SLAB, Coordinate, Pipeline, Tiling
-from convc.compiler.plan.scale_factors import factor_coordinates, prove_factors
-from convc.errors import PlanError
-from convc.ir import dtypes
-from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout
+from convc.compiler.plan.names import Number
+from convc.ir.expr import IntExpr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexing:
-    """What the index maps say about a plan: see the fields of the same name of `Plan`."""
+class Coordinate:
+    """One integer that the kernel computes, with the derivation that says why it is right.
 
-    coordinates: tuple[Coordinate, ...]
-    derivation: tuple[str, ...]
-    row_limit: int | None
-    channel_limit: int | None
-
-
-def indexing_of(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Indexing:
-    """Derive the maps of a tiling and lower what the kernel computes.
-
-    Raises:
-        PlanError: where a claim that the kernel relies on is not proved.
+    Attributes:
+        name: register that holds it; the name of its field below.
+        value: the expression to compute.
+        meaning: the index map it comes from, for people.
     """
-    maps = conv_maps(
-        layout.problem,
-        block_m=tiling.block_m,
-        block_n=tiling.block_n,
-        channels_per_step=pipeline.channels,
-        c_pitch=layout.c_pitch,
-        k_pitch=layout.k_pitch,
-    )
-    factors = () if layout.blocks is None else (prove_factors(layout, tiling, pipeline),)
-    demand_proof(layout.problem, (*maps.proofs, *factors))
-    column = next(axis for axis in maps.column.domain if axis.name == "column")
-    element = dtypes.BY_NAME[layout.problem.out].bytes
-    return Indexing(
-        coordinates=(
-            result_of(maps.start, "w", "start_w"),
-            result_of(maps.start, "h", "start_h"),
-            result_of(maps.start, "n", "start_n"),
-            Coordinate(
-                name="first_k",
-                value=lower(maps.column["k"].xreplace({column.symbol: Integer(0)}), maps.column.ranges),
-                meaning="first output channel of the tile",
-            ),
-            *(result_of(maps.step, name, name) for name in ("off_w", "off_h", "tap", "c")),
-            *((result_of(maps.slab, "c", SLAB),) if layout.problem.groups > 1 else ()),
-            *(() if layout.blocks is None else factor_coordinates(layout, tiling, pipeline)),
-            result_of(maps.row, "m", "m"),
-            result_of(maps.column, "k", "k"),
-            Coordinate(
-                name="out_byte",
-                value=lower(maps.store["offset"], maps.store.ranges) * element,
-                meaning=f"store.offset in bytes of {layout.problem.out}",
-            ),
-        ),
-        derivation=(*_derivation(maps), *map(str, factors)),
-        row_limit=layout.problem.gemm_m if maps.row.guard else None,
-        channel_limit=layout.k_pitch if maps.column.guard else None,
-    )
+
+    name: Number
+    value: IntExpr
+    meaning: str
 
 
-def demand_proof(problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:
-    """PlanError with the first claim that is not proved."""
-    for outcome in outcomes:
-        if not isinstance(outcome, Proof):
-            raise PlanError(
-                f"the index maps do not carry this kernel: {outcome}", where=f"convolution {problem.name!r}"
-            )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorCoordinates:
+    """Where the scale factors of a step of the K loop lie (see `convc.compiler.plan.scale_factors`).
+
+    Attributes:
+        factor_a, factor_b: first factor that the copies of a step bring, of a pixel and of a tap.
+        factor_byte: where in a row of shared memory the factors of a step start.
+    """
+
+    factor_a: Coordinate
+    factor_b: Coordinate
+    factor_byte: Coordinate
 
 
-def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
-    """A result of a map as a number of the kernel."""
-    domain = ", ".join(axis.name for axis in index_map.domain)
-    return Coordinate(
-        name=name, value=lower(index_map[result], index_map.ranges), meaning=f"{result} of {index_map.name}({domain})"
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapCoordinates:
+    """Where every filter tap loads its own activation tile.
+
+    Attributes:
+        start_w, start_h, start_n: where the tile's im2col copy begins, for the first tap.
+        first_k: first output channel of the tile.
+        off_w, off_h: offset of a filter tap, in pixels.
+        tap: number of the filter tap.
+        c: first channel of a block, in the group.
+        slab_c: first activation channel of a block, where there are groups: `c` counts the channels of one.
+        factors: of block-scaled operands.
+        m, k: output pixel of a lane, and output channel of a column.
+        out_byte: where (m, k) lies in the output, in bytes.
+    """
+
+    start_w: Coordinate
+    start_h: Coordinate
+    start_n: Coordinate
+    first_k: Coordinate
+    off_w: Coordinate
+    off_h: Coordinate
+    tap: Coordinate
+    c: Coordinate
+    slab_c: Coordinate | None
+    factors: FactorCoordinates | None
+    m: Coordinate
+    k: Coordinate
+    out_byte: Coordinate
 
 
-def _derivation(maps: ConvMaps) -> tuple[str, ...]:
-    """What was proved, and which conditions were found to hold always."""
-    dropped = (f"{name}: no test of {condition} is needed ({reason})" for name, condition, reason in maps.dropped)
-    return (*map(str, maps.proofs), *dropped)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowCoordinates:
+    """Where an activation tile is a piece of image rows, and the filter columns of a filter row share it.
+
+    Attributes:
+        start_w: where the tile's copy begins along W.
+        start_h, start_n: the same along H at filter row r, and along N, where a stream is one output row.
+        start_row: the input row, all images counted through, where a stream is all output rows.
+        first_k, tap, c, slab_c, m, k, out_byte: as of `TapCoordinates`; `m` is past the last pixel where the lane has
+            none.
+        column_mask, line_mask: whether filter column s, and filter row r, masks the lane; None: none does.
+    """
+
+    start_w: Coordinate
+    start_h: Coordinate | None
+    start_n: Coordinate | None
+    start_row: Coordinate | None
+    first_k: Coordinate
+    tap: Coordinate
+    c: Coordinate
+    slab_c: Coordinate | None
+    m: Coordinate
+    k: Coordinate
+    out_byte: Coordinate
+    column_mask: Coordinate | None
+    line_mask: Coordinate | None
+
+
+Coordinates = TapCoordinates | RowCoordinates
+
+
+def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, ...]:
+    """The coordinates that there are, in the order of their fields."""
+    found: list[Coordinate] = []
+    for field in dataclasses.fields(coordinates):
+        value: Coordinate | FactorCoordinates | None = getattr(coordinates, field.name)
+        if isinstance(value, Coordinate):
+            found.append(value)
+        elif value is not None:
+            found += in_order(value)
+    return tuple(found)
+
+
+def coordinate(name: str, value: IntExpr, meaning: str) -> Coordinate:
+    """A coordinate of that name."""
+    return Coordinate(name=Number(name), value=value, meaning=meaning)

@@ -1,7 +1,7 @@
 """Rules of the hardware that a schedule rests on although the manual does not settle them.
 
-Each is a row of ``convc/docs/fidelity.md``, with its class of evidence. A schedule that needs an *assumed* rule is
-only chosen where it is clearly faster than one that does not.
+Each is a row of ``convc/docs/fidelity.md``, with its class of evidence; each schedule names those that it needs. A
+schedule that needs an *assumed* rule is only chosen where it is clearly faster than one that does not.
 """
 
 from __future__ import annotations
@@ -65,18 +65,3 @@ ROWS_BEFORE = Rule(
     evidence="recorded",
     note="im2col mode on sm_90a; im2col::w is documented to do as im2col along N",
 )
-
-RESTS_ON: dict[str, tuple[Rule, ...]] = {
-    "reload": (),
-    "slide": (ROW_START,),
-    "chain": (FOUR_PARTITIONS, LAST_LANES, ROW_START),
-    "ashift": (MOVES_AFTER, LAST_LANES, ROW_START),
-    "windows": (MOVES_AFTER,),
-    "stationary": (SHIFT_THEN_ZERO,),
-}
-"""By schedule, or variant of shift."""
-
-
-def assumed(name: str) -> int:
-    """How many assumed rules a schedule, or variant of shift, rests on."""
-    return sum(rule.evidence == "assumed" for rule in RESTS_ON[name])

@@ -60,10 +60,13 @@ def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
     return Loads(a=a, b=b, factors=() if layout.blocks is None else factor_maps(layout, tiling, a, b))
 
 
-def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: str) -> Loads:
+def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, haloed: bool) -> Loads:
     """The two maps of a schedule that walks along image rows (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
 
     With merged rows the activations are (N*H, W, C): the walk goes on u_h rows further down.
+
+    Args:
+        haloed: whether every 32 pixels have a halo of their own (im2col::w::128).
     """
     channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
     dims, strides = dims_and_strides(layout.activation)
@@ -73,7 +76,6 @@ def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, schedule: 
         steps = (*steps, reuse.stream.step)
     else:
         steps = (*steps, 1, 1)
-    haloed = schedule == "shift" and reuse.variant != "windows"
     a = TensorMap(
         mode="im2col_w128" if haloed else "im2col_w",
         buffer="activation",

@@ -1,9 +1,10 @@
 """What a plan is made of: small records, each one decision.
 
 A plan says *how* one convolution becomes one launch: which piece of the output a CTA makes (`Tiling`), where its
-operands lie (`Storage`), how its K loop runs (`Pipeline`), which tensor maps feed it (`Loads`), how it is launched
-(`Launch`), how long it should take (`Estimate`) and what was turned down on the way (`Rejection`).
-All of it is plain data that `msgspec` writes as JSON.
+operands lie (`convc.compiler.plan.storage`), how its K loop runs (`Pipeline`), which tensor maps feed it (`Loads`),
+what it computes about positions (`convc.compiler.plan.coordinates`), how it is launched (`Launch`), how long it should
+take (`Estimate`) and what was turned down on the way (`Rejection`). All of it is plain data that `msgspec` writes as
+JSON.
 """
 
 from __future__ import annotations
@@ -15,30 +16,27 @@ import msgspec
 
 from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
+from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
-from convc.ir import expr
-from convc.ir.expr import IntExpr
+from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a user fixes about a schedule; None leaves it to the planner.
+class ScheduleName:
+    """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
 
-    Attributes:
-        schedule: one of `convc.compiler.plan.planner.SCHEDULES`.
-        shift: variant of the schedule shift: chain, ashift or windows.
-        border: how lanes whose pixel is padding get their zero: mask or zero.
-        rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
-    """
+    name: str
+    variant: str = ""
 
-    schedule: str = "reload"
-    shift: str | None = None
-    border: str | None = None
-    rows: str | None = None
+    @property
+    def title(self) -> str:
+        """Both in one, for people."""
+        return f"{self.name} {self.variant}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,109 +60,6 @@ class Tiling:
     def __str__(self) -> str:
         held = f" of filter and {self.held} of activations" if self.held else ""
         return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.stages} stages{held}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmemTile:
-    """An operand tile in shared memory, once per stage.
-
-    Attributes:
-        name: ``a`` (activations) or ``b`` (filter).
-        rows, row_bytes: extent; a row is `row_bytes` of K.
-        swizzle: tensor-map name of the layout of the 16-byte chunks.
-        stages: number of copies.
-        cursor: which of a role's cursors says the stage (see `BarrierRing`).
-        stage_bytes: distance from one stage to the next.
-        offset: byte offset of stage 0 in the CTA's shared memory.
-    """
-
-    name: str
-    rows: int
-    row_bytes: int
-    swizzle: str
-    stages: int
-    stage_bytes: int
-    offset: int
-    cursor: str = ""
-
-    @property
-    def bytes(self) -> int:
-        """Bytes that one copy of the tile holds, which is also what TMA delivers for it."""
-        return self.rows * self.row_bytes
-
-    @property
-    def end(self) -> int:
-        """First byte past the last stage."""
-        return self.offset + self.stages * self.stage_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemTile:
-    """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
-
-    name: str
-    lanes: int
-    columns: int
-    column_offset: int
-    stages: int = 1
-    cursor: str = ""
-
-    @property
-    def end(self) -> int:
-        """First column past the last stage."""
-        return self.column_offset + self.stages * self.columns
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierRing:
-    """A ring of mbarriers, one per stage, with one role that signals and one that waits.
-
-    Attributes:
-        name: says what it announces: ``full`` tiles, ``free`` ones, an accumulator that is ``done``.
-        stages: number of barriers (8 bytes each).
-        arrivals: arrivals that complete a phase.
-        producer, consumer: name of the role that signals, and of the role that waits.
-        offset: byte offset of barrier 0 in shared memory.
-        cursor: which of a role's cursors says the stage and the phase; tiles and rings that move together share one.
-    """
-
-    name: str
-    stages: int
-    arrivals: int
-    producer: str
-    consumer: str
-    offset: int
-    cursor: str = ""
-
-    @property
-    def end(self) -> int:
-        """First byte past the last barrier."""
-        return self.offset + 8 * self.stages
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
-    """Where everything lies in one CTA.
-
-    Attributes:
-        smem: operand tiles.
-        tmem: accumulators.
-        rings: barrier rings.
-        mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
-        masks: entries of that table.
-        slot_offset: shared word that receives the address of the tensor-memory allocation.
-        smem_bytes: dynamic shared memory of the CTA.
-        tmem_columns: columns to allocate, a power of two.
-    """
-
-    smem: tuple[SmemTile, ...]
-    tmem: tuple[TmemTile, ...]
-    rings: tuple[BarrierRing, ...]
-    slot_offset: int
-    smem_bytes: int
-    tmem_columns: int
-    mask_offset: int | None = None
-    masks: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,56 +113,45 @@ class Launch:
         return math.prod(self.grid)
 
 
-SLAB = "slab_c"
-"""First activation channel of a step where that depends on the group; ``c`` counts the channels of one group."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinate:
-    """One integer that the kernel computes, with the derivation that says why it is right.
-
-    Attributes:
-        name: register that holds it.
-        value: the expression to compute.
-        meaning: the index map it comes from, for people.
-    """
-
-    name: str
-    value: IntExpr
-    meaning: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """How long the launch should take, in cycles, and why.
+    """How long the launch should take, in SM clock cycles, and why (see `convc.compiler.plan.cost`).
 
     Attributes:
+        ctas, busy_sms: CTAs of the launch, and SMs that have one in a full round.
         waves: rounds of CTAs over the SMs (one CTA per SM at a time).
         last_wave_fill: part of the SMs that the last round keeps busy, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
+        model_share: the same of the model's convolution, before groups were joined; None where none were.
         traffic_bytes: what all CTAs together read through L2.
-        mma_cycles, read_cycles, fill_cycles, l2_cycles, copy_cycles: time of one CTA's K loop if only this limited it:
-            the tensor core, its reads of shared memory, the port through which TMA fills it, the share of L2, the turns
-            of the stages.
+        fill_rate, factor_rate, l2_rate: bytes a cycle at which TMA fills shared memory with operands and with scale
+            factors, and at which L2 serves an SM.
+        mma_cycles, read_cycles, fill_cycles, l2_cycles, latency_cycles: time of one CTA's K loop if only this limited
+            it: the tensor core, its reads of shared memory, the port through which TMA fills it, the share of L2, the
+            latency of copies, of which as many are under way as there are stages.
         around_cycles: time of one CTA outside its K loop: start, first copy, last MMA, epilogue.
         cycles: the whole launch.
-        bound_by: what the K loop waits for.
-        sentences: the same, readable.
+        bottleneck: what the K loop waits for.
     """
 
+    ctas: int
+    busy_sms: int
     waves: int
     last_wave_fill: float
     useful: float
+    model_share: float | None
     traffic_bytes: int
+    fill_rate: float
+    factor_rate: float
+    l2_rate: float
     mma_cycles: float
     read_cycles: float
     fill_cycles: float
     l2_cycles: float
-    copy_cycles: float
+    latency_cycles: float
     around_cycles: float
     cycles: float
-    bound_by: str
-    sentences: tuple[str, ...]
+    bottleneck: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,14 +159,12 @@ class Reuse(Geometry):
     """How a plan shares activations between filter columns (see `convc.compiler.index.reuse`).
 
     Attributes:
-        variant: how lanes move on to the next filter column (see `convc.compiler.plan.reuse`).
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
         clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
         first: which tap of a buffer comes first, as an index into its taps.
         rests_on: rules of the hardware, not settled by the manual, that the kernel rests on.
     """
 
-    variant: str
     masked_columns: tuple[int, ...]
     masked_lines: tuple[int, ...]
     clear: bool
@@ -295,25 +177,19 @@ class ScheduleSummary:
     """A schedule that was considered: its best candidate, or why there is none.
 
     Attributes:
-        schedule, variant: which.
-        tiling, cycles, mma_cycles, read_cycles, bound_by: of its best candidate (see `Estimate`); None, 0 and "" where
-            there is none.
+        schedule: which.
+        tiling, cycles, mma_cycles, read_cycles, bottleneck: of its best candidate (see `Estimate`); None, 0 and ""
+            where there is none.
         reason: the conditions that fail, with their numbers; empty where it is legal.
     """
 
-    schedule: str
-    variant: str
+    schedule: ScheduleName
     tiling: Tiling | None = None
     cycles: float = 0.0
     mma_cycles: float = 0.0
     read_cycles: float = 0.0
-    bound_by: str = ""
+    bottleneck: str = ""
     reason: str = ""
-
-    @property
-    def title(self) -> str:
-        """The schedule and its variant, for people."""
-        return f"{self.schedule} {self.variant}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +213,28 @@ class Alternative:
 
     tiling: Tiling
     cycles: float
-    bound_by: str
+    bottleneck: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexing:
+    """What the index maps say about a kernel.
+
+    Attributes:
+        coordinates: index arithmetic that the kernel does.
+        loads: the tensor maps.
+        derivation: the index maps behind both and what was proved about them, one line each.
+        row_limit: output pixels below this number are written; None: every tile is full, no test is needed.
+        channel_limit: the same for channels, padding of the output row included.
+        reuse: how activations are shared; None: every filter tap loads its own tile.
+    """
+
+    coordinates: Coordinates
+    loads: Loads
+    derivation: tuple[str, ...]
+    row_limit: int | None
+    channel_limit: int | None
+    reuse: Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,15 +243,11 @@ class Plan:
 
     Attributes:
         layout: the problem and its device buffers.
-        schedule: which of the algorithms (see `convc.compiler.plan.planner`).
-        reuse: how it shares activations; None: every filter tap loads its own tile.
+        schedule: which of the algorithms (see `convc.compiler.schedules`).
         work: what one CTA does, in numbers that the machine counts too.
         arch: the target.
-        tiling, storage, pipeline, loads, launch: the decisions.
-        coordinates: index arithmetic that the kernel does.
-        derivation: the index maps behind it and what was proved about them, one line each.
-        row_limit: output pixels below this number are written; None: every tile is full, no test is needed.
-        channel_limit: the same for channels, padding of the output row included.
+        tiling, storage, pipeline, launch: the decisions.
+        indexing: what the index maps say: coordinates, tensor maps, limits, sharing.
         estimate: expected time of the chosen candidate.
         alternatives: the next best candidates, best first.
         rejected: the candidates that break a rule.
@@ -362,39 +255,40 @@ class Plan:
     """
 
     layout: DeviceLayout
-    schedule: str
-    reuse: Reuse | None
+    schedule: ScheduleName
     work: CtaWork
     arch: Arch
     tiling: Tiling
     storage: Storage
     pipeline: Pipeline
-    loads: Loads
     launch: Launch
-    coordinates: tuple[Coordinate, ...]
-    derivation: tuple[str, ...]
-    row_limit: int | None
-    channel_limit: int | None
+    indexing: Indexing
     estimate: Estimate
     alternatives: tuple[Alternative, ...]
     rejected: tuple[Rejection, ...]
     choices: tuple[ScheduleSummary, ...]
 
     @property
-    def title(self) -> str:
-        """The schedule and its variant, for people."""
-        return f"{self.schedule} {self.reuse.variant}".strip() if self.reuse else self.schedule
-
-    @property
     def problem(self) -> ConvProblem:
         """The convolution that the kernel runs."""
         return self.layout.problem
 
+    @property
+    def reuse(self) -> Reuse | None:
+        """How activations are shared; None: every filter tap loads its own tile."""
+        return self.indexing.reuse
+
 
 def to_json(plan: Plan) -> bytes:
-    """A plan for people and for `inspect`, as indented JSON; expressions as `convc.ir.expr.to_json` writes them."""
+    """Write a plan for people as indented JSON; expressions as `convc.ir.expr.to_json` writes them, and as text."""
     data = msgspec.to_builtins(plan)
-    for entry, coordinate in zip(data["coordinates"], plan.coordinates, strict=True):
-        entry["value"] = expr.to_json(coordinate.value)
-        entry["text"] = str(coordinate.value)
+    data["indexing"]["coordinates"] = [
+        {
+            "name": coordinate.name,
+            "value": expr_json(coordinate.value),
+            "text": str(coordinate.value),
+            "meaning": coordinate.meaning,
+        }
+        for coordinate in in_order(plan.indexing.coordinates)
+    ]
     return msgspec.json.format(msgspec.json.encode(data), indent=1)

@@ -23,11 +23,14 @@ import msgspec
 
 from convc.compiler.arch import Arch
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
-from convc.compiler.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
-from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
+from convc.compiler.plan.coordinates import FactorCoordinates, coordinate
+from convc.compiler.plan.names import ACC, A, B, RingName, SmemName, TmemName
+from convc.compiler.plan.records import Pipeline, Tiling
+from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
+from convc.layout.block_scaled import BlockFormat
 from convc.layout.device_layout import DeviceLayout
 
 GROUP = 32
@@ -35,10 +38,10 @@ GROUP = 32
 WORD_BYTES = 4
 """Bytes of a cell of tensor memory."""
 STORE_THREADS = 128
-FACTOR_A, FACTOR_B = "factor_a", "factor_b"
-"""First factor that the copies of a step bring, of a pixel and of a tap."""
-FACTOR_BYTE = "factor_byte"
-"""Where in a row of shared memory the factors of a step start."""
+
+SCALES_A, SCALES_B = SmemName("scales_a"), SmemName("scales_b")
+FACTORS_A, FACTORS_B = TmemName("factors_a"), TmemName("factors_b")
+LANDED, READY = RingName("landed"), RingName("ready")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +62,9 @@ class StepFactors:
         return -(-self.bytes // WORD_BYTES)
 
 
-def step_factors(layout: DeviceLayout, tiling: Tiling, arch: Arch) -> StepFactors:
-    """Of a problem with block-scaled operands."""
-    assert layout.blocks is not None
-    size = layout.blocks.factor_bytes
+def step_factors(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> StepFactors:
+    """Count the factors of a step."""
+    size = blocks.factor_bytes
     return StepFactors(each=arch.limits.mma_atom_bytes // size, bytes=tiling.row_bytes // size)
 
 
@@ -76,36 +78,16 @@ def columns_of(rows: int) -> int:
     return -(-rows // STORE_THREADS) * STORE_THREADS // GROUP
 
 
-def scaled_storage(layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
-    """The layout of one CTA of the schedule reload."""
-    words, stages = step_factors(layout, tiling, arch).words, tiling.stages
-    a = smem_tile("a", tiling.block_m, tiling.row_bytes, stages, 0)
-    b = smem_tile("b", tiling.block_n, tiling.row_bytes, stages, a.end)
-    scales_a = smem_tile("scales_a", tiling.block_m, ROW_BYTES, stages, b.end, swizzle="none")
-    scales_b = smem_tile("scales_b", filter_rows(tiling), ROW_BYTES, stages, scales_a.end, swizzle="none")
-    rings, offset = [], scales_b.end
-    for name, count, arrivals, producer, consumer, cursor in (
-        ("full", stages, 1, "load", "mma", ""),
-        ("free", stages, 1, "mma", "load", ""),
-        ("landed", stages, 1, "load", "store", ""),
-        ("ready", stages, STORE_THREADS, "store", "mma", ""),
-        ("done", 1, 1, "mma", "store", "done"),
-    ):
-        rings.append(
-            BarrierRing(
-                name=name,
-                stages=count,
-                arrivals=arrivals,
-                producer=producer,
-                consumer=consumer,
-                offset=offset,
-                cursor=cursor,
-            )
-        )
-        offset = rings[-1].end
-    acc = TmemTile(name="acc", lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
-    tmem = [acc]
-    for name, rows in (("factors_a", tiling.block_m), ("factors_b", tiling.block_n)):
+def scaled_storage(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Storage:
+    """Lay out one CTA of the schedule reload whose operands have scale factors."""
+    words = step_factors(blocks, tiling, arch).words
+    stages = tiling.stages
+    a = tile_ring(A, tiling.block_m, tiling.row_bytes, stages, 0)
+    b = tile_ring(B, tiling.block_n, tiling.row_bytes, stages, a.end)
+    scales_a = tile_ring(SCALES_A, tiling.block_m, ROW_BYTES, stages, b.end, swizzle="none")
+    scales_b = tile_ring(SCALES_B, filter_rows(tiling), ROW_BYTES, stages, scales_a.end, swizzle="none")
+    tmem = [TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)]
+    for name, rows in ((FACTORS_A, tiling.block_m), (FACTORS_B, tiling.block_n)):
         tmem.append(
             TmemTile(
                 name=name,
@@ -115,59 +97,65 @@ def scaled_storage(layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
                 stages=stages,
             )
         )
-    return Storage(
-        smem=(a, b, scales_a, scales_b),
-        tmem=tuple(tmem),
-        rings=tuple(rings),
-        slot_offset=offset,
-        smem_bytes=offset + SLOT_BYTES,
-        tmem_columns=tmem_columns(tmem[-1].end, arch),
+    rings = (
+        BarrierRing(name=RingName("full"), stages=stages, producer="load", consumer="mma"),
+        BarrierRing(name=RingName("free"), stages=stages, producer="mma", consumer="load"),
+        BarrierRing(name=LANDED, stages=stages, producer="load", consumer="store"),
+        BarrierRing(name=READY, stages=stages, producer="store", consumer="mma", arrivals=STORE_THREADS),
+        BarrierRing(name=RingName("done"), stages=1, producer="mma", consumer="store", cursor="done"),
     )
+    return lay_out((a, b, scales_a, scales_b), tuple(tmem), rings, arch)
 
 
 def factor_maps(layout: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:
     """The maps over the factors behind what the maps `a` and `b` are over, with the same walk and the same taps."""
+    behind_pixels = layout.activation.shape[-1] - layout.pixel_pitch
+    behind_taps = layout.filter.shape[-1] - layout.c_pitch
     return (
-        _behind(a, layout.activation.shape[-1] - layout.pixel_pitch, layout.pixel_pitch, channels=ROW_BYTES),
-        _behind(b, layout.filter.shape[-1] - layout.c_pitch, layout.c_pitch, box=(ROW_BYTES, 1, filter_rows(tiling))),
+        msgspec.structs.replace(_behind(a, behind_pixels, layout.pixel_pitch), channels=ROW_BYTES),
+        msgspec.structs.replace(_behind(b, behind_taps, layout.c_pitch), box=(ROW_BYTES, 1, filter_rows(tiling))),
     )
 
 
-def factor_coordinates(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> tuple[Coordinate, ...]:
+def factor_coordinates(
+    blocks: BlockFormat, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline
+) -> FactorCoordinates:
     """Where the factors of a step start, from the channels with which it starts."""
-    assert layout.blocks is not None
-    size = layout.blocks.factor_bytes
-    factors, copy = tiling.row_bytes // size, ROW_BYTES * size
+    size = blocks.factor_bytes
+    factors = tiling.row_bytes // size
+    copy = ROW_BYTES * size
     start = Var("c") // copy * ROW_BYTES if layout.c_pitch > copy else Const(0)
     each = f"a factor for {size} bytes of channels, {ROW_BYTES} a copy"
-    slab = Var(SLAB) // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
+    in_group = Var("slab_c") // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
     block = Var("k_step") % pipeline.blocks
     within = block % (ROW_BYTES // factors) if pipeline.blocks * factors > ROW_BYTES else block
-    return (
-        Coordinate(name=FACTOR_A, value=slab, meaning=f"first factor of the activations' block: {each}"),
-        Coordinate(name=FACTOR_B, value=start, meaning=f"first factor of the filter's block: {each}"),
-        Coordinate(name=FACTOR_BYTE, value=within * factors, meaning="the block's factors in the 16 bytes of a copy"),
+    return FactorCoordinates(
+        factor_a=coordinate("factor_a", in_group, f"first factor of the activations' block: {each}"),
+        factor_b=coordinate("factor_b", start, f"first factor of the filter's block: {each}"),
+        factor_byte=coordinate("factor_byte", within * factors, "the block's factors in the 16 bytes of a copy"),
     )
 
 
-def prove_factors(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Outcome:
-    """Whether every step finds, where it looks, the factors of the channels that it multiplies; tried on all steps."""
-    assert layout.blocks is not None
+def prove_factors(
+    found: FactorCoordinates, blocks: BlockFormat, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline
+) -> Outcome:
+    """Prove that every step finds, where it looks, the factors of the channels that it multiplies, by trying all."""
     claim = "the factors of a step are those of its channels, and lie in one copy"
-    size, groups = layout.blocks.factor_bytes, layout.problem.groups
-    values = {entry.name: entry.value for entry in factor_coordinates(layout, tiling, pipeline)}
+    size = blocks.factor_bytes
+    groups = layout.problem.groups
     for group, block in itertools.product(range(groups), range(pipeline.blocks)):
         c = block * pipeline.channels
-        numbers = {"c": c, SLAB: group * layout.c_pitch + c, "k_step": pipeline.blocks + block}
-        within = evaluate(values[FACTOR_BYTE], numbers)
+        numbers = {"c": c, "slab_c": group * layout.c_pitch + c, "k_step": pipeline.blocks + block}
+        within = evaluate(found.factor_byte.value, numbers)
         fits = within + tiling.row_bytes // size <= ROW_BYTES
-        for name, first in ((FACTOR_A, group * layout.factor_pitch), (FACTOR_B, 0)):
-            start = evaluate(values[name], numbers)
+        for factor, first in ((found.factor_a, group * layout.factor_pitch), (found.factor_b, 0)):
+            start = evaluate(factor.value, numbers)
             if start % ROW_BYTES or start + within != first + c // size or not fits:
-                return Counterexample(claim, (("group", group), ("block", block)), f"{name} = {start}, byte {within}")
+                where = (("group", group), ("block", block))
+                return Counterexample(claim, where, f"{factor.name} = {start}, byte {within}")
     return Proof(claim, f"tried on all {pipeline.blocks} channel blocks of {groups} group(s)")
 
 
-def _behind(source: TensorMap, count: int, offset: int, **shape: int | tuple[int, ...]) -> TensorMap:
+def _behind(source: TensorMap, count: int, offset: int) -> TensorMap:
     """A map like another one over the bytes behind its elements."""
-    return msgspec.structs.replace(source, dims=(count, *source.dims[1:]), offset=offset, swizzle="none", **shape)
+    return msgspec.structs.replace(source, dims=(count, *source.dims[1:]), offset=offset, swizzle="none")

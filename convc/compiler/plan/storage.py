@@ -1,23 +1,156 @@
 """Where operand tiles, barriers and the accumulator lie.
 
-Shared memory of a CTA, from its start: the stages of tile A, the stages of tile B, the barriers, and the word that
-receives the address of the tensor-memory allocation. Every stage starts at a multiple of 1024 bytes, the period of the
-widest swizzle pattern, so that descriptors need no base offset (PTX, shared-memory descriptor).
+Shared memory of a CTA, from its start: operand tiles with all their stages, the barriers, the table of lane masks where
+there is one, and the word that receives the address of the tensor-memory allocation. Every stage starts at a multiple
+of 1024 bytes, the period of the widest swizzle pattern, so that descriptors need no base offset (PTX, shared-memory
+descriptor).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
 from convc.compiler.arch import Arch
-from convc.compiler.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
+from convc.compiler.plan.names import RingName, SmemName, TmemName
 
 STAGE_ALIGN = 1024
 SLOT_BYTES = 4
+BARRIER_BYTES = 8
+MASK_BYTES = 16
+"""A mask has a bit for each of 128 lanes."""
 
 
-def smem_tile(
-    name: str, rows: int, row_bytes: int, stages: int, offset: int, *, cursor: str = "", swizzle: str | None = None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmemTile:
+    """An operand tile in shared memory, once per stage.
+
+    Attributes:
+        name: ``a`` (activations), ``b`` (filter) or their scale factors.
+        rows, row_bytes: extent; a row is `row_bytes` of K.
+        swizzle: tensor-map name of the layout of the 16-byte chunks.
+        stages: number of copies.
+        cursor: which of a role's cursors says the stage (see `BarrierRing`).
+        stage_bytes: distance from one stage to the next.
+        offset: byte offset of stage 0 in the CTA's shared memory.
+    """
+
+    name: SmemName
+    rows: int
+    row_bytes: int
+    swizzle: str
+    stages: int
+    stage_bytes: int
+    offset: int
+    cursor: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that one copy of the tile holds, which is also what TMA delivers for it."""
+        return self.rows * self.row_bytes
+
+    @property
+    def end(self) -> int:
+        """First byte past the last stage."""
+        return self.offset + self.stages * self.stage_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemTile:
+    """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
+
+    name: TmemName
+    lanes: int
+    columns: int
+    column_offset: int
+    stages: int = 1
+    cursor: str = ""
+
+    @property
+    def end(self) -> int:
+        """First column past the last stage."""
+        return self.column_offset + self.stages * self.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierRing:
+    """A ring of mbarriers, one per stage, with one role that signals and one that waits.
+
+    Attributes:
+        name: says what it announces: ``full`` tiles, ``free`` ones, an accumulator that is ``done``.
+        stages: number of barriers (8 bytes each).
+        arrivals: arrivals that complete a phase.
+        producer, consumer: name of the role that signals, and of the role that waits.
+        offset: byte offset of barrier 0 in shared memory.
+        cursor: which of a role's cursors says the stage and the phase; tiles and rings that move together share one.
+    """
+
+    name: RingName
+    stages: int
+    arrivals: int = 1
+    producer: str
+    consumer: str
+    offset: int = 0
+    cursor: str = ""
+
+    @property
+    def end(self) -> int:
+        """First byte past the last barrier."""
+        return self.offset + BARRIER_BYTES * self.stages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """Where everything lies in one CTA.
+
+    Attributes:
+        smem: operand tiles.
+        tmem: the accumulator, and operand tiles.
+        rings: barrier rings.
+        mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
+        masks: entries of that table.
+        slot_offset: shared word that receives the address of the tensor-memory allocation.
+        smem_bytes: dynamic shared memory of the CTA.
+        tmem_columns: columns to allocate, a power of two.
+    """
+
+    smem: tuple[SmemTile, ...]
+    tmem: tuple[TmemTile, ...]
+    rings: tuple[BarrierRing, ...]
+    slot_offset: int
+    smem_bytes: int
+    tmem_columns: int
+    mask_offset: int | None = None
+    masks: int = 0
+
+    def smem_tile(self, name: SmemName) -> SmemTile:
+        """The tile of that name in shared memory; KeyError where there is none."""
+        return _named(self.smem, name)
+
+    def tmem_tile(self, name: TmemName) -> TmemTile:
+        """The tile of that name in tensor memory; KeyError where there is none."""
+        return _named(self.tmem, name)
+
+    def ring(self, name: RingName) -> BarrierRing:
+        """The ring of that name; KeyError where there is none."""
+        return _named(self.rings, name)
+
+
+T = TypeVar("T", SmemTile, TmemTile, BarrierRing)
+
+
+def _named(things: tuple[T, ...], name: str) -> T:
+    for thing in things:
+        if thing.name == name:
+            return thing
+    raise KeyError(name)
+
+
+def tile_ring(
+    name: SmemName, rows: int, row_bytes: int, stages: int, offset: int, *, cursor: str = "", swizzle: str | None = None
 ) -> SmemTile:
-    """A ring of operand tiles that start at `offset`; their swizzle spans a row where it is not said."""
+    """Lay out a ring of operand tiles from `offset` on; their swizzle spans a row where it is not said."""
     stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
         name=name,
@@ -31,34 +164,29 @@ def smem_tile(
     )
 
 
-def tmem_columns(end: int, arch: Arch) -> int:
+def lay_out(
+    smem: tuple[SmemTile, ...], tmem: tuple[TmemTile, ...], rings: Iterable[BarrierRing], arch: Arch, masks: int = 0
+) -> Storage:
+    """Put barriers, mask table and slot behind the operand tiles, whose places are settled."""
+    placed: list[BarrierRing] = []
+    end = smem[-1].end
+    for ring in rings:
+        placed.append(replace(ring, offset=end))
+        end = placed[-1].end
+    table = -(-end // MASK_BYTES) * MASK_BYTES
+    slot = table + MASK_BYTES * masks if masks else end
+    return Storage(
+        smem=smem,
+        tmem=tmem,
+        rings=tuple(placed),
+        slot_offset=slot,
+        smem_bytes=slot + SLOT_BYTES,
+        tmem_columns=allocated_columns(tmem[-1].end, arch),
+        mask_offset=table if masks else None,
+        masks=masks,
+    )
+
+
+def allocated_columns(end: int, arch: Arch) -> int:
     """Columns to allocate so that `end` of them can be used: a power of two (PTX manual, tcgen05.alloc)."""
     return max(arch.limits.tmem_columns_min, 1 << (end - 1).bit_length())
-
-
-def storage_of(tiling: Tiling, arch: Arch) -> Storage:
-    """The layout of one CTA.
-
-    Three rings: `full` (copies have landed: load signals, mma waits), `free` (the stage has been multiplied: mma
-    signals, load waits) and `done` (the accumulator is complete: mma signals, store waits).
-    """
-    a = smem_tile("a", tiling.block_m, tiling.row_bytes, tiling.stages, 0)
-    b = smem_tile("b", tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
-    full = BarrierRing(
-        name="full",
-        stages=tiling.stages,
-        arrivals=1,
-        producer="load",
-        consumer="mma",
-        offset=b.end,
-    )
-    free = BarrierRing(name="free", stages=tiling.stages, arrivals=1, producer="mma", consumer="load", offset=full.end)
-    done = BarrierRing(name="done", stages=1, arrivals=1, producer="mma", consumer="store", offset=free.end)
-    return Storage(
-        smem=(a, b),
-        tmem=(TmemTile(name="acc", lanes=tiling.block_m, columns=tiling.block_n, column_offset=0),),
-        rings=(full, free, done),
-        slot_offset=done.end,
-        smem_bytes=done.end + SLOT_BYTES,
-        tmem_columns=tmem_columns(tiling.block_n, arch),
-    )

@@ -1,1 +1,1 @@
-"""Each way to run a convolution: what it can do, what it costs, and its roles."""
+"""Schedules: each one way to run a convolution, from its candidates to the steps of its roles."""

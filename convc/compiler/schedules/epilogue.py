@@ -1,11 +1,20 @@
-"""From the epilogue of a problem to steps of the role that stores."""
+"""The epilogue: from the accumulator to global memory, where a lane has an output pixel.
+
+The parts that do not depend on that (requantisation, the steps of a problem's epilogue, rounding) serve the schedule
+whose lanes are channels too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from convc.compiler.tile.steps.base import GlobalStore, Step
+from convc.compiler.plan.names import ACC
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.skeleton import BIAS, DONE, OUT, RESIDUAL, compute, number
+from convc.compiler.tile.steps.base import Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.epilogue import (
+    AddBias,
     AddLaneResidual,
     AddRowResidual,
     ApplyClip,
@@ -13,36 +22,166 @@ from convc.compiler.tile.steps.epilogue import (
     ApplyRelu,
     ApplySigmoid,
     ApplySilu,
+    Convert,
+    GlobalStore,
+    PixelStore,
+    Requantise,
+    RequantiseLane,
+    TmemLoad,
 )
-from convc.compiler.tile.steps.sharing import PixelStore
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.expr import Var
 
-RESIDUAL = "residual"
-"""Name of the buffer, and of the parameter that points at it."""
+CHUNKS = (32, 16)
+"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
+
+PER_WORD = {8: "four", 16: "two"}
+"""How many values of so many bits are packed into a word."""
+
+
+def chunk_of(plan: Plan) -> int:
+    """Columns that the epilogue reads at a time."""
+    return next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
+
+
+def store_rows(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+    """Every lane carries one row of the accumulator, some columns at a time.
+
+    Args:
+        before: what the role does until the accumulator is complete.
+        scaled: steps on the sums before the bias is added.
+    """
+    columns = chunk_of(plan)
+    coordinates = plan.indexing.coordinates
+    column = number("column")
+    write = GlobalStore(
+        id="store.write",
+        note="16 bytes at a time",
+        buffer=OUT,
+        at=coordinates.out_byte.name,
+        out=plan.problem.out,
+        columns=columns,
+        row=coordinates.m.name,
+        row_limit=plan.indexing.row_limit,
+        channel=coordinates.k.name,
+        channel_limit=plan.indexing.channel_limit,
+    )
+    bias = AddBias(
+        id="store.bias",
+        note="one number a channel",
+        buffer=BIAS,
+        channel=coordinates.k.name,
+        columns=columns,
+        dtype=plan.problem.sum_dtype.name,
+    )
+    place = compute(coordinates.out_byte, "store", 64)
+    finish = (*epilogue_steps(plan.problem.epilogue, write), *convert(plan, columns))
+    body = (
+        Compute(id="store.column", note="first column of the chunk", dst=column, expr=Var("chunk") * columns),
+        compute(coordinates.k, "store"),
+        TmemLoad(id="store.read", note="one row a lane", acc=ACC, first=column, columns=columns),
+        *scaled,
+        bias,
+        *requantise(plan, columns, Requantise),
+        *((place, *finish) if plan.problem.residual else (*finish, place)),  # a residual is read where y is stored
+        write,
+    )
+    count = plan.tiling.block_n // columns
+    chunks = f"{columns} columns at a time"
+    return (
+        *this_lane(plan),
+        compute(coordinates.m, "store"),
+        *before,
+        accumulated(),
+        Loop(id="store.chunks", note=chunks, var=number("chunk"), count=count, body=body),
+    )
+
+
+def this_lane(plan: Plan) -> tuple[Step, ...]:
+    """Which lane of tensor memory a thread has."""
+    note = "warp w reads lanes 32*w to 32*w + 31"
+    return (Compute(id="store.lane", note=note, dst=number("lane"), expr=Var("thread")),)
+
+
+def accumulated() -> RingWait:
+    """The wait for the accumulator."""
+    return RingWait(id="store.wait", note="until the accumulator is complete", ring=DONE, fresh=False)
+
+
+def requantise(
+    plan: Plan, columns: int, kind: type[Requantise] | type[RequantiseLane]
+) -> tuple[Requantise | RequantiseLane, ...]:
+    """The step that scales sums of whole numbers, where the result has 8 bits; its multipliers lie behind the bias."""
+    if not plan.problem.requantised:
+        return ()
+    step = kind(
+        id="store.scale",
+        note="one multiplier a channel",
+        buffer=BIAS,
+        first=plan.layout.bias.shape[-1],
+        channel=plan.indexing.coordinates.k.name,
+        columns=columns,
+        zero_point=plan.problem.out_zero_point,
+    )
+    return (step,)
+
+
+def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
+    """The step that packs values of less than 32 bits into words."""
+    per_word = PER_WORD.get(plan.problem.out_dtype.bits)
+    if per_word is None:
+        return ()
+    out = plan.problem.out
+    return (Convert(id="store.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
 
 
 def epilogue_steps(epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore) -> Iterator[Step]:
     """One step each, in order; `store` says which of the lane's values are stored, and where."""
-    for number, step in enumerate(epilogue):
-        names = {"id": f"store.epilogue_{number}", "note": str(step), "columns": store.columns}
+    for index, step in enumerate(epilogue):
+        common: dict[str, Any] = {
+            "id": f"store.epilogue_{index}",
+            "note": str(step),
+            "columns": store.columns,
+        }
         match step:
             case Relu():
-                yield ApplyRelu(**names)
+                yield ApplyRelu(**common)
             case LeakyRelu(alpha=alpha):
-                yield ApplyLeakyRelu(**names, alpha=alpha)
+                yield ApplyLeakyRelu(**common, alpha=alpha)
             case Clip(low=low, high=high):
-                yield ApplyClip(**names, low=low, high=high)
+                yield ApplyClip(**common, low=low, high=high)
             case Sigmoid():
-                yield ApplySigmoid(**names)
+                yield ApplySigmoid(**common)
             case SiLU():
-                yield ApplySilu(**names)
+                yield ApplySilu(**common)
             case AddResidual():
-                yield _residual(names | {"buffer": RESIDUAL}, store)
+                yield _residual(common["id"], common["note"], store)
 
 
-def _residual(names: dict[str, str | int], store: GlobalStore | PixelStore) -> Step:
-    same = {"out": store.out, "channel": store.channel, "row_limit": store.row_limit}
-    same["channel_limit"] = store.channel_limit
+def _residual(id: str, note: str, store: GlobalStore | PixelStore) -> Step:
+    """The step that adds a residual, which lies as the result will."""
     if isinstance(store, PixelStore):
-        return AddLaneResidual(**names, **same, rows=store.rows, row_bytes=store.row_bytes)
-    return AddRowResidual(**names, **same, at=store.at, row=store.row)
+        return AddLaneResidual(
+            id=id,
+            note=note,
+            columns=store.columns,
+            buffer=RESIDUAL,
+            out=store.out,
+            rows=store.rows,
+            row_limit=store.row_limit,
+            row_bytes=store.row_bytes,
+            channel=store.channel,
+            channel_limit=store.channel_limit,
+        )
+    return AddRowResidual(
+        id=id,
+        note=note,
+        columns=store.columns,
+        buffer=RESIDUAL,
+        at=store.at,
+        out=store.out,
+        row=store.row,
+        row_limit=store.row_limit,
+        channel=store.channel,
+        channel_limit=store.channel_limit,
+    )

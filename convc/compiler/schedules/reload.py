@@ -1,86 +1,248 @@
-"""The schedule ``reload`` as roles: a fresh activation tile and a fresh filter tile for every tap and channel block."""
+"""The schedule ``reload``: every filter tap loads its own activation tile, and the copy engine does the im2col.
+
+This is "Algorithm 2" of implicit GEMM: the plain loop nest mapped to tiles, with no reuse. It is the schedule that
+block-scaled operands have: their factors come along in the same stages (`convc.compiler.schedules.scaled`).
+"""
 
 from __future__ import annotations
 
-from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.kernel import block_channels, channels_of, compute
-from convc.compiler.schedules.scaled import load_factors, multiply_scaled, wait_for_factors
-from convc.compiler.tile.steps.base import Advance, Commit, ExpectBytes, Loop, Mma, RingWait, Step, TmaLoad
+import math
+from dataclasses import dataclass
+
+from convc.compiler.arch import Arch
+from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.lower import lower
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
+from convc.compiler.plan.candidates import tilings
+from convc.compiler.plan.constraints import TiledProblem, check_problem
+from convc.compiler.plan.coordinates import TapCoordinates, coordinate
+from convc.compiler.plan.loads import loads_of
+from convc.compiler.plan.names import ACC, A, B, RingName
+from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
+from convc.compiler.plan.results import demand_proof, result_of
+from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, prove_factors, scaled_storage
+from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
+from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
+from convc.compiler.schedules import scaled
+from convc.compiler.schedules.base import Request, Roles, Schedule
+from convc.compiler.schedules.epilogue import chunk_of, store_rows
+from convc.compiler.schedules.skeleton import (
+    DONE,
+    MAP_A,
+    MAP_B,
+    about,
+    block_channels,
+    channels_of,
+    compute,
+    number,
+)
+from convc.compiler.tile.steps.base import Advance, Commit, ExpectBytes, Loop, RingWait, Step
+from convc.compiler.tile.steps.operands import Mma, TmaLoad
+from convc.ir.expr import Const, Var, substitute
+from convc.layout.device_layout import DeviceLayout
+
+FULL, FREE = RingName("full"), RingName("free")
 
 
-def load(plan: Plan) -> tuple[Step, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload(Schedule):
+    """One activation tile and one filter tile for every tap and channel block."""
+
+    def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
+        """Look at every tiling."""
+        problem = layout.problem
+        rejected = check_problem(layout, arch)
+        tried = () if rejected else tilings(layout, block_n=request.block_n, stages=request.stages)
+        tiled = (
+            TiledProblem(
+                layout=layout,
+                arch=arch,
+                tiling=tiling,
+                storage=self.storage(layout, tiling, arch),
+                grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
+            )
+            for tiling in tried
+        )
+        legal, refused = judge(tiled, lambda tiling, pipeline: self.work(layout, tiling, pipeline))
+        return ScheduleCandidates(schedule=self.id, legal=tuple(legal), rejected=(*rejected, *refused))
+
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
+        """Lay out one CTA.
+
+        Three rings: `full` (copies have landed: load signals, mma waits), `free` (the stage has been multiplied: mma
+        signals, load waits) and `done` (the accumulator is complete: mma signals, store waits).
+        """
+        if layout.blocks is not None:
+            return scaled_storage(layout.blocks, tiling, arch)
+        a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.stages, 0)
+        b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
+        acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
+        rings = (
+            BarrierRing(name=FULL, stages=tiling.stages, producer="load", consumer="mma"),
+            BarrierRing(name=FREE, stages=tiling.stages, producer="mma", consumer="load"),
+            BarrierRing(name=DONE, stages=1, producer="mma", consumer="store"),
+        )
+        return lay_out((a, b), (acc,), rings, arch)
+
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+        """Count the K loop: two tiles a step, each with its scale factors if there are any."""
+        steps = math.prod(pipeline.taps) * pipeline.blocks
+        factors_a = 0 if layout.blocks is None else steps * tiling.block_m * FACTOR_ROW_BYTES
+        factors_b = 0 if layout.blocks is None else steps * filter_rows(tiling) * FACTOR_ROW_BYTES
+        return CtaWork(
+            mmas=steps * pipeline.atoms,
+            m=tiling.block_m,
+            n=tiling.block_n,
+            activation_bytes=steps * tiling.block_m * tiling.row_bytes + factors_a,
+            filter_bytes=steps * tiling.block_n * tiling.row_bytes + factors_b,
+            factor_bytes=factors_a + factors_b,
+            row_bytes=tiling.row_bytes,
+            stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
+            rings=(RingUse(steps=steps, stages=tiling.stages),),
+        )
+
+    def indexing(self, candidate: Candidate) -> Indexing:
+        """Derive the maps of a tiling, and prove that one im2col copy visits exactly the pixels of a tile."""
+        layout = candidate.tiled.layout
+        tiling = candidate.tiled.tiling
+        pipeline = candidate.pipeline
+        maps = conv_maps(
+            layout.problem,
+            block_m=tiling.block_m,
+            block_n=tiling.block_n,
+            channels_per_step=pipeline.channels,
+            c_pitch=layout.c_pitch,
+            k_pitch=layout.k_pitch,
+        )
+        blocks = layout.blocks
+        factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
+        proofs = list(maps.proofs)
+        if blocks is not None and factors is not None:
+            proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
+        demand_proof(layout.problem, proofs)
+        element = layout.problem.out_dtype.bytes
+        channel = result_of(maps.column, "k", "k")
+        first_k = substitute(channel.value, {"column": Const(0)})
+        store = lower(maps.store["offset"], maps.store.ranges) * element
+        return Indexing(
+            coordinates=TapCoordinates(
+                start_w=result_of(maps.start, "w", "start_w"),
+                start_h=result_of(maps.start, "h", "start_h"),
+                start_n=result_of(maps.start, "n", "start_n"),
+                first_k=coordinate("first_k", first_k, "first output channel of the tile"),
+                off_w=result_of(maps.step, "off_w", "off_w"),
+                off_h=result_of(maps.step, "off_h", "off_h"),
+                tap=result_of(maps.step, "tap", "tap"),
+                c=result_of(maps.step, "c", "c"),
+                slab_c=result_of(maps.slab, "c", "slab_c") if layout.problem.groups > 1 else None,
+                factors=factors,
+                m=result_of(maps.row, "m", "m"),
+                k=channel,
+                out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
+            ),
+            loads=loads_of(layout, tiling),
+            derivation=(*map(str, proofs), *_dropped(maps)),
+            row_limit=layout.problem.gemm_m if maps.row.guard else None,
+            channel_limit=layout.k_pitch if maps.column.guard else None,
+        )
+
+    def roles(self, plan: Plan) -> Roles:
+        """A fresh activation tile and a fresh filter tile for every tap and channel block."""
+        coordinates = tap_coordinates(plan)
+        carry = scaled.carry_factors(plan, coordinates)
+        sums = scaled.scale_sums(plan, chunk_of(plan))
+        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), store=store_rows(plan, carry, sums))
+
+
+def tap_coordinates(plan: Plan) -> TapCoordinates:
+    """The coordinates of a plan of this schedule."""
+    coordinates = plan.indexing.coordinates
+    if not isinstance(coordinates, TapCoordinates):
+        raise TypeError(f"schedule {plan.schedule.title} loads no tile for every tap")
+    return coordinates
+
+
+def _dropped(maps: ConvMaps) -> tuple[str, ...]:
+    """Which conditions were found to hold always."""
+    return tuple(f"{name}: no test of {condition} is needed ({reason})" for name, condition, reason in maps.dropped)
+
+
+def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     """Copy an activation tile and a filter tile for every filter tap and channel block."""
-    (rows, columns), blocks = plan.pipeline.taps, plan.pipeline.blocks
+    rows, columns = plan.pipeline.taps
+    start = coordinates.start_w, coordinates.start_h, coordinates.start_n
     stage = (
-        *block_channels(plan),
-        RingWait(id="load.wait", note="until the stage is free", ring="free", fresh=True),
+        *block_channels(coordinates),
+        RingWait(id="load.wait", note="until the stage is free", ring=FREE, fresh=True),
         ExpectBytes(
             id="load.expect",
             note="both tiles of the stage",
-            ring="full",
-            bytes=sum(tile.bytes for tile in plan.storage.smem if tile.name in ("a", "b")),
+            ring=FULL,
+            bytes=plan.storage.smem_tile(A).bytes + plan.storage.smem_tile(B).bytes,
         ),
         TmaLoad(
             id="load.a",
             note="this tap's pixels, this block's channels",
-            map="map_a",
-            tile="a",
-            ring="full",
-            coords=(channels_of(plan), "start_w", "start_h", "start_n"),
-            offsets=("off_w", "off_h"),
+            map=MAP_A,
+            tile=A,
+            ring=FULL,
+            coords=(channels_of(coordinates).name, *(each.name for each in start)),
+            offsets=(coordinates.off_w.name, coordinates.off_h.name),
         ),
         TmaLoad(
             id="load.b",
             note="filter rows of this tap and block",
-            map="map_b",
-            tile="b",
-            ring="full",
-            coords=("c", "tap", "first_k"),
+            map=MAP_B,
+            tile=B,
+            ring=FULL,
+            coords=(coordinates.c.name, coordinates.tap.name, coordinates.first_k.name),
         ),
-        *load_factors(plan),
+        *scaled.load_factors(plan, coordinates),
         Advance(id="load.next", note="next stage", stages=plan.tiling.stages),
     )
-    column = (
-        compute(plan, "load", "off_w"),
-        compute(plan, "load", "tap"),
-        Loop(id="load.blocks", note="channel blocks", var="block", count=blocks, body=stage),
+    s = number("s")
+    blocks = Loop(
+        id="load.blocks",
+        note="channel blocks",
+        var=number("block"),
+        count=plan.pipeline.blocks,
+        body=about(Var(s), *stage),
     )
+    column = (compute(coordinates.off_w, "load"), compute(coordinates.tap, "load"), blocks)
     row = (
-        compute(plan, "load", "off_h"),
-        Loop(id="load.columns", note="filter columns", var="s", count=columns, body=column),
-    )
-    starts = (compute(plan, "load", name) for name in ("start_w", "start_h", "start_n", "first_k"))
-    return (*starts, Loop(id="load.rows", note="filter rows", var="r", count=rows, body=row))
-
-
-def multiply(plan: Plan) -> tuple[Step, ...]:
-    """Multiply stage after stage; the last commit says that the accumulator is complete."""
-    tiling, pipeline = plan.tiling, plan.pipeline
-    body = (
-        RingWait(id="mma.wait", note="until both tiles have landed", ring="full", fresh=False),
-        *wait_for_factors(plan),
-        _multiply(plan) if plan.layout.blocks is None else multiply_scaled(plan),
-        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring="free"),
-        Advance(id="mma.next", note="next stage", stages=tiling.stages),
+        compute(coordinates.off_h, "load"),
+        Loop(id="load.columns", note="filter columns", var=s, count=columns, body=about(Var(s), *column)),
     )
     return (
-        Loop(id="mma.k", note="every stage that is loaded", var="k_step", count=pipeline.steps, body=body),
-        Commit(id="mma.done", note="the accumulator is complete", ring="done"),
+        *(compute(each, "load") for each in (*start, coordinates.first_k)),
+        Loop(id="load.rows", note="filter rows", var=number("r"), count=rows, body=row),
     )
 
 
-def _multiply(plan: Plan) -> Mma:
-    tiling = plan.tiling
-    return Mma(
+def _multiply(plan: Plan) -> tuple[Step, ...]:
+    """Multiply stage after stage; the last commit says that the accumulator is complete."""
+    k_step = number("k_step")
+    mma = Mma(
         id="mma.multiply",
         note="accumulate activations x filter rows",
-        acc="acc",
-        a="a",
-        b="b",
+        acc=ACC,
+        a=A,
+        b=B,
         operand=plan.problem.operand,
-        m=tiling.block_m,
-        n=tiling.block_n,
+        m=plan.tiling.block_m,
+        n=plan.tiling.block_n,
         atoms=plan.pipeline.atoms,
-        counter="k_step",
+        counter=k_step,
         filter_operand=plan.problem.filter_operand,
+    )
+    body = (
+        RingWait(id="mma.wait", note="until both tiles have landed", ring=FULL, fresh=False),
+        *scaled.wait_for_factors(plan),
+        mma if plan.layout.blocks is None else scaled.multiply_scaled(plan, plan.layout.blocks, k_step),
+        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring=FREE),
+        Advance(id="mma.next", note="next stage", stages=plan.tiling.stages),
+    )
+    return (
+        Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=plan.pipeline.steps, body=body),
+        Commit(id="mma.done", note="the accumulator is complete", ring=DONE),
     )

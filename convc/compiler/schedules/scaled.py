@@ -7,85 +7,100 @@ mma    waits for these too
 
 from __future__ import annotations
 
+from convc.compiler.plan.coordinates import TapCoordinates
+from convc.compiler.plan.names import ACC, A, B, NewNumber
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.scale_factors import FACTOR_A, FACTOR_B, FACTOR_BYTE, GROUP, columns_of, step_factors
-from convc.compiler.schedules.kernel import compute
-from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step, TmaLoad
-from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
+from convc.compiler.plan.scale_factors import (
+    FACTORS_A,
+    FACTORS_B,
+    GROUP,
+    LANDED,
+    READY,
+    SCALES_A,
+    SCALES_B,
+    columns_of,
+    step_factors,
+)
+from convc.compiler.schedules.skeleton import BIAS, MAP_SCALES_A, MAP_SCALES_B, compute, number
+from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
+from convc.compiler.tile.steps.epilogue import ScaleSums
+from convc.compiler.tile.steps.operands import CarryFactors, MmaScaled, TmaLoad
 from convc.ir.expr import Var
+from convc.layout.block_scaled import BlockFormat
 from convc.layout.device_layout import has_tensor_scale
 
-TILES = ("scales_a", "scales_b")
-MAPS = ("map_scales_a", "map_scales_b")
 
-
-def load_factors(plan: Plan) -> tuple[Step, ...]:
+def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     """Copies of the factors of a stage."""
-    if plan.layout.blocks is None:
+    factors = coordinates.factors
+    if factors is None:
         return ()
-    tiles = {tile.name: tile for tile in plan.storage.smem}
-    a, b = MAPS
+    start = coordinates.start_w, coordinates.start_h, coordinates.start_n
     return (
-        compute(plan, "load", FACTOR_A),
-        compute(plan, "load", FACTOR_B),
+        compute(factors.factor_a, "load"),
+        compute(factors.factor_b, "load"),
         ExpectBytes(
             id="load.expect_factors",
             note="the factors of both tiles",
-            ring="landed",
-            bytes=sum(tiles[name].bytes for name in TILES),
+            ring=LANDED,
+            bytes=sum(plan.storage.smem_tile(name).bytes for name in (SCALES_A, SCALES_B)),
         ),
         TmaLoad(
             id="load.factors_a",
             note="behind the channels of the same pixels",
-            map=a,
-            tile=TILES[0],
-            ring="landed",
-            coords=(FACTOR_A, "start_w", "start_h", "start_n"),
-            offsets=("off_w", "off_h"),
+            map=MAP_SCALES_A,
+            tile=SCALES_A,
+            ring=LANDED,
+            coords=(factors.factor_a.name, *(each.name for each in start)),
+            offsets=(coordinates.off_w.name, coordinates.off_h.name),
         ),
         TmaLoad(
             id="load.factors_b",
             note="behind the channels of the same tap",
-            map=b,
-            tile=TILES[1],
-            ring="landed",
-            coords=(FACTOR_B, "tap", "first_k"),
+            map=MAP_SCALES_B,
+            tile=SCALES_B,
+            ring=LANDED,
+            coords=(factors.factor_b.name, coordinates.tap.name, coordinates.first_k.name),
         ),
     )
 
 
-def carry_factors(plan: Plan) -> tuple[Step, ...]:
+def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     """What the warps that store do while the accumulator grows."""
-    if plan.layout.blocks is None:
+    factors = coordinates.factors
+    blocks = plan.layout.blocks
+    if factors is None or blocks is None:
         return ()
-    factors = step_factors(plan.layout, plan.tiling, plan.arch)
+    words = step_factors(blocks, plan.tiling, plan.arch).words
+    own_row = number("own_row")
     carries = tuple(
         CarryFactors(
             id=f"store.{tile}",
             note=note,
             source=source,
             tile=tile,
-            lane="own_row",
-            first=FACTOR_BYTE,
+            lane=own_row,
+            first=factors.factor_byte.name,
             rows=rows,
-            words=factors.words,
+            words=words,
             spacing=columns_of(rows),
         )
         for source, tile, rows, note in (
-            (TILES[0], "factors_a", plan.tiling.block_m, "of output pixels"),
-            (TILES[1], "factors_b", plan.tiling.block_n, "of output channels"),
+            (SCALES_A, FACTORS_A, plan.tiling.block_m, "of output pixels"),
+            (SCALES_B, FACTORS_B, plan.tiling.block_n, "of output channels"),
         )
     )
     body = (
-        compute(plan, "store", FACTOR_BYTE),
-        RingWait(id="store.landed", note="until the factors have landed", ring="landed", fresh=False),
+        compute(factors.factor_byte, "store"),
+        RingWait(id="store.landed", note="until the factors have landed", ring=LANDED, fresh=False),
         *carries,
-        Arrive(id="store.ready", note="the factors are in tensor memory", ring="ready"),
+        Arrive(id="store.ready", note="the factors are in tensor memory", ring=READY),
         Advance(id="store.next", note="next stage", stages=plan.tiling.stages),
     )
+    stages = "every stage that is loaded"
     return (
-        Compute(id="store.own_row", note="row of each group", dst="own_row", expr=Var("thread") % GROUP),
-        Loop(id="store.carry", note="every stage that is loaded", var="k_step", count=plan.pipeline.steps, body=body),
+        Compute(id="store.own_row", note="row of each group", dst=own_row, expr=Var("thread") % GROUP),
+        Loop(id="store.carry", note=stages, var=number("k_step"), count=plan.pipeline.steps, body=body),
     )
 
 
@@ -93,28 +108,28 @@ def wait_for_factors(plan: Plan) -> tuple[Step, ...]:
     """What the role that multiplies waits for besides the tiles."""
     if plan.layout.blocks is None:
         return ()
-    return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring="ready", fresh=False),)
+    return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring=READY, fresh=False),)
 
 
-def multiply_scaled(plan: Plan) -> MmaScaled:
+def multiply_scaled(plan: Plan, blocks: BlockFormat, counter: NewNumber) -> MmaScaled:
     """The multiplication of a stage."""
     tiling = plan.tiling
     return MmaScaled(
         id="mma.multiply",
         note="accumulate activations x filter rows, both times their factors",
-        acc="acc",
-        a="a",
-        b="b",
+        acc=ACC,
+        a=A,
+        b=B,
         operand=plan.problem.operand,
         m=tiling.block_m,
         n=tiling.block_n,
         atoms=plan.pipeline.atoms,
-        counter="k_step",
-        factors_a="factors_a",
-        factors_b="factors_b",
+        counter=counter,
+        factors_a=FACTORS_A,
+        factors_b=FACTORS_B,
         spacing_a=columns_of(tiling.block_m),
         spacing_b=columns_of(tiling.block_n),
-        each=step_factors(plan.layout, tiling, plan.arch).each,
+        each=step_factors(blocks, tiling, plan.arch).each,
     )
 
 
@@ -122,13 +137,12 @@ def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
     """The step that multiplies sums by the scales of whole tensors; the multipliers lie behind the bias."""
     if not has_tensor_scale(plan.layout):
         return ()
-    return (
-        ScaleSums(
-            id="store.scale",
-            note="the scales of both tensors",
-            buffer="bias",
-            first=plan.layout.bias.shape[-1],
-            channel="k",
-            columns=columns,
-        ),
+    step = ScaleSums(
+        id="store.scale",
+        note="the scales of both tensors",
+        buffer=BIAS,
+        first=plan.layout.bias.shape[-1],
+        channel=plan.indexing.coordinates.k.name,
+        columns=columns,
     )
+    return (step,)

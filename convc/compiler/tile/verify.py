@@ -7,47 +7,16 @@ here, those about rings in `convc.compiler.tile.verify_rings`.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from convc.compiler.plan.reuse_storage import MASK_BYTES
-from convc.compiler.plan.storage import SLOT_BYTES, STAGE_ALIGN
-from convc.compiler.tile.steps.base import (
-    AddBias,
-    Commit,
-    Compute,
-    CtaSync,
-    ExpectBytes,
-    GlobalStore,
-    InitRings,
-    Loop,
-    Mma,
-    Multiply,
-    RingWait,
-    Step,
-    TileProgram,
-    TmaLoad,
-    TmemAlloc,
-    TmemFree,
-    TmemLoad,
-    executions,
-    walk,
-)
-from convc.compiler.tile.steps.epilogue import AddLaneResidual, AddRowResidual
-from convc.compiler.tile.steps.quantise import Requantise, RequantiseLane
-from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
-from convc.compiler.tile.steps.sharing import (
-    AddLaneBias,
-    ClearAcc,
-    LoadMask,
-    MaskWord,
-    MmaStationary,
-    MmaTensor,
-    MoveRows,
-    PixelStore,
-    Refresh,
-    TensorFill,
-    TmaWideLoad,
-)
+from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
+from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN
+from convc.compiler.tile.program import TileProgram, executions, walk
+from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemFree
+from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.uses import Kind, makes, reads, uses
 from convc.compiler.tile.verify_rings import RING_CHECKS
 from convc.errors import PlanError
 
@@ -73,25 +42,28 @@ def names(program: TileProgram) -> Iterator[str]:
     """Ids are unique; every number is set once, before it is read; tiles, rings and maps exist."""
     ids = [step.id for role in program.all_roles for step in walk(role.steps)]
     yield from (f"two steps are called {name}" for name in sorted(_repeated(ids)))
-    known = {
-        "tile": {tile.name for tile in program.storage.smem},
-        "ring": {ring.name for ring in program.storage.rings},
-        "map": set(program.params),
-        "acc": {tile.name for tile in program.storage.tmem},
+    known: dict[Kind, tuple[str, set[str]]] = {
+        SmemName: ("tile", {tile.name for tile in program.storage.smem}),
+        TmemName: ("tile in tensor memory", {tile.name for tile in program.storage.tmem}),
+        RingName: ("ring", {ring.name for ring in program.storage.rings}),
+        MapName: ("map", set(program.params)),
+        PointerName: ("buffer", set(program.params)),
     }
     for role in program.all_roles:
-        numbers = {number.name for number in program.inputs}
+        numbers: set[str] = {number.name for number in program.inputs}
         for step in walk(role.steps):
-            for number in _reads(step):
+            for number in reads(step):
                 if number not in numbers:
                     yield f"{step.id} reads {number}, which nothing sets before"
-            for kind, name in _resources(step):
-                if name not in known[kind]:
-                    yield f"{step.id} names the {kind} {name}, which does not exist"
-            made = step.dst if isinstance(step, Compute) else step.var if isinstance(step, Loop) else None
+            for kind, name in uses(step):
+                if kind in known and name not in known[kind][1]:
+                    yield f"{step.id} names the {known[kind][0]} {name}, which does not exist"
+            made = makes(step)
+            if made is None:
+                continue
             if made in numbers:
                 yield f"{step.id} sets {made} a second time"
-            numbers |= {made} if made is not None else set()
+            numbers.add(made)
 
 
 def shared_memory(program: TileProgram) -> Iterator[str]:
@@ -116,7 +88,7 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
             place = f"tile {tile.name} at {tile.offset} with stages of {tile.stage_bytes} bytes"
             yield f"{place} is not aligned to {STAGE_ALIGN}"
     for offset, align, name in (
-        *((ring.offset, 8, ring.name) for ring in storage.rings),
+        *((ring.offset, BARRIER_BYTES, ring.name) for ring in storage.rings),
         (storage.slot_offset, 4, "the slot"),
     ):
         if offset % align:
@@ -174,71 +146,5 @@ CHECKS = (*RING_CHECKS, shared_memory, tensor_memory, acts)
 
 
 def _repeated(values: Iterable[str]) -> set[str]:
-    seen: set[str] = set()
-    return {value for value in values if value in seen or seen.add(value)}
-
-
-def _reads(step: Step) -> tuple[str, ...]:
-    """Numbers that a step reads."""
-    match step:
-        case Compute(expr=expr):
-            return tuple(sorted(expr.variables()))
-        case TmaLoad(coords=coords, offsets=offsets):
-            return coords + offsets
-        case TmemLoad(first=first):
-            return (first,)
-        case AddBias(channel=channel) | Requantise(channel=channel) | RequantiseLane(channel=channel):
-            return (channel,)
-        case ScaleSums(channel=channel):
-            return (channel,)
-        case CarryFactors(lane=lane, first=first):
-            return (lane, first)
-        case MmaScaled(counter=counter):
-            return () if counter is None else (counter,)
-        case GlobalStore(at=at, row=row, channel=channel) | AddRowResidual(at=at, row=row, channel=channel):
-            return (at, row, channel)
-        case Mma(counter=counter, row=row):
-            return tuple(name for name in (counter, row) if name is not None)
-        case TmaWideLoad(coords=coords, at=at):
-            return coords if at is None else (*coords, at)
-        case MaskWord(value=value, entry=entry):
-            return (value, entry)
-        case LoadMask(entries=entries):
-            return tuple(name for name, _ in entries)
-        case Refresh(halo=halo):
-            return (halo,)
-        case MmaTensor(counter=counter):
-            return () if counter is None else (counter,)
-        case MmaStationary(counter=counter, entered=entered):
-            return tuple(name for name in (counter, entered) if name is not None)
-        case AddLaneBias(channel=channel):
-            return (channel,)
-        case PixelStore(rows=rows, channel=channel) | AddLaneResidual(rows=rows, channel=channel):
-            return (*rows, channel)
-    return ()
-
-
-def _resources(step: Step) -> tuple[tuple[str, str], ...]:
-    """(kind, name) of the tiles, rings, maps and accumulators that a step names."""
-    match step:
-        case InitRings(rings=rings):
-            return tuple(("ring", ring) for ring in rings)
-        case TmaLoad(map=source, tile=tile, ring=ring) | TmaWideLoad(map=source, tile=tile, ring=ring):
-            return ("map", source), ("tile", tile), ("ring", ring)
-        case RingWait(ring=ring) | ExpectBytes(ring=ring) | Commit(ring=ring) | Arrive(ring=ring):
-            return (("ring", ring),)
-        case MmaTensor(acc=acc, a=a, b=b):
-            return ("acc", acc), ("acc", a), ("tile", b)
-        case CarryFactors(source=source, tile=tile):
-            return ("tile", source), ("acc", tile)
-        case MmaScaled(acc=acc, a=a, b=b):
-            return ("acc", acc), ("tile", a), ("tile", b), ("acc", step.factors_a), ("acc", step.factors_b)
-        case Multiply(acc=acc, a=a, b=b):
-            return ("acc", acc), ("tile", a), ("tile", b)
-        case TensorFill(source=source, tile=tile) | Refresh(source=source, tile=tile):
-            return ("tile", source), ("acc", tile)
-        case MoveRows(tile=tile):
-            return (("acc", tile),)
-        case TmemLoad(acc=acc) | ClearAcc(acc=acc):
-            return (("acc", acc),)
-    return ()
+    """The values that come more than once."""
+    return {value for value, count in Counter(values).items() if count > 1}

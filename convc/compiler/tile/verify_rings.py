@@ -7,31 +7,14 @@ nothing ever happens, with both a stage is read before it is written.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
-from convc.compiler.tile.steps.base import (
-    Advance,
-    BarrierRing,
-    Commit,
-    ExpectBytes,
-    InitRings,
-    Loop,
-    RingWait,
-    Step,
-    TileProgram,
-    TmaLoad,
-    executions,
-    walk,
-)
-from convc.compiler.tile.steps.scaled import Arrive
-from convc.compiler.tile.steps.sharing import TmaWideLoad
-from convc.ir.launch import BYTES, TensorMapParam
-from convc.ir.tensormap import TensorMap
-
-SIGNALS = (ExpectBytes, Commit, Arrive)
-LOADS = (TmaLoad, TmaWideLoad)
-USES = (RingWait, *SIGNALS)
+from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.tile.program import TileProgram, executions, walk
+from convc.compiler.tile.steps.base import Advance, Arrive, Commit, ExpectBytes, InitRings, Loop, RingWait, Signal, Step
+from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
+from convc.ir.launch import TensorMapParam
 
 
 def ring_ends(program: TileProgram) -> Iterator[str]:
@@ -40,24 +23,26 @@ def ring_ends(program: TileProgram) -> Iterator[str]:
     for ring in program.storage.rings:
         if ready.count(ring.name) != 1:
             yield f"ring {ring.name} is made ready {ready.count(ring.name)} times"
-        signals, waits = _ends(program, ring, SIGNALS), _ends(program, ring, (RingWait,))
+        signals = _ends(program, ring, Signal)
+        waits = _ends(program, ring, RingWait)
         for what, ends, owner in (("signalled", signals, ring.producer), ("awaited", waits, ring.consumer)):
             roles = sorted({role for role, _, _ in ends})
             if roles != [owner]:
                 yield f"ring {ring.name} is {what} by {', '.join(roles) or 'nobody'}, not by {owner}"
-        signalled, awaited = (sum(count for _, _, count in ends) for ends in (signals, waits))
+        signalled = sum(count for _, _, count in signals)
+        awaited = sum(count for _, _, count in waits)
         if signalled != awaited * ring.arrivals:
             yield f"ring {ring.name} is signalled {signalled} times and awaited {awaited} times"
 
 
 def ring_cursors(program: TileProgram) -> Iterator[str]:
     """In a loop, a role uses the rings of a cursor and then moves it on; outside of loops a ring has one stage."""
-    rings = {ring.name: ring for ring in program.storage.rings}
+    rings: dict[str, BarrierRing] = {ring.name: ring for ring in program.storage.rings}
     for role in program.all_roles:
         for body in _loop_bodies(role.steps):
             yield from _cursor_turns(role.name, body, rings)
         loose = [step for step in role.steps if isinstance(step, Advance)]
-        loose += [step for step in role.steps if isinstance(step, USES) and rings[step.ring].stages > 1]
+        loose += [step for step in role.steps if isinstance(step, RingWait | Signal) and rings[step.ring].stages > 1]
         if loose:
             yield f"role {role.name} uses a ring of several stages outside of a loop"
 
@@ -66,7 +51,7 @@ def _cursor_turns(role: str, body: tuple[Step, ...], rings: dict[str, BarrierRin
     """Uses and moves of each cursor take turns in a loop body."""
     used: dict[str, set[int]] = {}
     for step in body:
-        if isinstance(step, USES):
+        if isinstance(step, RingWait | Signal):
             ring = rings[step.ring]
             used.setdefault(ring.cursor, set()).add(ring.stages)
         elif isinstance(step, Advance):
@@ -84,9 +69,7 @@ def ring_starts(program: TileProgram) -> Iterator[str]:
     A ring that a role signals to itself finds a fresh stage ready where the role waits before it signals.
     """
     rings = {(ring.producer, ring.consumer, ring.cursor): ring for ring in program.storage.rings}
-    fresh = {
-        ring.name: {step.fresh for _, step, _ in _ends(program, ring, (RingWait,))} for ring in program.storage.rings
-    }
+    fresh = {ring.name: {step.fresh for _, step, _ in _ends(program, ring, RingWait)} for ring in program.storage.rings}
     for (producer, consumer, cursor), ring in rings.items():
         back = rings.get((consumer, producer, cursor))
         if back is ring:
@@ -103,24 +86,26 @@ def ring_starts(program: TileProgram) -> Iterator[str]:
 
 def ring_bytes(program: TileProgram) -> Iterator[str]:
     """A stage expects what the copies bring before the role moves on to the next one."""
-    cursors = {ring.name: ring.cursor for ring in program.storage.rings}
+    cursors: dict[str, str] = {ring.name: ring.cursor for ring in program.storage.rings}
     maps = dict(zip(program.params, program.launch.params, strict=True))
     for role in program.all_roles:
-        running: dict[str, list] = {}
+        expecting: dict[str, ExpectBytes] = {}
+        missing: dict[str, int] = {}
         for step, times in executions(role.steps):
             if isinstance(step, ExpectBytes):
-                running[step.ring] = [step, step.bytes * times]
+                expecting[step.ring] = step
+                missing[step.ring] = step.bytes * times
             elif isinstance(step, Advance):
-                for ring in [ring for ring in running if cursors[ring] == step.cursor]:
-                    yield from _brought(*running.pop(ring))
-            elif isinstance(step, LOADS):
+                for ring in [ring for ring in expecting if cursors[ring] == step.cursor]:
+                    yield from _brought(expecting.pop(ring), missing.pop(ring))
+            elif isinstance(step, TensorCopy):
                 source = maps[step.map]
-                if step.ring not in running:
+                if step.ring not in expecting:
                     yield f"{step.id} counts on {step.ring}, and nobody expects its bytes"
                 elif isinstance(source, TensorMapParam):
-                    running[step.ring][1] -= copy_bytes(step, source.map) * times
-        for step, missing in running.values():
-            yield from _brought(step, missing)
+                    missing[step.ring] -= step.bytes_through(source.map) * times
+        for ring, step in expecting.items():
+            yield from _brought(step, missing[ring])
 
 
 def _brought(step: ExpectBytes, missing: int) -> Iterator[str]:
@@ -134,34 +119,21 @@ def copies(program: TileProgram) -> Iterator[str]:
     rings = {ring.name: ring for ring in program.storage.rings}
     tiles = {tile.name: tile for tile in program.storage.smem}
     maps = dict(zip(program.params, program.launch.params, strict=True))
-    for load in (step for role in program.all_roles for step in walk(role.steps) if isinstance(step, LOADS)):
-        tile, ring, param = tiles[load.tile], rings[load.ring], maps[load.map]
+    for load in (step for role in program.all_roles for step in walk(role.steps) if isinstance(step, TensorCopy)):
+        tile = tiles[load.tile]
+        ring = rings[load.ring]
+        param = maps[load.map]
         if not isinstance(param, TensorMapParam):
             yield f"{load.id} copies through {load.map}, which is no tensor map"
             continue
-        source, size = param.map, copy_bytes(load, param.map)
+        source = param.map
+        size = load.bytes_through(source)
         if size > tile.bytes or (isinstance(load, TmaLoad) and size != tile.bytes):
             yield f"{load.id} copies {size} bytes into tile {tile.name} of {tile.bytes}"
-        if len(load.coords) != source.rank or not _suits(load, source):
+        if len(load.coords) != source.rank or source.mode != load.map_mode:
             yield f"{load.id} does not have the coordinates of a {source.rank}-D {source.mode} map"
         if (tile.stages, tile.cursor) != (ring.stages, ring.cursor):
             yield f"tile {tile.name} has {tile.stages} stages, ring {ring.name} has {ring.stages}"
-
-
-def _suits(load: TmaLoad | TmaWideLoad, source: TensorMap) -> bool:
-    """Whether the kind of a copy is that of its map."""
-    if isinstance(load, TmaWideLoad):
-        return source.mode == ("im2col_w128" if load.halo_each_window else "im2col_w")
-    return source.mode == ("im2col" if load.offsets else "tile")
-
-
-def copy_bytes(load: TmaLoad | TmaWideLoad, source: TensorMap) -> int:
-    """Bytes that one copy through a tensor map brings, zero-filled ones included."""
-    if source.mode == "tile":
-        return math.prod(source.box) * BYTES[source.dtype]
-    halo = load.halo if isinstance(load, TmaWideLoad) else 0
-    rows = source.rows + (4 * halo if source.mode == "im2col_w128" else halo)
-    return rows * source.channels * BYTES[source.dtype]
 
 
 RING_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
@@ -178,11 +150,14 @@ def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
     return (step.body for step in walk(steps) if isinstance(step, Loop))
 
 
-def _ends(program: TileProgram, ring: BarrierRing, kinds: tuple[type[Step], ...]) -> list[tuple[str, Step, int]]:
-    """(role, step, how often it runs) of the steps of some kinds that name the ring; arrivals by their threads."""
-    return [
-        (role.name, step, count * (32 * (role.last_warp - role.first_warp + 1) if isinstance(step, Arrive) else 1))
-        for role in program.all_roles
-        for step, count in executions(role.steps)
-        if isinstance(step, kinds) and step.ring == ring.name
-    ]
+RingStep = TypeVar("RingStep", RingWait, Signal)
+
+
+def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list[tuple[str, RingStep, int]]:
+    """(role, step, how often it runs) of the steps of a kind that name the ring; arrivals by their threads."""
+    found: list[tuple[str, RingStep, int]] = []
+    for role in program.all_roles:
+        for step, count in executions(role.steps):
+            if isinstance(step, kind) and step.ring == ring.name:
+                found.append((role.name, step, count * (role.threads if isinstance(step, Arrive) else 1)))
+    return found

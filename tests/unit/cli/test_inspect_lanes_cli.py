@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from convc.compiler.schedules.all import CHAIN
 from convc.explain.example import example_maps, example_tiles
 from convc.explain.lanes import LaneTable, lane_table
 
@@ -69,7 +70,7 @@ def test_one_row_is_fetched_anew_for_each_step(table):
 
 @pytest.mark.parametrize("r", [0, 1, 2])
 def test_every_filter_row_is_alike(table, r):
-    found = lane_table(example_maps(), "shift", 0, r)
+    found = lane_table(example_maps(), CHAIN, 0, r)
     assert {cell.held.h for lane in found.buffers[0].lanes for cell in lane.cells} == {r}
     assert found.masks == table.masks
     assert {words for row, _, words in table.masks if row == r} == {(1 << 9,), (0,), (1 << 8,)}

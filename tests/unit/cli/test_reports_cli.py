@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from support.kernel_edits import ONE_ULP, edited
+from support.schedules import RELOAD_ONLY
 
 from convc.compiler import kernels
 from convc.ir.launch import KernelArtifact
@@ -31,7 +32,7 @@ def wrong(monkeypatch):
     compile_problem = kernels.compile_problem
 
     def off(problem, options):
-        compiled = compile_problem(problem)
+        compiled = compile_problem(problem, options=RELOAD_ONLY)
         text = edited(compiled.artifact.ptx, ONE_ULP[0], r"\1 mul.rn.f32 %v1, %v1, 0f40000000;")
         artifact = KernelArtifact(ptx=text, launch=compiled.artifact.launch)
         return dataclasses.replace(compiled, artifact=artifact)

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from support.kernel_edits import EXPECT_MORE, FORGET_8_TO_15, MISPLACE, NEVER_FREE, ONE_ULP, edited
+from support.schedules import RELOAD_ONLY
 
 import convc as package
 from convc.compiler import kernels
@@ -24,7 +25,7 @@ def sabotage(monkeypatch):
 
     def edit(pattern: str, replacement: str) -> None:
         def wrong(problem, options):
-            compiled = compile_problem(problem)
+            compiled = compile_problem(problem, options=RELOAD_ONLY)
             text = edited(compiled.artifact.ptx, pattern, replacement)
             artifact = KernelArtifact(ptx=text, launch=compiled.artifact.launch)
             return dataclasses.replace(compiled, artifact=artifact)
@@ -164,7 +165,9 @@ def test_a_right_result_with_a_finding_is_not_right(convc, tiny, sabotage):
 def test_a_kernel_is_compiled_once(tiny, monkeypatch):
     calls = []
     compile_problem = kernels.compile_problem
-    monkeypatch.setattr(kernels, "compile_problem", lambda p, options: calls.append(p) or compile_problem(p))
+    monkeypatch.setattr(
+        kernels, "compile_problem", lambda p, options: calls.append(p) or compile_problem(p, options=RELOAD_ONLY)
+    )
     cache = kernels.Kernels()
     problem = package.load(tiny).convs[0].problem
     first = cache.compiled(problem)

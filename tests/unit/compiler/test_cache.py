@@ -22,13 +22,13 @@ from convc.compiler import kernels as kernels_module
 from convc.compiler.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels, cache_key, kernel_of, shared_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
-ANY = Options(schedule="auto")
+ANY = ScheduleOptions()
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_a_kernel_is_compiled_once_and_found_the_next_time(cache, compiled):
         {"problem": dataclasses.replace(PROBLEM, batch=2)},
         {"problem": dataclasses.replace(PROBLEM, operand="bf16", out="bf16")},
         {"problem": dataclasses.replace(PROBLEM, bias=True)},
-        {"options": Options(schedule="reload")},
-        {"options": Options(schedule="auto", rows="merged")},
+        {"options": ScheduleOptions(schedule="reload")},
+        {"options": ScheduleOptions(schedule="auto", rows="merged")},
     ],
     ids=str,
 )
@@ -247,15 +247,15 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert tmp_path in default_folder().parents
 
 
-@pytest.mark.parametrize("way", ["variable", "argument"])
-def test_a_folder_that_cannot_be_is_refused_by_name(monkeypatch, tmp_path, forward):
+@pytest.mark.parametrize("named_by", ["variable", "argument"])
+def test_a_folder_that_cannot_be_is_refused_by_name(monkeypatch, tmp_path, named_by):
     (tmp_path / "file").touch()
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
-        monkeypatch.setenv("CONVC_CACHE", str(bad) if forward == "variable" else "off")
+        monkeypatch.setenv("CONVC_CACHE", str(bad) if named_by == "variable" else "off")
         with pytest.raises(InputError, match="expected a folder to keep compiled kernels in") as error:
-            open_cache(None if forward == "variable" else bad)
+            open_cache(None if named_by == "variable" else bad)
         assert str(bad) in error.value.where
-        assert ("CONVC_CACHE" in error.value.where) == (forward == "variable")
+        assert ("CONVC_CACHE" in error.value.where) == (named_by == "variable")
 
 
 def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, compiled, caplog):
@@ -277,7 +277,7 @@ import convc.compiler.kernels
 from convc.compiler.cache import KernelCache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.problem import ConvProblem
 
 calls = []
@@ -290,7 +290,7 @@ sys.stdin.readline()
 texts = []
 cache = KernelCache(Path(sys.argv[1]))
 for turn in range(2):
-    kernels = Kernels(Options(schedule="auto"), cache)
+    kernels = Kernels(ScheduleOptions(), cache)
     for channels in range(16, 176, 16):
         problem = ConvProblem(in_channels=channels, out_channels=16, in_extent=(8, 8), kernel=(1, 1))
         texts.append(kernels.compiled(problem).artifact.ptx)
@@ -322,9 +322,10 @@ def test_two_processes_at_once_share_a_cache(tmp_path):
 
 def test_finding_a_kernel_loads_no_compiler(tmp_path):
     code = (
-        WORK + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.compiler.plan.planner') if name in sys.modules))"
+        WORK
+        + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.compiler.schedules.planner') if name in sys.modules))"
     )
-    for expected in (["sympy", "jinja2", "convc.compiler.plan.planner"], []):
+    for expected in (["sympy", "jinja2", "convc.compiler.schedules.planner"], []):
         done = subprocess.run(
             [sys.executable, "-c", code, str(tmp_path / "cache")],
             cwd=ROOT,

@@ -11,8 +11,10 @@ from support.cut_maps import cut_maps
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY
+from convc.compiler.schedules.base import Schedule
 from convc.errors import PlanError, ProblemError
-from convc.explain.lanes import REUSING, lane_table, reload_table, why_masked
+from convc.explain.lanes import lane_table, reload_table, why_masked
 from convc.ir.problem import ConvProblem
 
 TWENTY = ConvProblem(
@@ -20,7 +22,7 @@ TWENTY = ConvProblem(
 )
 
 
-def cells(maps: ReuseMaps, schedule: str, tile_m: int, r: int):
+def cells(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int):
     """(s, lane, cell) of every lane with an output."""
     for buffer in lane_table(maps, schedule, tile_m, r).buffers:
         for lane in buffer.lanes:
@@ -41,13 +43,13 @@ def cells(maps: ReuseMaps, schedule: str, tile_m: int, r: int):
     border=st.sampled_from(("mask", "zero")),
     lanes=st.sampled_from((16, 64, 128)),
     windowed=st.booleans(),
-    schedule=st.sampled_from(REUSING),
+    schedule=st.sampled_from((SLIDE, CHAIN, STATIONARY)),
     data=st.data(),
 )
 def test_a_lane_holds_what_it_needs_or_adds_nothing(
     batch, extent, kernel, stride, dilation, pads, merged, border, lanes, windowed, schedule, data
 ):
-    windowed = windowed and lanes > 16 and schedule == "shift"
+    windowed = windowed and lanes > 16 and schedule is CHAIN
     try:
         problem = ConvProblem(
             batch=batch,
@@ -80,7 +82,7 @@ def test_a_lane_holds_what_it_needs_or_adds_nothing(
 
 def test_rows_of_twenty_pixels():
     """The tile of 128 lanes that im2col::w::128 fills from rows of 20 pixels, worked out by hand."""
-    (buffer,) = lane_table(cut_maps(TWENTY, merged=False, border="mask"), "shift", 0).buffers
+    (buffer,) = lane_table(cut_maps(TWENTY, merged=False, border="mask"), CHAIN, 0).buffers
     held = {
         lane.lane: [((c.held.n, c.held.w), c.masked, c.row if c.fresh else None) for c in lane.cells]
         for lane in buffer.lanes
@@ -98,7 +100,7 @@ def test_rows_of_twenty_pixels():
 
 def test_the_halo_plan():
     maps = cut_maps(TWENTY, merged=False, border="mask")
-    (shift,), (slide,) = (lane_table(maps, schedule, 0).buffers for schedule in ("shift", "slide"))
+    (shift,), (slide,) = (lane_table(maps, schedule, 0).buffers for schedule in (CHAIN, SLIDE))
     assert [row.pixel for row in slide.rows[:128]] == [row.pixel for row in shift.rows[:128]]
     halo = {row.row: (row.halo, row.pixel.n, row.pixel.w) for row in shift.rows[128:]}
     assert halo == {
@@ -123,7 +125,7 @@ def test_the_halo_plan():
 
 def test_slide_reads_further_on_and_stationary_reads_the_same():
     maps = cut_maps(TWENTY, merged=False, border="mask")
-    slide, stationary = (lane_table(maps, schedule, 0) for schedule in ("slide", "stationary"))
+    slide, stationary = (lane_table(maps, schedule, 0) for schedule in (SLIDE, STATIONARY))
     assert slide.buffers == stationary.buffers
     for lane in slide.buffers[0].lanes:
         assert [cell.row for cell in lane.cells] == [lane.lane, lane.lane + 1, lane.lane + 2]
@@ -132,7 +134,7 @@ def test_slide_reads_further_on_and_stationary_reads_the_same():
 
 def test_windows_are_never_refreshed():
     maps = cut_maps(TWENTY, merged=False, border="mask", windowed=True)
-    table = lane_table(maps, "shift", 0)
+    table = lane_table(maps, CHAIN, 0)
     (buffer,) = table.buffers
     assert table.windows == 4
     assert len(buffer.rows) == 128
@@ -146,7 +148,7 @@ def test_masks_by_filter_row_where_images_follow_each_other():
     problem = ConvProblem(
         batch=2, in_channels=8, out_channels=8, in_extent=(4, 5), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
-    table = lane_table(cut_maps(problem, merged=True, border="mask"), "shift", 0)
+    table = lane_table(cut_maps(problem, merged=True, border="mask"), CHAIN, 0)
     words = {(r, s): word[0] for r, s, word in table.masks}
     assert table.r == 0
     assert words[1, 1] == 0
@@ -194,18 +196,18 @@ def test_the_filter_row_shown_is_the_first_that_meets_an_image():
         batch=2, in_channels=8, out_channels=8, in_extent=(5, 9), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
     maps = cut_maps(problem, merged=False, border="mask", lanes=16)
-    assert lane_table(maps, "shift", 0).r == 1  # p = 0: filter row 0 lies above every image
-    assert lane_table(maps, "shift", 2).r == 0
-    assert lane_table(maps, "shift", 2, r=2).r == 2
+    assert lane_table(maps, CHAIN, 0).r == 1  # p = 0: filter row 0 lies above every image
+    assert lane_table(maps, CHAIN, 2).r == 0
+    assert lane_table(maps, CHAIN, 2, r=2).r == 2
 
 
 @pytest.mark.parametrize(
     ("schedule", "tile_m", "r", "windowed", "said"),
     [
-        ("reload", 0, 0, False, "schedule 'reload' does not"),
-        ("slide", 0, 0, True, "windows of 32 lanes are for rows that move"),
-        ("shift", 10_000, 0, False, "there are tiles 0..5"),
-        ("shift", 0, 1, False, "filter rows 0..0"),
+        (RELOAD, 0, 0, False, "schedule reload does not share activations"),
+        (SLIDE, 0, 0, True, "windows of 32 lanes are for rows that move"),
+        (CHAIN, 10_000, 0, False, "there are tiles 0..5"),
+        (CHAIN, 0, 1, False, "filter rows 0..0"),
     ],
 )
 def test_what_there_is_not_is_refused(schedule, tile_m, r, windowed, said):

@@ -12,6 +12,7 @@ from support.cut_maps import cut_maps
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.reuse_claims import prove
+from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.explain.lanes_svg import lanes_svg
@@ -33,7 +34,7 @@ def maps():
 
 @pytest.fixture(scope="module")
 def table(maps) -> LaneTable:
-    return lane_table(maps, "shift", 0)
+    return lane_table(maps, CHAIN, 0)
 
 
 def printed(work, *given) -> list[str]:
@@ -75,12 +76,12 @@ def test_lanes_of_a_kind_are_cut_unless_all_are_asked_for(table):
 
 
 def test_a_small_tile_is_shown_whole():
-    small = lane_table(cut_maps(PROBLEM, merged=False, border="mask", lanes=16), "slide", 0)
+    small = lane_table(cut_maps(PROBLEM, merged=False, border="mask", lanes=16), SLIDE, 0)
     assert not any(line.strip().startswith("...") for line in printed(print_lanes, small))
 
 
 def test_pixels_are_columns_where_weights_are_rows(maps):
-    lines = printed(print_lanes, lane_table(maps, "stationary", 0))
+    lines = printed(print_lanes, lane_table(maps, STATIONARY, 0))
     assert lines[0] == "schedule stationary, tile 0, filter row 0: 128 columns"
     assert lines[3].startswith("column  output")
 
@@ -111,7 +112,7 @@ def test_masks_as_words(table):
 
 
 def test_masks_that_differ_from_row_to_row():
-    lines = printed(print_masks, lane_table(cut_maps(IMAGES, merged=True, border="mask", lanes=64), "shift", 0))
+    lines = printed(print_masks, lane_table(cut_maps(IMAGES, merged=True, border="mask", lanes=64), CHAIN, 0))
     assert len(lines) == 9
     assert lines[4] == "r = 1, s = 1: 0x00000000 0x00000000"
     assert lines[1] == "r = 0, s = 1: 0x01f00000 0x00000000"
@@ -149,7 +150,7 @@ def test_the_json_has_every_lane(maps, table):
     assert len(data["why_masked"]) == 2
 
 
-@pytest.mark.parametrize("schedule", ["shift", "slide", "stationary"])
+@pytest.mark.parametrize("schedule", [CHAIN, SLIDE, STATIONARY], ids=lambda schedule: schedule.name)
 def test_the_picture_is_well_formed_and_shows_every_lane(maps, schedule):
     text = lanes_svg(lane_table(maps, schedule, 0))
     assert text == lanes_svg(lane_table(maps, schedule, 0))
@@ -157,7 +158,7 @@ def test_the_picture_is_well_formed_and_shows_every_lane(maps, schedule):
     assert root.tag == f"{NAME}svg"
     assert root.find(f"{NAME}title").text.startswith("7x8x3x20 * 8x1x3, pad 0,1,0,1 -> 3x20: schedule ")
     words = [element.text for element in root.iter(f"{NAME}text")]
-    unit = "column" if schedule == "stationary" else "lane"
+    unit = "column" if schedule is STATIONARY else "lane"
     assert f"{unit}: output" in words
     assert sum(word.startswith("X (") for word in words) == 12
     assert words.count("0 (0, 0, -1)") == 1
@@ -174,7 +175,7 @@ def test_the_picture_is_well_formed_and_shows_every_lane(maps, schedule):
 
 def test_sub_partitions_are_drawn_where_rows_move(maps):
     lines = {
-        schedule: len(list(ET.fromstring(lanes_svg(lane_table(maps, schedule, 0))).iter(f"{NAME}line")))
-        for schedule in ("shift", "slide")
+        schedule.name: len(list(ET.fromstring(lanes_svg(lane_table(maps, schedule, 0))).iter(f"{NAME}line")))
+        for schedule in (CHAIN, SLIDE)
     }
     assert lines == {"shift": 3, "slide": 0}

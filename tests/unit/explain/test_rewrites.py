@@ -9,6 +9,7 @@ from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, proved, refused
 
 from convc.compiler.index.maps import Proof
+from convc.compiler.schedules.all import CHAIN, STATIONARY
 from convc.explain.derivation import derive
 from convc.explain.nests import Move, Nest, plain
 from convc.explain.products import same_products
@@ -33,8 +34,8 @@ def maps():
 @pytest.fixture(scope="module")
 def nests(maps) -> dict[str, Nest]:
     """The nest of every algorithm on the way to `shift`, and `stationary`."""
-    found = {"stationary": derive(maps, "stationary", MMA).algorithms[-1].nest}
-    definition, reload, slide, shift = (each.nest for each in derive(maps, "shift", MMA).algorithms)
+    found = {"stationary": derive(maps, STATIONARY, MMA).algorithms[-1].nest}
+    definition, reload, slide, shift = (each.nest for each in derive(maps, CHAIN, MMA).algorithms)
     return found | {"definition": definition, "reload": reload, "slide": slide, "shift": shift}
 
 

@@ -8,6 +8,7 @@ import tomllib
 
 import numpy as np
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from benchmarks import check, models, network, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
@@ -80,7 +81,9 @@ def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
         "odd": {"block_n": 17},
     }
     monkeypatch.setattr(reuse, "SCHEDULES", choices)
-    monkeypatch.setattr(reuse, "twin", lambda problem, schedule: compile_problem(problem, **choices[schedule]))
+    monkeypatch.setattr(
+        reuse, "twin", lambda problem, schedule: compile_problem(problem, options=RELOAD_ONLY, **choices[schedule])
+    )
     found = reuse.run_all(("resnet50/n7", "resnet50/n39"))
     numbers = reuse.numbers(found)
     assert {name for name in numbers if name.startswith("odd")} == {"odd_layers"}

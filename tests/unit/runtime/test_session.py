@@ -8,6 +8,7 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
@@ -41,7 +42,7 @@ PROBLEM = ConvProblem(
 def case():
     x, weight, bias = integer_data(PROBLEM, seed=1)
     return (
-        layer_of(PROBLEM, compile_problem(PROBLEM), weight, bias),
+        layer_of(PROBLEM, compile_problem(PROBLEM, options=RELOAD_ONLY), weight, bias),
         x,
         reference.conv_problem(PROBLEM, x, weight, bias),
     )
@@ -67,7 +68,7 @@ def test_every_element_has_the_writer_that_its_tile_says(case):
         n, k, p, q = element
         m = (n * rows + p) * columns + q
         who = writer(layer, x, element)
-        tiles_m, block_n = layer.launch.grid[0], compile_problem(PROBLEM).plan.tiling.block_n
+        tiles_m, block_n = layer.launch.grid[0], compile_problem(PROBLEM, options=RELOAD_ONLY).plan.tiling.block_n
         assert who.cta == m // 128 + tiles_m * (k // block_n)
         assert (who.warp, *who.lanes) == divmod(m % 128, 32)
         assert "st.global" in layer.ptx.splitlines()[who.line - 1]

@@ -1,1 +1,5 @@
-"""From a step to the names and numbers of its template."""
+"""From a step to the names and numbers of its template; importing this package registers every kind of step."""
+
+from convc.compiler.emit.fragments import epilogue as epilogue
+from convc.compiler.emit.fragments import lanes as lanes
+from convc.compiler.emit.fragments import operands as operands

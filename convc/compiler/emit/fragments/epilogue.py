@@ -1,15 +1,17 @@
-"""Names and numbers of the templates of `convc.compiler.tile.steps.epilogue`."""
+"""Spelling of the steps on the values of the accumulator (`convc.compiler.tile.steps.epilogue`)."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from typing import Any
 
+from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
-from convc.compiler.emit.operands import braces
-from convc.compiler.tile.steps.base import Step
+from convc.compiler.emit.operands import acc_address, braces, quads, values_per_word
 from convc.compiler.tile.steps.epilogue import (
+    AddBias,
+    AddLaneBias,
     AddLaneResidual,
     AddRowResidual,
     ApplyClip,
@@ -17,32 +19,151 @@ from convc.compiler.tile.steps.epilogue import (
     ApplyRelu,
     ApplySigmoid,
     ApplySilu,
+    Convert,
+    GlobalStore,
+    PixelStore,
+    Requantise,
+    RequantiseLane,
+    ScaleSums,
+    TmemLoad,
+    ValueStep,
 )
 from convc.ir import dtypes
 
 
-def epilogue_names(step: Step) -> dict[str, Any] | None:
-    """What the template of a step is filled in with; None: the step is of another kind."""
-    match step:
-        case ApplyRelu():
-            return {"values": _values(step.columns)}
-        case ApplyLeakyRelu():
-            return {"values": _values(step.columns), "alpha": float_literal(step.alpha)}
-        case ApplyClip(low=low, high=high):
-            return {
-                "values": _values(step.columns),
-                "low_bound": low is not None,
-                "high_bound": high is not None,
-                "low": float_literal(low or 0.0),
-                "high": float_literal(high or 0.0),
-            }
-        case ApplySigmoid() | ApplySilu():
-            return {"values": _values(step.columns), "minus_log2_e": float_literal(-math.log2(math.e))}
-        case AddRowResidual():
-            return _row_residual(step)
-        case AddLaneResidual():
-            return _lane_residual(step)
-    return None
+@fragment.register
+def _(step: TmemLoad, context: RoleContext) -> Names:
+    registers = _values(step)
+    rows = [", ".join(registers[i : i + 8]) for i in range(0, step.columns, 8)]
+    return {
+        "acc_address": acc_address(context.storage.tmem_tile(step.acc)),
+        "first": step.first,
+        "columns": step.columns,
+        "values": [row + "," for row in rows[:-1]] + rows[-1:],
+    }
+
+
+@fragment.register
+def _(step: AddBias, context: RoleContext) -> Names:
+    return {"buffer": step.buffer, "channel": step.channel, "quads": quads(step.columns), **_addition(step.dtype)}
+
+
+@fragment.register
+def _(step: AddLaneBias, context: RoleContext) -> Names:
+    return {"buffer": step.buffer, "channel": step.channel, "values": _values(step), **_addition(step.dtype)}
+
+
+@fragment.register
+def _(step: ScaleSums, context: RoleContext) -> Names:
+    return {"buffer": step.buffer, "channel": step.channel, "quads": quads(step.columns, step.first)}
+
+
+@fragment.register
+def _(step: Requantise, context: RoleContext) -> Names:
+    multipliers = quads(step.columns, step.first)
+    return {"buffer": step.buffer, "channel": step.channel, "zero_point": step.zero_point, "quads": multipliers}
+
+
+@fragment.register
+def _(step: RequantiseLane, context: RoleContext) -> Names:
+    return {
+        "buffer": step.buffer,
+        "channel": step.channel,
+        "zero_point": step.zero_point,
+        "values": _values(step),
+        "offset": 4 * step.first,
+    }
+
+
+@fragment.register
+def _(step: ApplyRelu, context: RoleContext) -> Names:
+    return {"values": _values(step)}
+
+
+@fragment.register
+def _(step: ApplyLeakyRelu, context: RoleContext) -> Names:
+    return {"values": _values(step), "alpha": float_literal(step.alpha)}
+
+
+@fragment.register
+def _(step: ApplyClip, context: RoleContext) -> Names:
+    return {
+        "values": _values(step),
+        "low_bound": step.low is not None,
+        "high_bound": step.high is not None,
+        "low": float_literal(step.low or 0.0),
+        "high": float_literal(step.high or 0.0),
+    }
+
+
+@fragment.register(ApplySigmoid)
+@fragment.register(ApplySilu)
+def _(step: ApplySigmoid | ApplySilu, context: RoleContext) -> Names:
+    return {"values": _values(step), "minus_log2_e": float_literal(-math.log2(math.e))}
+
+
+@fragment.register
+def _(step: Convert, context: RoleContext) -> Names:
+    """The words, each with its instructions, high values first."""
+    per_word = values_per_word(step.out)
+    lines: list[str] = []
+    for word, first in enumerate(range(0, step.columns, per_word)):
+        to = f"%h{word}"
+        if per_word == 2:
+            lines.append(f"cvt.rn.{step.out}x2.f32 {to}, %v{first + 1}, %v{first};")
+        else:
+            lines.append(f"cvt.pack.sat.{step.out}.s32.b32 {to}, %v{first + 3}, %v{first + 2}, 0;")
+            lines.append(f"cvt.pack.sat.{step.out}.s32.b32 {to}, %v{first + 1}, %v{first}, {to};")
+    return {"lines": lines}
+
+
+@fragment.register
+def _(step: AddRowResidual, context: RoleContext) -> Names:
+    """Sixteen bytes a piece, each with the registers that take them, and what is done with those."""
+    per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
+    words = [f"%res{i}" for i in range(4)]
+    pieces = [
+        (*piece, braces(words), _added(step.out, words, per_piece * index))
+        for index, piece in enumerate(row_pieces(step))
+    ]
+    return row_names(step) | {
+        "guarded": step.row_limit is not None or step.channel_limit is not None,
+        "packed": step.out != "f32",
+        "words": words,
+        "pieces": pieces,
+    }
+
+
+@fragment.register
+def _(step: AddLaneResidual, context: RoleContext) -> Names:
+    """One value a column."""
+    names = lane_names(step)
+    return names | {
+        "type": step.out,
+        "guarded": step.row_limit is not None or step.channel_limit is not None,
+        "read": "%half" if names["packed"] else "%wide",
+        "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step))],
+    }
+
+
+@fragment.register
+def _(step: GlobalStore, context: RoleContext) -> Names:
+    """Sixteen bytes a piece, each with the registers that hold them."""
+    register = "v" if dtypes.BY_NAME[step.out].bits == 32 else "h"
+    words = (braces(f"%{register}{4 * index + word}" for word in range(4)) for index in itertools.count())
+    return row_names(step) | {"pieces": [(*piece, held) for piece, held in zip(row_pieces(step), words, strict=False)]}
+
+
+@fragment.register
+def _(step: PixelStore, context: RoleContext) -> Names:
+    """One value a column, converted where it is not stored as it is."""
+    stored = dtypes.BY_NAME[step.out]
+    conversion = f"cvt.sat.{step.out}.s32" if stored.integer else f"cvt.rn.{step.out}.f32"
+    pieces = [
+        (*piece, f"{conversion} %half, %v{index};", f"%v{index}" if stored.bits == 32 else "%half")
+        for index, piece in enumerate(lane_pieces(step))
+    ]
+    return lane_names(step) | {"pieces": pieces}
 
 
 def float_literal(value: float) -> str:
@@ -50,44 +171,23 @@ def float_literal(value: float) -> str:
     return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"
 
 
-def _values(columns: int) -> list[str]:
-    return [f"%v{i}" for i in range(columns)]
+def _values(step: ValueStep) -> list[str]:
+    """The registers of the lane's values."""
+    return [f"%v{i}" for i in range(step.columns)]
 
 
-def _row_residual(step: AddRowResidual) -> dict[str, Any]:
-    """Sixteen bytes a piece, each with the registers that take them, and what is done with those."""
-    per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
-    words = [f"%res{i}" for i in range(4)]
-    names = row_names(step)
-    return names | {
-        "guarded": names["row_guarded"] or names["channel_guarded"],
-        "packed": step.out != "f32",
-        "words": words,
-        "pieces": [
-            (*piece, braces(words), _added(step.out, words, per_piece * index))
-            for index, piece in enumerate(row_pieces(step))
-        ],
-    }
+def _addition(dtype: str) -> dict[str, str]:
+    """How numbers of the sums' type are declared and added."""
+    return {"type": dtype, "add": "add.s32" if dtype == "s32" else "add.rn.f32"}
 
 
 def _added(out: str, words: list[str], first: int) -> list[str]:
     """The lines that add four words of residual to the values from a column on."""
     if out == "f32":
         return [f"add.rn.f32 %v{first + i}, %v{first + i}, {word};" for i, word in enumerate(words)]
-    lines = []
+    lines: list[str] = []
     for i, word in enumerate(words):
         lines.append(f"mov.b32 {{%low, %high}}, {word};")
         for half, value in (("%low", f"%v{first + 2 * i}"), ("%high", f"%v{first + 2 * i + 1}")):
             lines += [f"cvt.f32.{out} %wide, {half};", f"add.rn.f32 {value}, {value}, %wide;"]
     return lines
-
-
-def _lane_residual(step: AddLaneResidual) -> dict[str, Any]:
-    """One value a column."""
-    names = lane_names(step)
-    return names | {
-        "type": step.out,
-        "guarded": names["row_guarded"] or names["channel_guarded"],
-        "read": "%half" if names["packed"] else "%wide",
-        "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step))],
-    }

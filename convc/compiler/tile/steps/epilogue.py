@@ -1,83 +1,242 @@
-"""Steps that change the values of the accumulator between the bias and the final rounding (see `convc.ir.epilogue`).
+"""Steps on the values that the lanes of the accumulator hold: read, finish (`convc.ir.epilogue`), round, store.
 
-The steps that look at one value at a time are the same whether a lane has an output pixel or a channel; a residual is
-read the way the result is stored.
+A lane has one output pixel and its columns are channels, or it has one output channel and its columns are pixels
+(schedule stationary). Steps that look at one value at a time serve both; bias, multipliers, residual and store come in
+two kinds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convc.compiler.plan.names import Number, PointerName, TmemName
 from convc.compiler.tile.steps.base import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyRelu(Step):
+class ValueStep(Step):
+    """What all steps on a lane's values have in common: how many `columns` of the accumulator they are."""
+
+    columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemLoad(ValueStep):
+    """Read `columns` columns of the accumulator from the column `first` on; every lane gets its own row."""
+
+    acc: TmemName
+    first: Number
+
+    def describe(self) -> str:
+        return f"read {self.columns} columns of {self.acc} from column {self.first}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddBias(ValueStep):
+    """Add bias[channel .. channel + columns) to the values, the same for every row; `dtype` is the type of both."""
+
+    buffer: PointerName
+    channel: Number
+    dtype: str = "f32"
+
+    def describe(self) -> str:
+        return f"add {self.columns} of {self.buffer} from {self.channel}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddLaneBias(ValueStep):
+    """Add bias[channel] to the values of the lane that has this channel; `dtype` is the type of both."""
+
+    buffer: PointerName
+    channel: Number
+    dtype: str = "f32"
+
+    def describe(self) -> str:
+        return f"add {self.buffer}[{self.channel}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleSums(ValueStep):
+    """values = values * multiplier[channel + column], float32.
+
+    Attributes:
+        buffer, first: the multipliers start at number `first` of the buffer.
+        channel: number of the channel of the first column.
+    """
+
+    buffer: PointerName
+    first: int
+    channel: Number
+
+    def describe(self) -> str:
+        return f"times {self.buffer}[{self.channel} + {self.first}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requantising(ValueStep):
+    """What both kinds of requantisation have in common (ONNX ``QLinearConv``).
+
+    The values are s32 before and after; the conversion to f32, the product and the rounding are to nearest, ties to
+    even.
+
+    Attributes:
+        buffer, first: the multipliers, float32, start at number `first` of the buffer.
+        channel: number of the channel, of the lane or of its first column.
+        zero_point: what stands for 0.
+    """
+
+    buffer: PointerName
+    first: int
+    channel: Number
+    zero_point: int
+
+    def describe(self) -> str:
+        factor = f"{self.buffer}[{self.channel} + {self.first}]"
+        return f"times {factor} as f32, rounded, plus {self.zero_point}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requantise(Requantising):
+    """values = round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequantiseLane(Requantising):
+    """values = round(float32(values) * multiplier[channel]) + zero_point, saturated to s32, each column a pixel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRelu(ValueStep):
     """value = max(value, 0); NaN stays."""
 
-    columns: int
+    def describe(self) -> str:
+        return "max with 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyLeakyRelu(Step):
+class ApplyLeakyRelu(ValueStep):
     """value = alpha * value where it is negative."""
 
-    columns: int
     alpha: float
+
+    def describe(self) -> str:
+        return f"times {self.alpha:g} where negative"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyClip(Step):
+class ApplyClip(ValueStep):
     """value = min(max(value, low), high); None: no bound; NaN stays."""
 
-    columns: int
     low: float | None
     high: float | None
 
+    def describe(self) -> str:
+        bounds = (("max", self.low), ("min", self.high))
+        return ", ".join(f"{word} with {bound:g}" for word, bound in bounds if bound is not None) or "no bounds"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySigmoid(Step):
+class ApplySigmoid(ValueStep):
     """value = 1 / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
-    columns: int
+    def describe(self) -> str:
+        return "1 / (1 + 2^(-value * log2 e))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySilu(Step):
+class ApplySilu(ValueStep):
     """value = value / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
-    columns: int
+    def describe(self) -> str:
+        return "value / (1 + 2^(-value * log2 e))"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddRowResidual(Step):
-    """Add the residual of this lane's output pixel, 16 bytes at a time; fields as of `GlobalStore`.
+class Convert(ValueStep):
+    """Round the values to the output type (whole numbers: the nearest it has) and pack them into 32-bit words."""
 
-    Where nothing would be stored nothing is read, and zero is added.
+    out: str
+
+    def describe(self) -> str:
+        return f"round to {self.out}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowAccess(ValueStep):
+    """What reading a residual and storing have in common where a lane has an output pixel: 16 bytes at a time.
+
+    Attributes:
+        buffer: where from, or where to.
+        at: number with the byte offset of the first value.
+        out: type name of the values in memory.
+        row, row_limit: the row counts only where the number `row` is below the limit; None: always.
+        channel, channel_limit: a 16-byte piece counts only where its first channel is below the limit; None: always.
     """
 
-    buffer: str
-    at: str
+    buffer: PointerName
+    at: Number
     out: str
-    columns: int
-    row: str
+    row: Number
     row_limit: int | None
-    channel: str
+    channel: Number
     channel_limit: int | None
 
+    @property
+    def guards(self) -> str:
+        """The conditions in words, behind what they guard."""
+        limits = ((self.row, self.row_limit), (self.channel, self.channel_limit))
+        tests = [f"{name} < {limit}" for name, limit in limits if limit is not None]
+        return f" where {' and '.join(tests)}" if tests else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddLaneResidual(Step):
-    """Add the residual of this lane's channel, one output pixel a column; fields as of `PixelStore`.
+class AddRowResidual(RowAccess):
+    """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added."""
 
-    Where nothing would be stored nothing is read, and zero is added.
+    def describe(self) -> str:
+        return f"add {self.columns} values of {self.buffer} + {self.at}{self.guards}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalStore(RowAccess):
+    """Write the packed values of this lane's row to global memory."""
+
+    def describe(self) -> str:
+        return f"write {self.columns} values to {self.buffer} + {self.at}{self.guards}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneAccess(ValueStep):
+    """What reading a residual and storing have in common where a lane has a channel: neighbouring lanes access
+    neighbouring channels, one output pixel a column.
+
+    Attributes:
+        buffer, out: where from or to, and the type name of the values there.
+        rows: number of the output pixel of each column; it counts only below `row_limit` (None: always).
+        row_bytes: bytes from one output pixel to the next.
+        channel, channel_limit: number of the lane's channel; it counts only below the limit (None: always).
     """
 
-    buffer: str
+    buffer: PointerName
     out: str
-    columns: int
-    rows: tuple[str, ...]
+    rows: tuple[Number, ...]
     row_limit: int | None
     row_bytes: int
-    channel: str
+    channel: Number
     channel_limit: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddLaneResidual(LaneAccess):
+    """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added."""
+
+    def describe(self) -> str:
+        return f"add {self.columns} values of {self.buffer}, one a pixel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PixelStore(LaneAccess):
+    """Write the value of each column to global memory, one by one."""
+
+    def describe(self) -> str:
+        return f"write {self.columns} values to {self.buffer}, one a pixel"

@@ -7,11 +7,12 @@ import re
 
 import msgspec
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.emit.fragments.base import numbers_of
 from convc.compiler.emit.kernel import emit
-from convc.compiler.tile.steps.base import walk
+from convc.compiler.tile.program import walk
 from convc.ir.launch import ScalarParam
 from convc.ir.problem import ConvProblem
 from convc.support.resources import template_folder
@@ -46,13 +47,13 @@ def changed(**changes) -> ConvProblem:
     ],
 )
 def test_ptxas_accepts(problem, choice, assembled):
-    result = assembled(compile_problem(problem, **choice).artifact.ptx)
+    result = assembled(compile_problem(problem, options=RELOAD_ONLY, **choice).artifact.ptx)
     assert result.spill_bytes == 0
     assert result.registers <= 96
 
 
 def test_every_step_is_marked_once():
-    compiled = compile_problem(BASE)
+    compiled = compile_problem(BASE, options=RELOAD_ONLY)
     marks = re.findall(r"^ *//@ step=(\S+) role=(\S+) \S", compiled.artifact.ptx, re.MULTILINE)
     steps = [(step.id, role.name) for role in compiled.program.all_roles for step in walk(role.steps)]
     assert marks == steps
@@ -63,7 +64,7 @@ def test_no_fragment_hides_a_number_of_its_role():
     text = "\n".join(path.read_text() for path in (template_folder() / "steps").iterdir())
     declared = {name for line in re.findall(r"\.reg \.\w+ ([^;{]*);", text) for name in re.findall(r"%(\w+)", line)}
     assert {"bar", "acc", "to", "wrap"} <= declared
-    program = compile_problem(BASE).program
+    program = compile_problem(BASE, options=RELOAD_ONLY).program
     for role in program.all_roles:
         numbers = set(numbers_of(program, role)) | set(program.params) | {"stage", "phase", "smem", "tmem"}
         assert not numbers & declared
@@ -71,24 +72,26 @@ def test_no_fragment_hides_a_number_of_its_role():
 
 
 def test_labels_are_unique():
-    labels = re.findall(r"^ *(\w+):$", compile_problem(BASE).artifact.ptx, re.MULTILINE)
+    labels = re.findall(r"^ *(\w+):$", compile_problem(BASE, options=RELOAD_ONLY).artifact.ptx, re.MULTILINE)
     assert len(labels) == len(set(labels))
 
 
 def test_the_text_is_the_same_every_time():
-    first, second = (compile_problem(BASE).artifact for _ in range(2))
+    first, second = (compile_problem(BASE, options=RELOAD_ONLY).artifact for _ in range(2))
     assert first == second
 
 
 def test_the_length_does_not_follow_the_problem():
-    small = compile_problem(changed(in_channels=64), block_n=64, stages=2).artifact.ptx
-    large = compile_problem(changed(in_channels=4096, out_channels=1000), block_n=64, stages=2).artifact.ptx
+    small = compile_problem(changed(in_channels=64), options=RELOAD_ONLY, block_n=64, stages=2).artifact.ptx
+    large = compile_problem(
+        changed(in_channels=4096, out_channels=1000), options=RELOAD_ONLY, block_n=64, stages=2
+    ).artifact.ptx
     assert small.count("\n") == large.count("\n") < 520
 
 
 def test_guards_appear_only_where_an_edge_is():
     def stores(problem: ConvProblem, block_n: int) -> set[str]:
-        text = compile_problem(problem, block_n=block_n).artifact.ptx
+        text = compile_problem(problem, options=RELOAD_ONLY, block_n=block_n).artifact.ptx
         return set(re.findall(r"^ *(@%\w+ )?st\.global", text, re.MULTILINE))
 
     even = {"kernel": (1, 1), "pad_lo": (0, 0), "pad_hi": (0, 0), "in_extent": (8, 8)}
@@ -100,13 +103,13 @@ def test_guards_appear_only_where_an_edge_is():
 
 def test_the_epilogue_writes_whole_pitches():
     """K = 100 is stored in rows of 104: the padding is written, and nothing behind it."""
-    compiled = compile_problem(BASE, block_n=128)
+    compiled = compile_problem(BASE, options=RELOAD_ONLY, block_n=128)
     assert compiled.layout.k_pitch == 104
     assert "setp.lt.and.s32 %in, %k, 104, %row_in;" in compiled.artifact.ptx
 
 
 def test_a_scalar_parameter_is_refused():
-    program = compile_problem(BASE).program
+    program = compile_problem(BASE, options=RELOAD_ONLY).program
     params = (*program.launch.params[:3], ScalarParam(dtype="f32", value=1.0))
     launch = msgspec.structs.replace(program.launch, params=params)
     with pytest.raises(ValueError, match="parameter out: a kernel takes tensor maps and pointers"):

@@ -9,18 +9,22 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.schedules import RELOAD_ONLY
 
-from convc.compiler.arch import SM_100A
+from convc.compiler.arch import SM_100A, Arch
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
 from convc.compiler.plan.cost import SLACK, choose
-from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options, Tiling, to_json
-from convc.compiler.plan.storage import storage_of
-from convc.compiler.schedules.build import build
+from convc.compiler.plan.records import Tiling, to_json
+from convc.compiler.plan.storage import Storage
+from convc.compiler.schedules.all import RELOAD
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
+from convc.explain.estimate import estimate_lines
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
@@ -35,6 +39,11 @@ def problem(**changes) -> ConvProblem:
         "pad_hi": (1, 1),
     }
     return ConvProblem(**{**base, **changes})
+
+
+def storage_of(tiling: Tiling, arch: Arch) -> Storage:
+    """The storage of a tiling with schedule reload, operands without scale factors."""
+    return RELOAD.storage(device_layout(problem()), tiling, arch)
 
 
 def form_of(device: ConvProblem):
@@ -67,7 +76,7 @@ def problems(draw) -> ConvProblem:
 @settings(max_examples=40)
 @given(problems())
 def test_every_problem_gets_a_plan_within_the_limits(conv):
-    made = plan(device_layout(conv))
+    made = plan(device_layout(conv), options=RELOAD_ONLY)
     limits, device = SM_100A.limits, made.problem
     assert made.storage.smem_bytes <= limits.shared_bytes
     assert made.tiling.block_n <= made.storage.tmem_columns <= limits.tmem_columns
@@ -78,9 +87,9 @@ def test_every_problem_gets_a_plan_within_the_limits(conv):
     assert made.launch.grid[1] * made.tiling.block_n <= made.layout.bias.shape[0]
     assert made.pipeline.channels * made.pipeline.blocks >= made.layout.c_pitch
     assert made.tiling.stages <= made.pipeline.steps
-    assert max(made.loads.b.box) <= limits.tma_box
+    assert max(made.indexing.loads.b.box) <= limits.tma_box
     low, high = limits.im2col_corner
-    assert all(low <= corner <= high for corner in made.loads.a.lower + made.loads.a.upper)
+    assert all(low <= corner <= high for corner in made.indexing.loads.a.lower + made.indexing.loads.a.upper)
     assert contradictions(build(made)) == ()
 
 
@@ -114,13 +123,13 @@ def test_storage_never_overlaps(block_n, row_bytes, stages):
     ],
 )
 def test_the_choice_among_estimates(costs, chosen):
-    base = plan(device_layout(problem())).estimate
+    base = plan(device_layout(problem()), options=RELOAD_ONLY).estimate
     estimates = [dataclasses.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
     assert choose(estimates) == chosen
 
 
 def test_alternatives_are_the_other_widths_best_first():
-    made = plan(device_layout(problem(out_channels=512, in_extent=(56, 56), batch=8)))
+    made = plan(device_layout(problem(out_channels=512, in_extent=(56, 56), batch=8)), options=RELOAD_ONLY)
     widths = [other.tiling.block_n for other in made.alternatives]
     assert made.tiling.block_n not in widths
     assert len(set(widths)) == len(widths) > 1
@@ -136,7 +145,9 @@ def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_chann
 
 
 def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
-    made = plan(device_layout(problem(in_channels=512, out_channels=512, in_extent=(56, 56), batch=32)))
+    made = plan(
+        device_layout(problem(in_channels=512, out_channels=512, in_extent=(56, 56), batch=32)), options=RELOAD_ONLY
+    )
     assert made.tiling.block_n == 256
     rules = {rejection.rule for rejection in made.rejected}
     assert rules == {"shared_memory", "bias_cover"}
@@ -148,39 +159,41 @@ def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
 
 def test_the_estimate_says_where_its_numbers_come_from():
     """128 x 128 tiles of 1024 rows: 8 x 1 CTAs, 9 steps of 4 MMAs of 64 cycles, 32 KiB a step."""
-    made = plan(device_layout(problem(out_channels=128, in_extent=(32, 32))), block_n=128, stages=4)
+    made = plan(
+        device_layout(problem(out_channels=128, in_extent=(32, 32))), options=RELOAD_ONLY, block_n=128, stages=4
+    )
     cost = made.estimate
     assert (cost.waves, made.launch.grid) == (1, (8, 1, 1))
     assert cost.mma_cycles == 36 * 64
     assert cost.fill_cycles == pytest.approx(9 * 32768 / 122)
     assert cost.traffic_bytes == 8 * 9 * 32768
-    assert cost.copy_cycles == pytest.approx(2 * (1000 + 200 + 256 + 32768 / 122))  # 9 steps: 3 turns of 4 stages
-    assert cost.bound_by == "copy latency"
+    assert cost.latency_cycles == pytest.approx(2 * (1000 + 200 + 256 + 32768 / 122))  # 9 steps: 3 turns of 4 stages
+    assert cost.bottleneck == "copy latency"
     assert cost.useful == 1.0
-    text = " ".join(cost.sentences)
+    text = " ".join(estimate_lines(made))
     assert "8 CTAs (8 x 1) on 148 SMs: 1 wave, the last one 5% full." in text
     assert "Tensor core: 36 MMAs of 128 x 128, 64 cycles each: 2304." in text
     assert "The K loop waits for copy latency" in text
 
 
 def test_block_n_and_stages_can_be_fixed():
-    made = plan(device_layout(problem()), block_n=32, stages=3)
+    made = plan(device_layout(problem()), options=RELOAD_ONLY, block_n=32, stages=3)
     assert (made.tiling.block_n, made.tiling.stages) == (32, 3)
     assert made.alternatives == ()
 
 
 def test_a_plan_is_json():
-    made = plan(device_layout(problem()))
+    made = plan(device_layout(problem()), options=RELOAD_ONLY)
     data = json.loads(to_json(made))
     assert data["tiling"]["block_m"] == 128
-    start = next(entry for entry in data["coordinates"] if entry["name"] == "start_n")
+    start = next(entry for entry in data["indexing"]["coordinates"] if entry["name"] == "start_n")
     assert (start["value"], start["text"]) == (0, "0")
-    assert any(line.startswith("proved: ") for line in data["derivation"])
+    assert any(line.startswith("proved: ") for line in data["indexing"]["derivation"])
 
 
 def test_short_rows_for_few_channels():
     rows = {
-        channels: plan(device_layout(problem(in_channels=channels))).tiling.row_bytes
+        channels: plan(device_layout(problem(in_channels=channels)), options=RELOAD_ONLY).tiling.row_bytes
         for channels in (3, 16, 17, 64, 65)
     }
     assert rows == {3: 32, 16: 32, 17: 64, 64: 128, 65: 128}
@@ -192,7 +205,7 @@ def test_short_rows_for_few_channels():
 )
 def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, row_bytes, atoms):
     """40 channels of 2 bytes are 3 instructions of 32 bytes; with several blocks all are whole."""
-    found = plan(device_layout(problem(in_channels=channels)), options=Options(schedule=schedule))
+    found = plan(device_layout(problem(in_channels=channels)), options=ScheduleOptions(schedule=schedule))
     assert (found.tiling.row_bytes, found.pipeline.atoms) == (row_bytes, atoms)
 
 
@@ -228,7 +241,7 @@ def test_a_problem_beyond_the_limits_is_refused(changes, rule, message):
     layout = form_of(problem(**changes))
     assert [(r.rule, r.reason) for r in check_problem(layout, SM_100A)] == [(rule, message)]
     with pytest.raises(PlanError) as caught:
-        plan(layout)
+        plan(layout, options=RELOAD_ONLY)
     assert str(caught.value).startswith(f"error[C200]: no kernel can be planned: {message}")
     assert caught.value.exit_code == 2
 
@@ -245,7 +258,7 @@ def test_three_spatial_axes_are_refused():
         pad_hi=(0, 0, 0),
     )
     with pytest.raises(PlanError, match="3 spatial axes; a kernel is planned for two, H and W"):
-        plan(form_of(deep))
+        plan(form_of(deep), options=RELOAD_ONLY)
 
 
 def test_a_tensor_too_large_for_a_map_is_refused():
@@ -304,7 +317,7 @@ def test_limits_that_no_tiling_of_today_reaches():
 
 def test_when_every_tiling_is_illegal_the_error_lists_them():
     with pytest.raises(PlanError) as caught:
-        plan(device_layout(problem(out_channels=256)), block_n=96)
+        plan(device_layout(problem(out_channels=256)), options=RELOAD_ONLY, block_n=96)
     text = str(caught.value)
     assert "128x96 tile, 128-byte rows, 1 stages: the last tile ends at channel 288" in text
     assert "(and 5 more)" in text
@@ -321,9 +334,11 @@ def test_a_depthwise_plan_says_what_is_left_of_the_tensor_core(operand, share, s
             in_channels=256, out_channels=256, groups=256, in_extent=(16, 16), kernel=(1, 1), operand=operand, out="f32"
         )
     )
-    said = [line for line in plan(layout).estimate.sentences if "model's own" in line]
+    said = [line for line in estimate_lines(plan(layout, options=RELOAD_ONLY)) if "model's own" in line]
     assert said == [
         f"{share} are the model's own, groups being joined: {speed} a cycle while the tensor core multiplies; "
         "without it an SM makes 128 a cycle."
     ]
-    assert not [line for line in plan(device_layout(problem())).estimate.sentences if "model's own" in line]
+    assert not [
+        line for line in estimate_lines(plan(device_layout(problem()), options=RELOAD_ONLY)) if "model's own" in line
+    ]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.schedules import only
 
 from convc.compiler.arch import SM_100A
-from convc.compiler.plan.evidence import RESTS_ON
-from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options, Plan
-from convc.compiler.plan.reuse import ROWS, VARIANTS
-from convc.compiler.schedules.build import build
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.all import schedule_of, sharing
+from convc.compiler.schedules.base import ROWS
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
@@ -24,7 +26,7 @@ def problem(**changes) -> ConvProblem:
 
 
 def made(conv: ConvProblem, schedule: str, shift: str | None = None, **options) -> Plan:
-    return plan(device_layout(conv), options=Options(schedule=schedule, shift=shift, **options))
+    return plan(device_layout(conv), options=ScheduleOptions(schedule=schedule, shift=shift, **options))
 
 
 @st.composite
@@ -49,11 +51,10 @@ def problems(draw) -> ConvProblem:
 
 
 @settings(max_examples=60)
-@given(problems(), st.sampled_from(VARIANTS), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]))
-def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, variant, border, rows):
-    schedule, shift = variant
+@given(problems(), st.sampled_from(sharing()), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]))
+def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, schedule, border, rows):
     try:
-        found = made(conv, schedule, shift or None, border=border, rows=rows)
+        found = plan(device_layout(conv), options=only(schedule, border, rows))
     except PlanError as error:
         refused = error
         found = None
@@ -61,12 +62,12 @@ def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, variant, border
         assert "no kernel can be planned: " in str(refused)
         return
     storage, limits = found.storage, SM_100A.limits
-    assert (found.schedule, found.reuse.variant) == variant
+    assert found.schedule == schedule.id
     assert storage.smem_bytes <= limits.shared_bytes
     assert storage.tmem[-1].end <= storage.tmem_columns <= limits.tmem_columns
     assert storage.tmem_columns.bit_count() == 1
     assert contradictions(build(found)) == ()
-    assert found.loads.a.swizzle in ("64B", "128B")
+    assert found.indexing.loads.a.swizzle in ("64B", "128B")
     assert found.launch.grid[1] * found.tiling.block_n >= conv.out_channels
     lanes = found.reuse.stream.streams * found.reuse.tiles * found.reuse.tile.outputs
     assert lanes >= conv.gemm_m
@@ -83,11 +84,11 @@ def test_merged_rows_waste_no_lane_at_stride_1_with_same_padding(batch, extent, 
     assert found.reuse.walk.waste == 0
 
 
-@pytest.mark.parametrize("name", [variant or schedule for schedule, variant in VARIANTS])
-def test_a_plan_names_the_rules_it_rests_on(name):
-    schedule = name if name in ("slide", "stationary") else "shift"
-    found = made(problem(pad_lo=(0, 1)), schedule, None if schedule == name else name)
-    assert found.reuse.rests_on == RESTS_ON[name]
+@pytest.mark.parametrize("schedule", sharing(), ids=lambda schedule: schedule.id.title)
+def test_a_plan_names_the_rules_it_rests_on(schedule):
+    found = plan(device_layout(problem(pad_lo=(0, 1))), options=only(schedule))
+    assert schedule_of(found.schedule) is schedule
+    assert found.reuse.rests_on == schedule.rests_on
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_a_plan_names_the_rules_it_rests_on(name):
 )
 def test_an_unknown_option_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        plan(device_layout(problem()), options=Options(**options))
+        plan(device_layout(problem()), options=ScheduleOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -136,4 +137,4 @@ def test_an_unknown_option_is_refused(options, message):
 )  # fmt: skip
 def test_the_condition_that_fails_is_named(conv, options, reason):
     with pytest.raises(PlanError, match=reason):
-        plan(device_layout(conv), options=Options(**options))
+        plan(device_layout(conv), options=ScheduleOptions(**options))

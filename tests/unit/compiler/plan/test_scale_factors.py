@@ -6,13 +6,15 @@ import dataclasses
 
 import numpy as np
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.maps import Counterexample, Proof
-from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options
-from convc.compiler.plan.scale_factors import columns_of, prove_factors
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.scale_factors import columns_of, factor_coordinates, prove_factors
+from convc.compiler.schedules.planner import plan
 from convc.errors import LimitError, PlanError
+from convc.explain.estimate import estimate_lines
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS, dequantise, quantise
@@ -37,15 +39,19 @@ def problem(operand: str, **fields) -> ConvProblem:
 @pytest.mark.parametrize("operand", NAMES)
 @pytest.mark.parametrize("fields", [{}, {"in_channels": 3}, {"in_channels": 2400}, {"groups": 2, "in_channels": 1280}])
 def test_every_step_finds_its_factors(operand, fields):
-    decided = plan(device_layout(problem(operand, **fields)))
-    assert isinstance(prove_factors(decided.layout, decided.tiling, decided.pipeline), Proof)
-    assert any("factors of a step" in line for line in decided.derivation)
+    decided = plan(device_layout(problem(operand, **fields)), options=RELOAD_ONLY)
+    factors = decided.indexing.coordinates.factors
+    outcome = prove_factors(factors, decided.layout.blocks, decided.layout, decided.tiling, decided.pipeline)
+    assert isinstance(outcome, Proof)
+    assert any("factors of a step" in line for line in decided.indexing.derivation)
 
 
 def test_a_wrong_place_is_refuted():
-    decided = plan(device_layout(problem("mxfp8", in_channels=2400)))
+    decided = plan(device_layout(problem("mxfp8", in_channels=2400)), options=RELOAD_ONLY)
     wrong = dataclasses.replace(decided.pipeline, channels=decided.pipeline.channels + 32)
-    outcome = prove_factors(decided.layout, decided.tiling, wrong)
+    blocks = decided.layout.blocks
+    factors = factor_coordinates(blocks, decided.layout, decided.tiling, wrong)
+    outcome = prove_factors(factors, blocks, decided.layout, decided.tiling, wrong)
     assert isinstance(outcome, Counterexample)
     assert outcome.point == (("group", 0), ("block", 1))
     assert outcome.value == "factor_a = 0, byte 4"
@@ -78,9 +84,9 @@ def test_buffers_hold_elements_and_behind_them_factors(operand, groups):
 def test_schedules_that_mask_or_move_lanes_are_refused(operand):
     for schedule in ("slide", "shift", "stationary"):
         with pytest.raises(PlanError, match=f"{operand} has scale factors, and an MMA with them can neither leave out"):
-            compile_problem(problem(operand), options=Options(schedule=schedule))
-    chosen = compile_problem(problem(operand), options=Options(schedule="auto")).plan
-    assert chosen.schedule == "reload"
+            compile_problem(problem(operand), options=ScheduleOptions(schedule=schedule))
+    chosen = compile_problem(problem(operand), options=ScheduleOptions()).plan
+    assert chosen.schedule.name == "reload"
     assert [bool(choice.reason) for choice in chosen.choices] == [False, *[True] * (len(chosen.choices) - 1)]
 
 
@@ -107,12 +113,12 @@ def test_a_word_of_factors_starts_at_a_multiple_of_four_columns(rows, columns):
 
 @pytest.mark.parametrize("operand", NAMES)
 def test_short_rows_of_factors_cost_time(operand):
-    decided = plan(device_layout(problem(operand)))
+    decided = plan(device_layout(problem(operand)), options=RELOAD_ONLY)
     work, rate = decided.work, decided.arch.rates.fill_bytes
     assert work.factor_bytes == decided.pipeline.steps * 16 * (128 + -(-decided.tiling.block_n // 32) * 32)
     elements = (work.loaded_bytes - work.factor_bytes) / (rate * decided.tiling.row_bytes / 128)
     assert decided.estimate.fill_cycles == pytest.approx(elements + work.factor_bytes / (rate / 8))
-    assert any(f"{work.factor_bytes} bytes of scale factors" in line for line in decided.estimate.sentences)
+    assert any(f"{work.factor_bytes} bytes of scale factors" in line for line in estimate_lines(decided))
 
 
 def test_memory_is_asked_for_before_numbers_are_quantised(monkeypatch):

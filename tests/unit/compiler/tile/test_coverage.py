@@ -7,12 +7,14 @@ from functools import cache
 
 import numpy as np
 import pytest
+from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
-from convc.compiler.schedules.debug_info import coverage_of
-from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.debug_info import debug_info_of
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.operands import TmaLoad
 from convc.ir.debug_info import DebugInfo, dump_coverage, read_coverage
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
@@ -33,8 +35,8 @@ CASES = [
 
 @cache
 def case(problem: ConvProblem, schedule: str):
-    compiled = compile_problem(problem, options=Options(schedule=schedule))
-    return compiled, coverage_of(compiled.plan, compiled.program)
+    compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule))
+    return compiled, debug_info_of(compiled.plan, compiled.program)
 
 
 def executed(steps: tuple[Step, ...], values: dict[str, int]) -> Iterator[tuple[Step, dict[str, int]]]:
@@ -135,8 +137,8 @@ def test_damage_is_refused(damage):
 
 def test_channels_that_lie_two_to_a_byte_are_counted_one_by_one():
     problem = ConvProblem(in_channels=300, out_channels=40, in_extent=(9, 9), kernel=(1, 1), operand="nvfp4", out="f32")
-    compiled = compile_problem(problem)
-    covered = coverage_of(compiled.plan, compiled.program)
+    compiled = compile_problem(problem, options=RELOAD_ONLY)
+    covered = debug_info_of(compiled.plan, compiled.program)
     assert covered.reduction("mma.multiply", 0)["c"] == (0, 255)
     assert covered.reduction("mma.multiply", 1)["c"] == (256, 319)  # filled up to blocks
     assert covered.reduction("store.factors_a", 1)["c"] == (256, 319)

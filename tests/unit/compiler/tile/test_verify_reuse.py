@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from test_verify_program import at, rewrite, without
 
-from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options
-from convc.compiler.schedules.build import build
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
+from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show
-from convc.compiler.tile.steps.base import TileProgram, walk
 from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -20,7 +20,7 @@ PROBLEM = ConvProblem(
 
 
 def program(schedule: str, shift: str | None = None) -> TileProgram:
-    options = Options(schedule=schedule, shift=shift, border="mask", rows="outer")
+    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows="outer")
     return build(plan(device_layout(PROBLEM), options=options, stages=3))
 
 
@@ -51,7 +51,7 @@ def test_what_is_built_is_sound_and_shown(made):
         (SLIDE, at("masks.s_word", value="mask"), "masks.s_word reads mask, which nothing sets before"),
         (ASHIFT, at("mma.settle", fresh=True), "role mma alone uses ring order, and its first wait waits for nothing"),
         (ASHIFT, at("mma.multiply", n=64), "mma.multiply makes 128 x 64, accumulator acc is another size"),
-        (ASHIFT, at("mma.fill", tile="a"), "mma.fill names the acc a, which does not exist"),
+        (ASHIFT, at("mma.fill", tile="a"), "mma.fill names the tile in tensor memory a, which does not exist"),
         (ASHIFT, without("mma.halo"), "mma.refresh reads halo, which nothing sets before"),
         (WINDOWS, at("mma.wait_held", fresh=False), "role mma alone uses ring held, and its first wait never passes"),
         (WINDOWS, at("load.windows", count=3), "load.expect_a expects 16384 bytes a stage"),

@@ -1,4 +1,4 @@
-"""The schedule is right on whole tiles: the tile oracle agrees with the reference, on integers exactly."""
+"""The schedule is right on whole tiles: the tile interpreter agrees with the reference, on integers exactly."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.tile_oracle import run_program
+from support.schedules import RELOAD_ONLY
 
-from convc.compiler.plan.planner import plan
-from convc.compiler.schedules.build import build
-from convc.compiler.tile.steps.base import Loop, Step, TileProgram
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
+from convc.compiler.tile.interpret.run import interpret
+from convc.compiler.tile.program import TileProgram
+from convc.compiler.tile.steps.base import Loop, Step
+from convc.errors import TileError
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
 from convc.layout import repack
@@ -27,7 +30,7 @@ def prepare(problem: ConvProblem, seed: int, **choice):
     w = rng.integers(-2, 3, problem.w_shape).astype(np.float64)
     bias = rng.integers(-8, 9, (problem.out_channels,)).astype(np.float64) if problem.bias else None
     layout = device_layout(problem)
-    program = build(plan(layout, **choice))
+    program = build(plan(layout, options=RELOAD_ONLY, **choice))
     buffers = {
         "activation": repack.pack_activation(layout, x),
         "filter": repack.pack_filter(layout, w),
@@ -38,7 +41,7 @@ def prepare(problem: ConvProblem, seed: int, **choice):
 
 def check(problem: ConvProblem, seed: int = 0, **choice) -> TileProgram:
     program, layout, buffers, expected = prepare(problem, seed, **choice)
-    output = run_program(program, buffers)
+    output = interpret(program, buffers)
     assert not np.isnan(output.astype(np.float64)).any(), "an element of the output buffer was not written"
     np.testing.assert_array_equal(repack.unpack_output(layout, output).astype(np.float64), expected)
     return program
@@ -111,22 +114,22 @@ def edited(program: TileProgram, which: str, **changes) -> TileProgram:
     return dataclasses.replace(program, roles=roles)
 
 
-def test_the_oracle_notices_a_wrong_schedule():
+def test_the_interpreter_notices_a_wrong_schedule():
     program, layout, buffers, expected = prepare(BASE, 0, block_n=48, stages=2)
     shifted = edited(program, "load.b", coords=("c", "r", "first_k"))
-    output = repack.unpack_output(layout, run_program(shifted, buffers)).astype(np.float64)
+    output = repack.unpack_output(layout, interpret(shifted, buffers)).astype(np.float64)
     assert (output != expected).any()
     uncleared = edited(program, "mma.multiply", counter="tile_m_plus_one")
     with pytest.raises(KeyError, match="tile_m_plus_one"):
-        run_program(uncleared, buffers)
-    with pytest.raises(AssertionError, match="deadlock"):
-        run_program(edited(program, "load.wait", fresh=False), buffers)
-    with pytest.raises(AssertionError, match="deadlock"):
-        run_program(edited(program, "load.expect", bytes=1), buffers)
-    with pytest.raises(AssertionError, match=r"starts at -6, outside of the box -1\.\.6"):
-        run_program(edited(program, "load.start_w", expr=Const(-6)), buffers)
-    with pytest.raises(AssertionError, match="written twice"):
-        run_program(edited(program, "store.out_byte", expr=Const(0)), buffers)
+        interpret(uncleared, buffers)
+    with pytest.raises(TileError, match="deadlock"):
+        interpret(edited(program, "load.wait", fresh=False), buffers)
+    with pytest.raises(TileError, match="deadlock"):
+        interpret(edited(program, "load.expect", bytes=1), buffers)
+    with pytest.raises(TileError, match=r"starts at -6, outside of the box -1\.\.6"):
+        interpret(edited(program, "load.start_w", expr=Const(-6)), buffers)
+    with pytest.raises(TileError, match="written twice"):
+        interpret(edited(program, "store.out_byte", expr=Const(0)), buffers)
 
 
 def test_a_stage_that_was_given_back_is_gone():
@@ -137,4 +140,4 @@ def test_a_stage_that_was_given_back_is_gone():
     wait, multiply, release, advance = loop.body
     early = dataclasses.replace(loop, body=(wait, release, multiply, advance))
     roles = (load, dataclasses.replace(mma, steps=(early, done)), store)
-    assert np.isnan(run_program(dataclasses.replace(program, roles=roles), buffers).astype(np.float64)).all()
+    assert np.isnan(interpret(dataclasses.replace(program, roles=roles), buffers).astype(np.float64)).all()

@@ -1,0 +1,80 @@
+"""Spelling of the steps on lanes of tensor memory (`convc.compiler.tile.steps.lanes`)."""
+
+from __future__ import annotations
+
+from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
+from convc.compiler.emit.operands import (
+    acc_address,
+    braces,
+    descriptor,
+    more_atoms,
+    powers_of_two,
+    stage_address,
+    tensor_address,
+)
+from convc.compiler.plan.storage import MASK_BYTES, Storage
+from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
+
+MAIN_ROWS = 128
+"""Rows of a tile before those of its halo (im2col::w::128)."""
+CHUNK = 32
+"""Most columns that are cleared at a time."""
+
+
+@fragment.register
+def _(step: MaskWord, context: RoleContext) -> Names:
+    return {"value": step.value, "entry": step.entry, "table_offset": _entry(context.storage, step.first)}
+
+
+@fragment.register
+def _(step: LoadMask, context: RoleContext) -> Names:
+    (entry, first), *more = step.entries
+    other, second = more[0] if more else ("", 0)
+    return {
+        "entry": entry,
+        "table_offset": _entry(context.storage, first),
+        "joined": bool(more),
+        "other": other,
+        "other_offset": _entry(context.storage, second),
+    }
+
+
+@fragment.register
+def _(step: ClearAcc, context: RoleContext) -> Names:
+    pieces = [(first, count, braces(["%zero"] * count)) for first, count in powers_of_two(step.columns, CHUNK)]
+    return {"acc_address": acc_address(context.storage.tmem_tile(step.acc)), "pieces": pieces}
+
+
+@fragment.register
+def _(step: TensorFill, context: RoleContext) -> Names:
+    source = context.storage.smem_tile(step.source)
+    return {
+        "source_address": stage_address("%word", source),
+        "descriptor": descriptor(source),
+        "tile_address": tensor_address("%to", context.storage.tmem_tile(step.tile)),
+        "more_atoms": more_atoms(step.atoms),
+    }
+
+
+@fragment.register
+def _(step: MoveRows, context: RoleContext) -> Names:
+    tile = context.storage.tmem_tile(step.tile)
+    return {"tile_address": tensor_address("%to", tile), "more_atoms": more_atoms(step.atoms)}
+
+
+@fragment.register
+def _(step: Refresh, context: RoleContext) -> Names:
+    source = context.storage.smem_tile(step.source)
+    return {
+        "source_address": stage_address("%word", source),
+        "halo": step.halo,
+        "halo_bytes": 4 * source.row_bytes,
+        "descriptor": descriptor(source, MAIN_ROWS + 4 * step.extra),
+        "tile_address": tensor_address("%to", context.storage.tmem_tile(step.tile)),
+        "more_atoms": more_atoms(step.atoms),
+    }
+
+
+def _entry(storage: Storage, first: int) -> int:
+    """Offset in shared memory of an entry of the mask table."""
+    return (storage.mask_offset or 0) + MASK_BYTES * first

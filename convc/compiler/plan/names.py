@@ -1,0 +1,32 @@
+"""Names that plans and tile programs give to things: a type for each kind, so that a type checker keeps them apart."""
+
+from __future__ import annotations
+
+from typing import NewType
+
+Number = NewType("Number", str)
+"""An integer that a kernel computes while it runs, a coordinate or a loop counter; also the name of its register."""
+
+NewNumber = NewType("NewNumber", Number)
+"""A number that the step makes in which it stands; everywhere else it is read."""
+
+RingName = NewType("RingName", str)
+"""A ring of mbarriers (`convc.compiler.plan.storage.BarrierRing`)."""
+
+SmemName = NewType("SmemName", str)
+"""A tile in shared memory (`convc.compiler.plan.storage.SmemTile`)."""
+
+TmemName = NewType("TmemName", str)
+"""A tile in tensor memory, an accumulator or an operand (`convc.compiler.plan.storage.TmemTile`)."""
+
+MapName = NewType("MapName", str)
+"""A kernel parameter that is a tensor map."""
+
+PointerName = NewType("PointerName", str)
+"""A kernel parameter that points at a buffer in global memory."""
+
+A, B = SmemName("a"), SmemName("b")
+"""Tiles of activations and of filter rows in shared memory."""
+
+ACC = TmemName("acc")
+"""The accumulator."""

@@ -1,0 +1,70 @@
+"""All schedules: ways to run a convolution, one record each (`convc.compiler.schedules.base.Schedule`).
+
+A new one is a class in a file of its own, and a line in `SCHEDULES`. The longest halo is what the field of an
+instruction holds: wHalo of im2col::w, the lanes of a window, the column shift of tcgen05.mma.ws with M = 128.
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
+from convc.compiler.plan.records import ScheduleName
+from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.reload import Reload
+from convc.compiler.schedules.sharing.base import Sharing
+from convc.compiler.schedules.sharing.shift import Shift
+from convc.compiler.schedules.sharing.slide import Slide
+from convc.compiler.schedules.sharing.stationary import Stationary
+
+RELOAD = Reload(name="reload")
+SLIDE = Slide(name="slide", max_halo=511, rests_on=(ROW_START,))
+CHAIN = Shift(
+    name="shift",
+    variant="chain",
+    max_halo=31,
+    rests_on=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
+)
+ASHIFT = Shift(
+    name="shift",
+    variant="ashift",
+    max_halo=31,
+    rests_on=(MOVES_AFTER, LAST_LANES, ROW_START),
+    ashift=True,
+)
+WINDOWS = Shift(
+    name="shift",
+    variant="windows",
+    max_halo=31,
+    rests_on=(MOVES_AFTER,),
+    ashift=True,
+    windows=True,
+)
+STATIONARY = Stationary(name="stationary", max_halo=32, rests_on=(SHIFT_THEN_ZERO,))
+
+SCHEDULES: tuple[Schedule, ...] = (RELOAD, SLIDE, CHAIN, ASHIFT, WINDOWS, STATIONARY)
+"""All schedules, in the order of the tables that show them."""
+
+AUTO = "auto"
+"""What stands for the best of all."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of the schedules, each once."""
+    return tuple(dict.fromkeys(schedule.name for schedule in SCHEDULES))
+
+
+def variants() -> tuple[str, ...]:
+    """The variants that a schedule has, of all schedules."""
+    return tuple(schedule.variant for schedule in SCHEDULES if schedule.variant)
+
+
+def schedule_of(name: ScheduleName) -> Schedule:
+    """The schedule of that name and variant; KeyError where there is none."""
+    for schedule in SCHEDULES:
+        if schedule.id == name:
+            return schedule
+    raise KeyError(name.title)
+
+
+def sharing() -> tuple[Sharing, ...]:
+    """The schedules whose filter columns share activations."""
+    return tuple(schedule for schedule in SCHEDULES if isinstance(schedule, Sharing))

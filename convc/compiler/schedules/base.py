@@ -1,0 +1,104 @@
+"""What a schedule is: one way to run a convolution, from its candidates to its roles.
+
+A schedule is one record in one file. `convc.compiler.schedules.all.SCHEDULES` lists them; the command line, the
+planner, the reports and the derivations read that tuple, and nothing else in convc knows a schedule by its name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from convc.compiler.arch import Arch
+from convc.compiler.index.row_walk import Border
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.evidence import Rule
+from convc.compiler.plan.records import Indexing, Plan, ScheduleName
+from convc.compiler.tile.program import Role
+from convc.compiler.tile.steps.base import Step
+from convc.layout.device_layout import DeviceLayout
+
+Rows = Literal["outer", "merged"]
+"""Whether a stream of output pixels is one output row, or all of them."""
+ROWS: tuple[Rows, ...] = ("outer", "merged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a plan is asked to keep; None leaves it to the planner.
+
+    Attributes:
+        border, rows: how the output is cut (schedules that share activations).
+        block_n, stages: tile width, and number of stages.
+    """
+
+    border: Border | None = None
+    rows: Rows | None = None
+    block_n: int | None = None
+    stages: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """What the roles of a kernel do, as far as it depends on the schedule.
+
+    Attributes:
+        load, multiply, store: the steps of the three roles that run side by side.
+        before, after: roles of the set-up, before everyone meets and after that.
+    """
+
+    load: tuple[Step, ...]
+    multiply: tuple[Step, ...]
+    store: tuple[Step, ...]
+    before: tuple[Role, ...] = ()
+    after: tuple[Role, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(ABC):
+    """One way to run a convolution.
+
+    Attributes:
+        name: as ``--schedule`` has it.
+        variant: as ``--shift`` has it, where a schedule has several; else empty.
+        activations: where the activation operand of the tensor core lies; in tensor memory its rows can move.
+        shares: whether filter columns share what was loaded.
+        transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
+        max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
+        rests_on: rules of the hardware that it needs although the manual does not settle them.
+    """
+
+    name: str
+    variant: str = ""
+    activations: Literal["shared memory", "tensor memory"] = "shared memory"
+    shares: bool = False
+    transposed: bool = False
+    max_halo: int = 0
+    rests_on: tuple[Rule, ...] = ()
+
+    @property
+    def id(self) -> ScheduleName:
+        """Name and variant."""
+        return ScheduleName(name=self.name, variant=self.variant)
+
+    @property
+    def assumed(self) -> int:
+        """How many assumed rules it rests on."""
+        return sum(rule.evidence == "assumed" for rule in self.rests_on)
+
+    @abstractmethod
+    def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
+        """Look at every tiling: storage, work and price of the legal ones, and what is wrong with the others."""
+
+    @abstractmethod
+    def indexing(self, candidate: Candidate) -> Indexing:
+        """Derive and prove the index maps of a candidate, and lower what the kernel computes.
+
+        Raises:
+            PlanError: a claim that the kernel relies on is not proved.
+        """
+
+    @abstractmethod
+    def roles(self, plan: Plan) -> Roles:
+        """Write the kernel down, step by step."""

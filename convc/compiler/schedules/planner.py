@@ -1,0 +1,136 @@
+"""A problem in its device layout in, a plan out.
+
+Every schedule is asked for its candidates; those that break a rule are turned down, the rest are estimated, one is
+chosen and its index arithmetic derived. Everything turned down stays in the plan, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from convc.compiler.arch import SM_100A, Arch
+from convc.compiler.index.row_walk import BORDERS
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.records import Alternative, Launch, Plan, Rejection, ScheduleSummary
+from convc.compiler.schedules.all import AUTO, SCHEDULES, names, schedule_of, variants
+from convc.compiler.schedules.base import ROWS, Request, Schedule
+from convc.compiler.schedules.skeleton import THREADS
+from convc.errors import InputError, PlanError
+from convc.layout.device_layout import DeviceLayout
+
+T = TypeVar("T", bound=str)
+
+
+def plan(
+    layout: DeviceLayout,
+    *,
+    arch: Arch = SM_100A,
+    options: ScheduleOptions | None = None,
+    block_n: int | None = None,
+    stages: int | None = None,
+) -> Plan:
+    """Plan the kernel of a problem.
+
+    Args:
+        layout: the problem and its device buffers.
+        arch: target.
+        options: which schedules to consider; all by default.
+        block_n, stages: fix the tile width or the number of stages instead of choosing.
+
+    Raises:
+        InputError: an option has a value that does not exist.
+        PlanError: no candidate is legal (the message gives the rules that are broken), or a claim about the index maps
+            is not proved.
+    """
+    options = options or ScheduleOptions()
+    asked = _asked(options)
+    request = Request(
+        border=_known("border", options.border, BORDERS),
+        rows=_known("rows", options.rows, ROWS),
+        block_n=block_n,
+        stages=stages,
+    )
+    found = [schedule.candidates(layout, arch, request) for schedule in asked]
+    legal = [candidates for candidates in found if candidates.legal]
+    if not legal:
+        raise _no_plan(layout, [rejection for candidates in found for rejection in candidates.rejected])
+    return _finished(_chosen(legal), tuple(candidates.summary for candidates in found))
+
+
+def _asked(options: ScheduleOptions) -> list[Schedule]:
+    """The schedules to consider."""
+    name = _known("schedule", options.schedule, (AUTO, *names()))
+    variant = _known("shift variant", options.shift, variants())
+    return [
+        schedule
+        for schedule in SCHEDULES
+        if name in (AUTO, schedule.name) and (not schedule.variant or variant in (None, schedule.variant))
+    ]
+
+
+def _known(what: str, value: str | None, known: Sequence[T]) -> T | None:
+    """The value of an option among those that exist; None where it is left to the planner."""
+    for one in known:
+        if value == one:
+            return one
+    if value is not None:
+        raise InputError(f"{what} must be one of {', '.join(known)}, got {value!r}")
+    return None
+
+
+def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
+    """The schedule to take: of those about as fast as the fastest, one that rests on no assumed rule of the hardware,
+    and of these the one that moves fewest bytes.
+    """
+    limit = SLACK * min(candidates.best.cost.cycles for candidates in legal)
+    near = [candidates for candidates in legal if candidates.best.cost.cycles <= limit]
+
+    def key(candidates: ScheduleCandidates) -> tuple[int, int, float]:
+        cost = candidates.best.cost
+        return schedule_of(candidates.schedule).assumed, cost.traffic_bytes, cost.cycles
+
+    return min(near, key=key)
+
+
+def _finished(chosen: ScheduleCandidates, choices: tuple[ScheduleSummary, ...]) -> Plan:
+    """The plan of a schedule's best candidate."""
+    best, name = chosen.best, chosen.schedule
+    return Plan(
+        layout=best.tiled.layout,
+        schedule=name,
+        work=best.work,
+        arch=best.tiled.arch,
+        tiling=best.tiled.tiling,
+        storage=best.tiled.storage,
+        pipeline=best.pipeline,
+        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=THREADS),
+        indexing=schedule_of(name).indexing(best),
+        estimate=best.cost,
+        alternatives=_alternatives(best, chosen.legal),
+        rejected=chosen.rejected,
+        choices=choices,
+    )
+
+
+def _alternatives(chosen: Candidate, legal: Sequence[Candidate]) -> tuple[Alternative, ...]:
+    """The best candidate of every other width, best first."""
+    best: dict[int, Alternative] = {}
+    for candidate in sorted(legal, key=lambda one: one.cost.cycles):
+        tiling, cost = candidate.tiled.tiling, candidate.cost
+        if tiling.block_n != chosen.tiled.tiling.block_n and tiling.block_n not in best:
+            best[tiling.block_n] = Alternative(tiling=tiling, cycles=cost.cycles, bottleneck=cost.bottleneck)
+    return tuple(best.values())
+
+
+def _no_plan(layout: DeviceLayout, rejected: Sequence[Rejection]) -> PlanError:
+    """The error that lists the rules broken: of the problem, or by each candidate."""
+    reasons = dict.fromkeys(
+        rejection.reason if rejection.tiling is None else f"{rejection.tiling}: {rejection.reason}"
+        for rejection in rejected
+    )
+    lines = list(reasons)
+    more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+    return PlanError("no kernel can be planned: " + "; ".join(lines[:3]) + more, where=layout.model.describe())

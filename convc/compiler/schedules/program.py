@@ -1,0 +1,41 @@
+"""From a plan to a tile program: a schedule written down step by step.
+
+    load   copies operand tiles into shared memory as stages become free
+    mma    multiplies what has landed into the accumulator, and gives stages back
+    store  when the accumulator is complete: read it, add the bias, round, write
+
+What happens in these is the schedule's; the acts around them are the same for all.
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules import skeleton
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.tile.program import Range, TileProgram
+
+
+def build(plan: Plan) -> TileProgram:
+    """The program of a plan."""
+    roles = schedule_of(plan.schedule).roles(plan)
+    extents = {
+        "tile_m": plan.launch.grid[0],
+        "tile_n": plan.launch.grid[1],
+        "warp": skeleton.WARPS,
+        "thread": skeleton.THREADS,
+    }
+    return TileProgram(
+        name=plan.problem.name,
+        title=plan.problem.describe(),
+        schedule=plan.schedule.title,
+        arch=plan.arch.name,
+        ptx_version=plan.arch.ptx_version,
+        warps=skeleton.WARPS,
+        params=(*skeleton.maps_of(plan), *skeleton.pointers(plan)),
+        inputs=tuple(Range(name=skeleton.number(name), low=0, high=extent - 1) for name, extent in extents.items()),
+        setup=skeleton.setup(plan, roles),
+        roles=skeleton.main(roles),
+        teardown=skeleton.teardown(plan),
+        storage=plan.storage,
+        launch=skeleton.launch(plan),
+    )

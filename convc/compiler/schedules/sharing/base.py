@@ -1,0 +1,201 @@
+"""What the schedules that share activations have in common: how they cut the output, and which tilings they propose.
+
+A survey looks at each way to cut the output (border ``mask`` or ``zero``, rows ``outer`` or ``merged``), keeps the one
+with the fewest tiles, and proposes tilings for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from convc.compiler.arch import Arch
+from convc.compiler.index.geometry import Geometry, geometry_of
+from convc.compiler.index.reuse_claims import OFFSET_LIMIT
+from convc.compiler.index.row_walk import BORDERS
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
+from convc.compiler.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
+from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, TiledProblem, TilingRule, check_problem
+from convc.compiler.plan.loads import wide_loads_of
+from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
+from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.work import CtaWork
+from convc.compiler.schedules.base import ROWS, Request, Roles, Schedule
+from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
+from convc.compiler.schedules.sharing.roles import clear, load, masks
+from convc.compiler.tile.steps.base import Step
+from convc.errors import PlanError
+from convc.layout.device_layout import DeviceLayout
+
+SPANS = (64, 128)
+"""Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""
+HELD = (2, 3, 4)
+"""Activation tiles in flight, as far as there are so many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(Schedule):
+    """One activation tile for all filter columns of a buffer, one filter tile for each of them.
+
+    What follows may be said otherwise by a schedule.
+    """
+
+    shares: bool = True
+    rules: tuple[TilingRule, ...] = TILING_RULES
+
+    # ---- what a schedule says ----------------------------------------------------------------------------------------
+
+    @property
+    def windowed(self) -> bool:
+        """Whether a tile is made of windows of 32 pixels that overlap by the halo."""
+        return False
+
+    @property
+    def haloed(self) -> bool:
+        """Whether every 32 pixels of a tile have a halo of their own."""
+        return False
+
+    @property
+    def whole_tap_first(self) -> bool:
+        """Whether a filter column that masks no lane may come first, whatever its place in the buffer."""
+        return False
+
+    @property
+    def pixels(self) -> tuple[int, ...]:
+        """Output pixels that a tile may have."""
+        return (BLOCK_M,)
+
+    def refuses(self, geometry: Geometry) -> str | None:
+        """The condition that a cut breaks, with its numbers."""
+        halo = max(buffer.halo for buffer in geometry.walk.buffers)
+        offset = max(buffer.offset for buffer in geometry.walk.buffers)
+        if halo > self.max_halo:
+            return (
+                f"the last filter column is {halo} lanes from the first of its buffer, "
+                f"at most {self.max_halo} can be held"
+            )
+        if offset > OFFSET_LIMIT:
+            return f"a buffer starts {offset} pixels on, the copy takes offsets up to {OFFSET_LIMIT}"
+        return None
+
+    def tile_rows(self, geometry: Geometry, halo: int) -> int:
+        """Rows of shared memory that a copy with this halo fills."""
+        return geometry.tile.lanes + halo
+
+    @abstractmethod
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
+        """Lay out one CTA."""
+
+    @abstractmethod
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+        """Count what one CTA does."""
+
+    @abstractmethod
+    def multiply(self, plan: Plan) -> tuple[Step, ...]:
+        """The role that multiplies."""
+
+    @abstractmethod
+    def store(self, plan: Plan) -> tuple[Step, ...]:
+        """The role that carries the accumulator away."""
+
+    # ---- what all of them do -----------------------------------------------------------------------------------------
+
+    def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
+        """Look at every tiling of the best cut."""
+        rejected = list(check_problem(layout, arch, WALK_RULES))
+        legal: list[Candidate] = []
+        for lanes in () if rejected else self.pixels:
+            geometries, refused = self._geometries(layout, request, lanes)
+            rejected += refused
+            if geometries:
+                found, refused = self._judged(layout, arch, request, _fewest(geometries))
+                legal += found
+                rejected += refused
+        return ScheduleCandidates(schedule=self.id, legal=tuple(legal), rejected=tuple(rejected))
+
+    def indexing(self, candidate: Candidate) -> Indexing:
+        """Derive the maps of a candidate, and prove that every lane finds its pixel, or a zero, or is masked."""
+        layout, tiling = candidate.tiled.layout, candidate.tiled.tiling
+        if candidate.geometry is None:
+            raise TypeError("a candidate of a schedule that shares activations has a geometry")
+        maps = proved_maps(layout.problem, candidate.geometry)
+        reuse = reuse_of(maps, self.rests_on, masks=not self.transposed, whole_tap_first=self.whole_tap_first)
+        padded = candidate.tiled.grid[1] * tiling.block_n > layout.k_pitch
+        return Indexing(
+            coordinates=coordinates_of(candidate, maps, transposed=self.transposed),
+            loads=wide_loads_of(layout, tiling, reuse, self.haloed),
+            derivation=tuple(map(str, maps.proofs)),
+            row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
+            channel_limit=layout.k_pitch if padded else None,
+            reuse=reuse,
+        )
+
+    def roles(self, plan: Plan) -> Roles:
+        """An activation tile for every buffer, and a filter tile for each of its filter columns."""
+        return Roles(
+            load=load(plan),
+            multiply=self.multiply(plan),
+            store=self.store(plan),
+            before=masks(plan),
+            after=clear(plan),
+        )
+
+    def _geometries(self, layout: DeviceLayout, request: Request, lanes: int) -> tuple[list[Geometry], list[Rejection]]:
+        """The ways to cut the output that the schedule can use, and what is wrong with the others."""
+        found: list[Geometry] = []
+        refused: list[Rejection] = []
+        borders = BORDERS if request.border is None else (request.border,)
+        rows = ROWS if request.rows is None else (request.rows,)
+        for border, row in itertools.product(borders, rows):
+            merged = row == "merged"
+            try:
+                geometry = geometry_of(
+                    layout.problem, merged=merged, border=border, lanes=lanes, windowed=self.windowed
+                )
+            except PlanError as error:
+                refused.append(Rejection(rule="geometry", reason=error.message))
+                continue
+            reason = self.refuses(geometry)
+            if reason is None:
+                found.append(geometry)
+            else:
+                refused.append(Rejection(rule="reuse", reason=reason))
+        return found, refused
+
+    def _judged(
+        self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry
+    ) -> tuple[list[Candidate], list[Rejection]]:
+        """The legal tilings of one cut, and the others."""
+        tiled = (
+            TiledProblem(
+                layout=layout,
+                arch=arch,
+                tiling=tiling,
+                storage=self.storage(layout, tiling, arch, geometry),
+                grid=(geometry.all_tiles, -(-layout.problem.out_channels // tiling.block_n)),
+            )
+            for tiling in self.tilings(layout, request, geometry)
+        )
+        return judge(
+            tiled,
+            lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
+            rules=self.rules,
+            geometry=geometry,
+        )
+
+    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Tiling]:
+        """Candidates, narrow before wide and shallow before deep."""
+        span = row_bytes(layout, SPANS)
+        tiles = layout.problem.kernel[0] * -(-pixel_bytes(layout) // span) * len(geometry.walk.buffers)
+        held = sorted({min(count, tiles) for count in HELD})
+        for width, depth, count in itertools.product(
+            widths(layout, request.block_n), depths(layout, span, request.stages), held
+        ):
+            yield Tiling(block_m=geometry.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=count)
+
+
+def _fewest(geometries: list[Geometry]) -> Geometry:
+    """The cut with the fewest tiles; of those, one without masks."""
+    return min(geometries, key=lambda one: (one.all_tiles, one.walk.border == "mask", one.stream.masked))

@@ -1,0 +1,83 @@
+"""The K loop of the schedules that share activations: what comes before and after each multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from convc.compiler.plan.names import Number
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
+from convc.compiler.schedules.sharing.indexing import row_coordinates
+from convc.compiler.schedules.sharing.storage import FREE_A, FREE_B, FULL_A, FULL_B
+from convc.compiler.schedules.skeleton import DONE, about, number
+from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
+from convc.compiler.tile.steps.lanes import LoadMask
+from convc.ir.expr import IntExpr
+
+
+def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tuple[Step, ...]:
+    """Multiply each activation tile with the filter tiles of its columns; the last commit completes the accumulator."""
+    body: list[Step] = []
+    for tile in shared_tiles(plan):
+        note = "until the activations have landed"
+        wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=FULL_A, fresh=False)
+        body += about(tile.only_column, wait)
+        body += multiply(tile)
+    blocks = Loop(
+        id="mma.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
+    )
+    rows = Loop(id="mma.rows", note="filter rows", var=number("r"), count=plan.pipeline.taps[0], body=(blocks,))
+    return (rows, Commit(id="mma.done", note="the accumulator is complete", ring=DONE))
+
+
+def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator[Step]:
+    """What comes before the multiplication of a filter column: its numbers, its mask, its filter tile.
+
+    Args:
+        tile: the activation tile.
+        position: place of the column among those of the tile.
+        which: what the steps and numbers carry at their end, before the mark of the tile.
+    """
+    plan, mark = tile.plan, f"{which}{tile.mark}"
+    counter = tile.counter(position, which)
+    if counter is not None:
+        note = "0 in the first step of the tile"
+        yield Compute(id=f"mma.k_step{mark}", note=note, dst=counter, expr=tile.step_number(position))
+    if plan.storage.masks:
+        s = number(f"s{mark}")
+        yield Compute(id=f"mma.s{mark}", note="filter column", dst=s, expr=tile.column(position))
+        note = "lanes that hold another row's pixel"
+        yield LoadMask(id=f"mma.mask{mark}", note=note, entries=_mask_entries(plan, s))
+    yield wait_for_filter(mark)
+
+
+def _mask_entries(plan: Plan, s: Number) -> tuple[tuple[Number, int], ...]:
+    """The entries of the mask table that a filter tap joins: of its column, and of its row."""
+    coordinates = row_coordinates(plan)
+    entries: list[tuple[Number, int]] = []
+    if coordinates.column_mask is not None:
+        entries.append((s, 0))
+    if coordinates.line_mask is not None:
+        entries.append((number("r"), plan.pipeline.taps[1] if entries else 0))
+    return tuple(entries)
+
+
+def wait_for_filter(mark: str) -> RingWait:
+    """Wait for a filter tile."""
+    return RingWait(id=f"mma.wait_b{mark}", note="until the filter tile has landed", ring=FULL_B, fresh=False)
+
+
+def release_filter(plan: Plan, mark: str) -> Iterator[Step]:
+    """Give a filter stage back."""
+    yield Commit(id=f"mma.release_b{mark}", note="the stage is free once it has been multiplied", ring=FREE_B)
+    yield Advance(id=f"mma.next_b{mark}", note="next filter stage", stages=plan.tiling.stages, cursor="b")
+
+
+def release_tile(tile: SharedTile) -> Iterator[Step]:
+    """Give an activation stage back."""
+    stages = tile.plan.tiling.held
+    yield from about(
+        tile.only_column,
+        Commit(id=f"mma.release_a{tile.mark}", note="the stage is free once it has been read", ring=FREE_A),
+        Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, cursor="a"),
+    )

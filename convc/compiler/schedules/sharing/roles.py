@@ -1,0 +1,222 @@
+"""What a CTA does besides multiplying when filter columns share activations: masks, a clear accumulator, loads.
+
+Loops: filter rows r, channel blocks, buffers (written out), and innermost the filter columns of a buffer. Activations
+and filter have rings of their own, since one tile of the first meets several of the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
+from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
+from convc.compiler.schedules.sharing.storage import FREE_A, FREE_B, FULL_A, FULL_B
+from convc.compiler.schedules.skeleton import (
+    MAP_A,
+    MAP_B,
+    WARPS,
+    about,
+    block_channels,
+    channels_of,
+    compute,
+    number,
+)
+from convc.compiler.tile.program import Role
+from convc.compiler.tile.steps.base import Advance, Compute, CtaSync, ExpectBytes, Loop, RingWait, Step
+from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
+from convc.compiler.tile.steps.operands import TmaLoad, TmaWideLoad
+from convc.ir.expr import IntExpr, Var
+
+WINDOW_VAR = "window"
+
+
+def masks(plan: Plan) -> tuple[Role, ...]:
+    """The role that fills the table of lane masks: filter columns first, then filter rows."""
+    coordinates = row_coordinates(plan)
+    rows, columns = plan.pipeline.taps
+    steps: list[Step] = []
+    first = 0
+    s, r = number("s"), number("r")
+    for mask, var, column, count in (
+        (coordinates.column_mask, s, Var(s), columns),
+        (coordinates.line_mask, r, None, rows),
+    ):
+        if mask is not None:
+            steps.append(_mask_loop(mask, var, column, count, first))
+            first += count
+    if not steps:
+        return ()
+    lane = Compute(
+        id="masks.lane", note="thread i works out the masks of lane i", dst=number("lane"), expr=Var("thread")
+    )
+    return (
+        Role(
+            name="masks",
+            first_warp=0,
+            last_warp=3,
+            elected=False,
+            note="work out which lanes a filter tap must not write",
+            steps=(lane, *steps),
+        ),
+    )
+
+
+def _mask_loop(mask: Coordinate, var: NewNumber, column: IntExpr | None, count: int, first: int) -> Loop:
+    """A mask for every filter column, or row, in the table from entry `first` on."""
+    body = (
+        compute(mask, "masks"),
+        MaskWord(id=f"masks.{var}_word", note="32 lanes a word", value=mask.name, entry=var, first=first),
+    )
+    return Loop(id=f"masks.{var}", note=f"one mask for every {var}", var=var, count=count, body=about(column, *body))
+
+
+def clear(plan: Plan) -> tuple[Role, ...]:
+    """Roles that set the accumulator to zero, where the first tap does not write every lane."""
+    if not shared(plan).clear:
+        return ()
+    zero = ClearAcc(
+        id="clear.zero", note="the first tap leaves masked lanes as they are", acc=ACC, columns=plan.tiling.block_n
+    )
+    return (
+        Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
+        Role(
+            name="ready",
+            first_warp=0,
+            last_warp=WARPS - 1,
+            elected=False,
+            note="nobody multiplies before it is clear",
+            steps=(CtaSync(id="ready.sync", note="the accumulator is zero"),),
+        ),
+    )
+
+
+def load(plan: Plan) -> tuple[Step, ...]:
+    """Copy an activation tile for every buffer, and a filter tile for each of its filter columns."""
+    coordinates = row_coordinates(plan)
+    windowed = shared(plan).windowed
+    starts = () if windowed else (coordinates.start_w, coordinates.start_n)
+    per_row = () if windowed else (coordinates.start_h, coordinates.start_row)
+    body: list[Step] = [*block_channels(coordinates)]
+    for tile in shared_tiles(plan):
+        body += about(tile.only_column, *_load_tile(tile))
+        body.append(_load_filters(tile))
+    blocks = Loop(
+        id="load.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
+    )
+    rows = Loop(
+        id="load.rows",
+        note="filter rows",
+        var=number("r"),
+        count=plan.pipeline.taps[0],
+        body=(*(compute(each, "load") for each in per_row if each is not None), blocks),
+    )
+    return (*(compute(each, "load") for each in (*starts, coordinates.first_k) if each is not None), rows)
+
+
+def _load_tile(tile: SharedTile) -> Iterator[Step]:
+    """One activation tile, when there is room."""
+    plan, mark = tile.plan, tile.mark
+    copy = _windows(tile) if shared(plan).windowed else _whole(tile)
+    wide = copy.body[-1] if isinstance(copy, Loop) else copy
+    copies = copy.count if isinstance(copy, Loop) else 1
+    assert isinstance(wide, TmaWideLoad)
+    yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=FREE_A, fresh=True)
+    yield ExpectBytes(
+        id=f"load.expect_a{mark}",
+        note="the tile and its halo",
+        ring=FULL_A,
+        bytes=copies * wide.bytes_through(plan.indexing.loads.a),
+    )
+    yield copy
+    yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.held, cursor="a")
+
+
+def _load_filters(tile: SharedTile) -> Loop:
+    """The filter tiles that an activation tile meets."""
+    plan, mark = tile.plan, tile.mark
+    coordinates = row_coordinates(plan)
+    column = tile.column(Var(tile.position))
+    s, tap = number(f"s{mark}"), number(f"tap{mark}")
+    body = (
+        Compute(id=f"load.s{mark}", note="filter column", dst=s, expr=column),
+        compute(coordinates.tap, "load", dst=tap, s=Var(s)),
+        RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=FREE_B, fresh=True),
+        ExpectBytes(
+            id=f"load.expect_b{mark}",
+            note="one filter tile",
+            ring=FULL_B,
+            bytes=plan.storage.smem_tile(B).bytes,
+        ),
+        TmaLoad(
+            id=f"load.b{mark}",
+            note="filter rows of this tap and block",
+            map=MAP_B,
+            tile=B,
+            ring=FULL_B,
+            coords=(coordinates.c.name, tap, coordinates.first_k.name),
+        ),
+        Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.stages, cursor="b"),
+    )
+    return Loop(
+        id=f"load.columns{mark}",
+        note=f"filter columns of {tile.name}",
+        var=tile.position,
+        count=len(tile.buffer.taps),
+        body=about(column, *body),
+    )
+
+
+def _starts(plan: Plan) -> tuple[Coordinate, ...]:
+    """Where a copy begins, behind its first channel: along W, and H and N or all rows counted through."""
+    coordinates = row_coordinates(plan)
+    found = coordinates.start_w, coordinates.start_h, coordinates.start_n, coordinates.start_row
+    return tuple(each for each in found if each is not None)
+
+
+def _whole(tile: SharedTile) -> TmaWideLoad:
+    """The copy of an activation tile."""
+    return TmaWideLoad(
+        id=f"load.a{tile.mark}",
+        note="pixels of one image row after the other",
+        map=MAP_A,
+        tile=A,
+        ring=FULL_A,
+        coords=(channels_of(row_coordinates(tile.plan)).name, *(each.name for each in _starts(tile.plan))),
+        halo=tile.buffer.halo,
+        offset=tile.buffer.offset,
+        halo_each_window=tile.plan.indexing.loads.a.mode == "im2col_w128",
+    )
+
+
+def _windows(tile: SharedTile) -> Loop:
+    """A copy for every window of an activation tile; they overlap by the halo."""
+    plan, mark = tile.plan, tile.mark
+    window = number(f"{WINDOW_VAR}{mark}")
+    starts = tuple((each, Number(f"{each.name}{mark}")) for each in _starts(plan))
+    at = number(f"at{mark}")
+    lane_bytes = 32 * plan.tiling.row_bytes
+    body = (
+        *(compute(each, "load", dst=name, **{WINDOW_VAR: Var(window)}) for each, name in starts),
+        Compute(id=f"load.at{mark}", note="32 lanes a window", dst=at, expr=Var(window) * lane_bytes),
+        TmaWideLoad(
+            id=f"load.a{mark}",
+            note="windows overlap by the halo",
+            map=MAP_A,
+            tile=A,
+            ring=FULL_A,
+            coords=(channels_of(row_coordinates(plan)).name, *(name for _, name in starts)),
+            halo=0,
+            offset=tile.buffer.offset,
+            at=at,
+        ),
+    )
+    return Loop(
+        id=f"load.windows{mark}",
+        note="one copy a sub-partition",
+        var=window,
+        count=shared(plan).tile.windows,
+        body=body,
+    )

@@ -1,0 +1,248 @@
+"""The schedule ``shift``: the tile goes to tensor memory, and its rows move from lane to lane.
+
+chain    tcgen05.shift moves the rows by one lane, and the last lane of each sub-partition is refreshed from the
+         halo; every link is a pair of instructions that keep order
+ashift   the same, but the MMA itself moves the rows (.ashift); since a refresh is not ordered after that, the
+         issuing thread waits before each one
+windows  the four sub-partitions hold windows of the stream that overlap by the halo, so that nothing has to be
+         refreshed; .ashift alone moves the rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from convc.compiler.arch import Arch
+from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.candidates import atoms_of
+from convc.compiler.plan.names import ACC, A, B, RingName
+from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
+from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.schedules.epilogue import store_rows
+from convc.compiler.schedules.sharing.base import Sharing
+from convc.compiler.schedules.sharing.buffers import SharedTile
+from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
+from convc.compiler.schedules.sharing.storage import (
+    HELD,
+    done_ring,
+    largest_halo,
+    mask_entries,
+    operand_rings,
+    operand_tiles,
+    ring_uses,
+)
+from convc.compiler.schedules.skeleton import about, number
+from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
+from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
+from convc.compiler.tile.steps.operands import MmaTensor
+from convc.ir.expr import Const, IntExpr, Var
+from convc.layout.device_layout import DeviceLayout
+
+TENSOR_TILES = 2
+"""Activation tiles in tensor memory: one is filled while the other is multiplied."""
+SPARE, ORDER = RingName("held"), RingName("order")
+"""Rings: for room in tensor memory, and for the mma role to wait for its own operations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift(Sharing):
+    """Rows that move by one lane between filter columns.
+
+    Attributes:
+        ashift: whether the MMA moves them (.ashift), else ``tcgen05.shift`` does.
+        windows: whether sub-partitions overlap by the halo, else their last lanes are refreshed from it.
+    """
+
+    activations: Literal["shared memory", "tensor memory"] = "tensor memory"
+    ashift: bool = False
+    windows: bool = False
+
+    @property
+    def windowed(self) -> bool:
+        return self.windows
+
+    @property
+    def haloed(self) -> bool:
+        return not self.windows
+
+    def refuses(self, geometry: Geometry) -> str | None:
+        """The condition that a cut breaks: ``.ashift`` moves by one lane."""
+        step = max(buffer.step for buffer in geometry.walk.buffers)
+        refused = super().refuses(geometry)
+        if refused is None and self.ashift and step > 1:
+            return f"filter columns of a buffer are {step} lanes apart, and .ashift moves by one"
+        return refused
+
+    def tile_rows(self, geometry: Geometry, halo: int) -> int:
+        """Rows of a copy: a halo for each sub-partition, unless windows overlap."""
+        return geometry.tile.lanes + (0 if self.windows else 4 * halo)
+
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
+        """Lay out one CTA.
+
+        Two more rings: `order` lets the mma role wait for its own operations, and `held` counts the activation tiles in
+        tensor memory, unless these come and go with those in shared memory.
+        """
+        own = self.apart(tiling)
+        turns = min(tiling.held, TENSOR_TILES)
+        spare = BarrierRing(name=SPARE, stages=turns, producer="mma", consumer="mma", cursor="held")
+        order = BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", cursor="order")
+        own_rings = (*((spare,) if own else ()), *((order,) if self.waits(geometry) else ()))
+        acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0)
+        held = TmemTile(
+            name=HELD,
+            lanes=arch.limits.tmem_lanes,
+            columns=8 * atoms_of(layout, tiling, arch.limits.mma_atom_bytes),
+            column_offset=acc.end,
+            stages=turns,
+            cursor="held" if own else "a",
+        )
+        return lay_out(
+            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
+            (acc, held),
+            (*operand_rings(tiling), *own_rings, done_ring()),
+            arch,
+            masks=mask_entries(layout.problem, geometry),
+        )
+
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+        """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""
+        rounds, buffers = pipeline.taps[0] * pipeline.blocks, geometry.walk.buffers
+        taps = rounds * pipeline.taps[1]
+        moves = rounds * sum(buffer.halo for buffer in buffers) * pipeline.atoms
+        rows = sum(self.tile_rows(geometry, buffer.halo) for buffer in buffers)
+        return CtaWork(
+            mmas=taps * pipeline.atoms,
+            m=tiling.block_m,
+            n=tiling.block_n,
+            a_in_tensor=True,
+            activation_bytes=rounds * rows * tiling.row_bytes,
+            filter_bytes=taps * tiling.block_n * tiling.row_bytes,
+            row_bytes=tiling.row_bytes,
+            stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
+            rings=ring_uses(tiling, rounds, geometry),
+            copies=rounds * len(buffers) * pipeline.atoms,
+            refreshes=0 if self.windows else moves,
+            shifts=0 if self.ashift else moves,
+            moving=(taps - rounds * len(buffers)) * pipeline.atoms if self.ashift else 0,
+            drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
+        )
+
+    def multiply(self, plan: Plan) -> tuple[Step, ...]:
+        """The tile goes to tensor memory, and its rows move on from column to column."""
+        return k_loop(plan, self._multiply)
+
+    def store(self, plan: Plan) -> tuple[Step, ...]:
+        """A lane has an output pixel."""
+        return store_rows(plan)
+
+    # ---- what has to wait --------------------------------------------------------------------------------------------
+
+    def apart(self, tiling: Tiling) -> bool:
+        """Whether activation tiles in tensor memory are used longer, or are fewer, than those in shared memory.
+
+        Otherwise who waits for one of those knows that the tile in tensor memory has been multiplied.
+        """
+        return self.windows or tiling.held > TENSOR_TILES
+
+    def waits(self, geometry: Geometry) -> bool:
+        """Whether the chain of moves has a link that only a commit and a wait put in order."""
+        return not self.windows and max(buffer.step for buffer in geometry.walk.buffers) > (0 if self.ashift else 1)
+
+    def drains(self, geometry: Geometry) -> int:
+        """Waits for the own tensor operations per filter row and channel block.
+
+        ``ashift``: before every refresh. ``chain``: between two moves that no MMA stands between.
+        """
+        buffers = geometry.walk.buffers
+        if self.ashift:
+            return sum(len(buffer.taps) - 1 for buffer in buffers)
+        return sum((len(buffer.taps) - 1) * max(0, buffer.step - 1) for buffer in buffers)
+
+    # ---- steps -------------------------------------------------------------------------------------------------------
+
+    def _multiply(self, tile: SharedTile) -> Iterator[Step]:
+        """One activation tile with all its filter columns."""
+        plan, mark = tile.plan, tile.mark
+        own = self.apart(plan.tiling)
+        if own:
+            note = "until the tile in tensor memory has been multiplied"
+            yield RingWait(id=f"mma.wait_held{mark}", note=note, ring=SPARE, fresh=True)
+        note = "128 rows to 128 lanes"
+        fill = TensorFill(id=f"mma.fill{mark}", note=note, source=A, tile=HELD, atoms=plan.pipeline.atoms)
+        yield from about(tile.only_column, fill)
+        if self.windows:
+            yield from release_tile(tile)
+        last = len(tile.buffer.taps) - 1
+        if last:
+            position = Var(tile.position)
+            body = (*self._tap(tile, position, moves=True), *self._move(tile))
+            yield Loop(
+                id=f"mma.columns{mark}",
+                note=f"filter columns of {tile.name} but the last",
+                var=tile.position,
+                count=last,
+                body=about(tile.column(position), *body),
+            )
+        yield from about(tile.column(Const(last)), *self._tap(tile, Const(last), "_last"))
+        if own:
+            yield Commit(id=f"mma.used{mark}", note="the tile is free once it has been multiplied", ring=SPARE)
+            stages = plan.storage.tmem_tile(HELD).stages
+            yield Advance(id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held", stages=stages)
+        if not self.windows:
+            yield from release_tile(tile)
+
+    def _tap(self, tile: SharedTile, position: IntExpr, which: str = "", moves: bool = False) -> Iterator[Step]:
+        """One filter column with the tile in tensor memory."""
+        plan = tile.plan
+        yield from before_tap(tile, position, which)
+        yield MmaTensor(
+            id=f"mma.multiply{which}{tile.mark}",
+            note="activations from tensor memory",
+            acc=ACC,
+            a=HELD,
+            b=B,
+            operand=plan.problem.operand,
+            m=plan.tiling.block_m,
+            n=plan.tiling.block_n,
+            atoms=plan.pipeline.atoms,
+            counter=tile.counter(position, which),
+            masked=plan.storage.masks > 0,
+            moves=moves and self.ashift,
+            filter_operand=plan.problem.filter_operand,
+        )
+        yield from release_filter(plan, f"{which}{tile.mark}")
+
+    def _move(self, tile: SharedTile) -> Iterator[Step]:
+        """From one filter column to the next: the rows move up by a lane, the last of 32 comes from the halo."""
+        if self.windows:
+            return
+        mark, atoms, buffer = tile.mark, tile.plan.pipeline.atoms, tile.buffer
+        halo = number(f"halo{mark}")
+        used = Var(tile.position) * buffer.step
+        yield Compute(id=f"mma.halo{mark}", note="halo rows used so far", dst=halo, expr=used)
+        for move in range(buffer.step):
+            turn = f"_{move}{mark}" if buffer.step > 1 else mark
+            if self.ashift or move:
+                yield from self._settle(turn)
+            if not self.ashift:
+                yield MoveRows(id=f"mma.move{turn}", note="lane i takes row i + 1", tile=HELD, atoms=atoms)
+            yield Refresh(
+                id=f"mma.refresh{turn}",
+                note="the last lane of every 32",
+                source=A,
+                tile=HELD,
+                atoms=atoms,
+                halo=halo,
+                extra=move,
+            )
+
+    def _settle(self, turn: str) -> Iterator[Step]:
+        """Wait until all operations on the tile in tensor memory are done."""
+        why = "a refresh is not ordered after .ashift" if self.ashift else "nor is a shift after a refresh"
+        yield Commit(id=f"mma.order{turn}", note=why, ring=ORDER)
+        yield RingWait(id=f"mma.settle{turn}", note="until the rows have moved", ring=ORDER, fresh=False)
+        yield Advance(id=f"mma.turn{turn}", note="next phase", stages=1, cursor="order")

@@ -1,0 +1,115 @@
+"""The schedule ``slide``: the tile and its halo stay in shared memory, and a filter column reads them some rows on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from convc.compiler.arch import Arch
+from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.names import ACC, A, B
+from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.storage import Storage, TmemTile, lay_out
+from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.schedules.epilogue import store_rows
+from convc.compiler.schedules.sharing.base import Sharing
+from convc.compiler.schedules.sharing.buffers import SharedTile
+from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
+from convc.compiler.schedules.sharing.storage import (
+    done_ring,
+    largest_halo,
+    mask_entries,
+    operand_rings,
+    operand_tiles,
+    ring_uses,
+)
+from convc.compiler.schedules.skeleton import about, number
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.operands import Mma
+from convc.ir.expr import Var
+from convc.layout.device_layout import DeviceLayout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slide(Sharing):
+    """Descriptors that start at another row of the same tile."""
+
+    @property
+    def whole_tap_first(self) -> bool:
+        """Rows can be read from anywhere, so the columns of a buffer may come in any order."""
+        return True
+
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
+        """Lay out one CTA."""
+        acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0)
+        return lay_out(
+            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
+            (acc,),
+            (*operand_rings(tiling), done_ring()),
+            arch,
+            masks=mask_entries(layout.problem, geometry),
+        )
+
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+        """Count the K loop: filter rows and channel blocks outside, filter columns innermost."""
+        rounds = pipeline.taps[0] * pipeline.blocks
+        taps = rounds * pipeline.taps[1]
+        rows = sum(self.tile_rows(geometry, buffer.halo) for buffer in geometry.walk.buffers)
+        return CtaWork(
+            mmas=taps * pipeline.atoms,
+            m=tiling.block_m,
+            n=tiling.block_n,
+            activation_bytes=rounds * rows * tiling.row_bytes,
+            filter_bytes=taps * tiling.block_n * tiling.row_bytes,
+            row_bytes=tiling.row_bytes,
+            stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
+            rings=ring_uses(tiling, rounds, geometry),
+        )
+
+    def multiply(self, plan: Plan) -> tuple[Step, ...]:
+        """The tile stays; every filter column reads it from another row on."""
+        return k_loop(plan, _multiply)
+
+    def store(self, plan: Plan) -> tuple[Step, ...]:
+        """A lane has an output pixel."""
+        return store_rows(plan)
+
+
+def _multiply(tile: SharedTile) -> Iterator[Step]:
+    """One activation tile with all its filter columns."""
+    plan, mark = tile.plan, tile.mark
+    position = Var(tile.position)
+    row = number(f"row{mark}")
+    body = (
+        *before_tap(tile, position),
+        Compute(
+            id=f"mma.row{mark}",
+            note="lanes from the first column of the buffer",
+            dst=row,
+            expr=tile.turn(position) * tile.buffer.step,
+        ),
+        Mma(
+            id=f"mma.multiply{mark}",
+            note="the same activations, some rows further on",
+            acc=ACC,
+            a=A,
+            b=B,
+            operand=plan.problem.operand,
+            m=plan.tiling.block_m,
+            n=plan.tiling.block_n,
+            atoms=plan.pipeline.atoms,
+            counter=tile.counter(position),
+            row=row,
+            masked=plan.storage.masks > 0,
+            filter_operand=plan.problem.filter_operand,
+        ),
+        *release_filter(plan, mark),
+    )
+    yield Loop(
+        id=f"mma.columns{mark}",
+        note=f"filter columns of {tile.name}",
+        var=tile.position,
+        count=len(tile.buffer.taps),
+        body=about(tile.column(position), *body),
+    )
+    yield from release_tile(tile)

@@ -1,0 +1,189 @@
+"""The meaning of steps on the values that the lanes of the accumulator hold: float32, lane by lane."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.state import Array, RoleState
+from convc.compiler.tile.steps.epilogue import (
+    AddBias,
+    AddLaneBias,
+    AddLaneResidual,
+    AddRowResidual,
+    ApplyClip,
+    ApplyLeakyRelu,
+    ApplyRelu,
+    ApplySigmoid,
+    ApplySilu,
+    Convert,
+    GlobalStore,
+    LaneAccess,
+    PixelStore,
+    Requantise,
+    RequantiseLane,
+    RowAccess,
+    ScaleSums,
+    TmemLoad,
+)
+from convc.errors import TileError
+from convc.ir import dtypes
+
+PIECE_BYTES = 16
+"""What a lane reads and writes at once, where it has an output pixel."""
+
+
+@perform.register
+def _(step: TmemLoad, role: RoleState) -> None:
+    first = role.integer(step.first)
+    role.values = role.cta.acc[step.acc][:, first : first + step.columns]
+
+
+# ---- one number a channel --------------------------------------------------------------------------------------------
+
+
+@perform.register
+def _(step: AddBias, role: RoleState) -> None:
+    first = role.integer(step.channel)
+    role.values = role.values + role.cta.buffer_of(step.buffer)[first : first + step.columns]
+
+
+@perform.register
+def _(step: AddLaneBias, role: RoleState) -> None:
+    role.values = role.values + role.cta.buffer_of(step.buffer)[role.each(step.channel)][:, None]
+
+
+@perform.register
+def _(step: ScaleSums, role: RoleState) -> None:
+    first = step.first + role.integer(step.channel)
+    role.values = role.values * role.cta.buffer_of(step.buffer)[first : first + step.columns]
+
+
+@perform.register
+def _(step: Requantise, role: RoleState) -> None:
+    _requantise(step, role, role.integer(step.channel) + np.arange(step.columns))
+
+
+@perform.register
+def _(step: RequantiseLane, role: RoleState) -> None:
+    _requantise(step, role, role.each(step.channel)[:, None])
+
+
+def _requantise(step: Requantise | RequantiseLane, role: RoleState, channels: NDArray[np.int64]) -> None:
+    """Times multipliers, which lie as bits among the numbers of the buffer, in float32."""
+    scale = role.cta.buffer_of(step.buffer).view(np.float32)[step.first + channels]
+    scaled = dtypes.encode(dtypes.S32, role.values).astype(np.float32) * scale
+    role.values = np.clip(np.rint(scaled).astype(np.float64) + step.zero_point, -(2.0**31), 2.0**31 - 1)
+
+
+# ---- one value at a time ---------------------------------------------------------------------------------------------
+
+
+@perform.register
+def _(step: ApplyRelu, role: RoleState) -> None:
+    role.values = np.maximum(_floats(role), np.float32(0))
+
+
+@perform.register
+def _(step: ApplyLeakyRelu, role: RoleState) -> None:
+    values = _floats(role)
+    role.values = np.where(values < 0, np.float32(step.alpha) * values, values)
+
+
+@perform.register
+def _(step: ApplyClip, role: RoleState) -> None:
+    values = _floats(role)
+    values = values if step.low is None else np.maximum(values, np.float32(step.low))
+    role.values = values if step.high is None else np.minimum(values, np.float32(step.high))
+
+
+@perform.register
+def _(step: ApplySigmoid, role: RoleState) -> None:
+    role.values = (1 / (1 + np.exp(-_floats(role).astype(np.float64)))).astype(np.float32)
+
+
+@perform.register
+def _(step: ApplySilu, role: RoleState) -> None:
+    values = _floats(role)
+    role.values = (values / (1 + np.exp(-values.astype(np.float64)))).astype(np.float32)
+
+
+@perform.register
+def _(step: Convert, role: RoleState) -> None:
+    role.values = dtypes.encode(dtypes.BY_NAME[step.out], role.values)
+
+
+def _floats(role: RoleState) -> NDArray[np.float32]:
+    return role.values.astype(np.float32)
+
+
+# ---- where results lie -----------------------------------------------------------------------------------------------
+
+
+@perform.register
+def _(step: AddRowResidual, role: RoleState) -> None:
+    given = role.cta.buffer_of(step.buffer)
+    places = _row_start(step, role, given.itemsize)[:, None] + np.arange(step.columns)
+    role.values = _floats(role) + _gathered(given, places, _row_inside(step, role, 1))
+
+
+@perform.register
+def _(step: GlobalStore, role: RoleState) -> None:
+    """Pieces of 16 bytes, each under its guards."""
+    size = dtypes.BY_NAME[step.out].bytes
+    piece = PIECE_BYTES // size
+    places = _row_start(step, role, size)[:, None] + np.arange(step.columns)
+    inside = _row_inside(step, role, piece)
+    role.cta.write(step.buffer, places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside])
+
+
+@perform.register
+def _(step: AddLaneResidual, role: RoleState) -> None:
+    given = role.cta.buffer_of(step.buffer)
+    role.values = _floats(role) + _gathered(given, _lane_places(step, role, given.itemsize), _lane_inside(step, role))
+
+
+@perform.register
+def _(step: PixelStore, role: RoleState) -> None:
+    places, inside = _lane_places(step, role, dtypes.BY_NAME[step.out].bytes), _lane_inside(step, role)
+    role.cta.write(step.buffer, places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside])
+
+
+def _row_start(step: RowAccess, role: RoleState, size: int) -> NDArray[np.int64]:
+    """The element at which each lane begins, (lanes,)."""
+    at = role.each(step.at)
+    if (at % PIECE_BYTES).any():
+        raise TileError(f"{step.id} is not aligned to {PIECE_BYTES} bytes")
+    return at // size
+
+
+def _row_inside(step: RowAccess, role: RoleState, piece: int) -> NDArray[np.bool_]:
+    """Which values (lanes, columns) are accessed; a guard on channels looks at the first of a piece."""
+    first = np.arange(step.columns) // piece * piece
+    row, channel = role.each(step.row)[:, None], role.each(step.channel)[:, None] + first
+    return _below(row, step.row_limit) & _below(channel, step.channel_limit)
+
+
+def _lane_places(step: LaneAccess, role: RoleState, size: int) -> NDArray[np.int64]:
+    """The element of each lane and column."""
+    rows = np.array(role.integers(step.rows))
+    return rows * (step.row_bytes // size) + role.each(step.channel)[:, None]
+
+
+def _lane_inside(step: LaneAccess, role: RoleState) -> NDArray[np.bool_]:
+    """Which values (lanes, columns) are accessed."""
+    rows = np.array(role.integers(step.rows))
+    return _below(rows, step.row_limit) & _below(role.each(step.channel)[:, None], step.channel_limit)
+
+
+def _below(number: NDArray[np.int64], limit: int | None) -> NDArray[np.bool_]:
+    """Where a number is below a limit; everywhere without one."""
+    return np.ones(number.shape, bool) if limit is None else number < limit
+
+
+def _gathered(buffer: Array, places: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Elements of a buffer as float32, 0 where not inside."""
+    found = np.zeros(places.shape, np.float32)
+    found[inside] = buffer[places[inside]].astype(np.float32)
+    return found

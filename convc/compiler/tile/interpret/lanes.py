@@ -1,0 +1,51 @@
+"""The meaning of steps on the lanes of tensor memory: masks, clearing, and activations that move."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.state import LANES, Array, RoleState
+from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
+
+GROUP = 32
+"""Lanes of a sub-partition."""
+
+
+@perform.register
+def _(step: MaskWord, role: RoleState) -> None:
+    role.cta.masks[step.first + role.integer(step.entry)] = role.each(step.value) != 0
+
+
+@perform.register
+def _(step: LoadMask, role: RoleState) -> None:
+    entries = [role.cta.masks[first + role.integer(name)] for name, first in step.entries]
+    role.mask = np.any(entries, axis=0)
+
+
+@perform.register
+def _(step: ClearAcc, role: RoleState) -> None:
+    role.cta.acc[step.acc][:] = 0
+
+
+@perform.register
+def _(step: TensorFill, role: RoleState) -> None:
+    role.cta.stages[role.key(step.tile)] = role.tile(step.source)[:LANES].copy()
+
+
+@perform.register
+def _(step: MoveRows, role: RoleState) -> None:
+    move_up(role.tile(step.tile))
+
+
+@perform.register
+def _(step: Refresh, role: RoleState) -> None:
+    groups = LANES // GROUP
+    first = LANES + groups * (role.integer(step.halo) + step.extra)
+    role.tile(step.tile)[GROUP - 1 :: GROUP] = role.tile(step.source)[first : first + groups]
+
+
+def move_up(rows: Array) -> None:
+    """Every row of 32 takes what the next one has; the last keeps what it has."""
+    for first in range(0, LANES, GROUP):
+        rows[first : first + GROUP - 1] = rows[first + 1 : first + GROUP].copy()

@@ -1,0 +1,74 @@
+"""The meaning of a step: a function for each class of steps, and those of the steps that every kernel has.
+
+Loops and waits have no function, since roles hand over there (`convc.compiler.tile.interpret.run`).
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from convc.compiler.tile.interpret.state import RoleState
+from convc.compiler.tile.steps.base import (
+    Advance,
+    Arrive,
+    Commit,
+    Compute,
+    CtaSync,
+    ExpectBytes,
+    InitRings,
+    PrefetchMaps,
+    Step,
+    TmemAlloc,
+    TmemBase,
+    TmemFree,
+)
+from convc.ir.expr import evaluate
+
+
+@functools.singledispatch
+def perform(step: Step, role: RoleState) -> None:
+    """Do a step; it never waits.
+
+    Raises:
+        TileError: the step does something that no kernel may do.
+        TypeError: its class has no meaning yet.
+    """
+    raise TypeError(f"{type(step).__name__} has no meaning: register a function for it")
+
+
+@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemFree | CtaSync)
+def _(step: Step, role: RoleState) -> None:
+    """The frame of a kernel changes nothing on whole tiles."""
+
+
+@perform.register
+def _(step: Compute, role: RoleState) -> None:
+    role.numbers[step.dst] = evaluate(step.expr, role.numbers)
+
+
+@perform.register
+def _(step: Advance, role: RoleState) -> None:
+    role.advance(step.cursor, step.stages)
+
+
+@perform.register
+def _(step: ExpectBytes, role: RoleState) -> None:
+    role.barrier(step.ring).arrive(expect=step.bytes)
+
+
+@perform.register
+def _(step: Commit, role: RoleState) -> None:
+    """A stage that is given back to who copies is gone."""
+    ring = role.ring(step.ring)
+    if ring.consumer == "load":
+        for tile in role.cta.program.storage.smem:
+            if tile.cursor == ring.cursor:
+                role.tile(tile.name)[:] = np.nan
+    role.barrier(step.ring).arrive()
+
+
+@perform.register
+def _(step: Arrive, role: RoleState) -> None:
+    role.barrier(step.ring).arrive(role.threads)

@@ -1,0 +1,113 @@
+"""The meaning of steps that move operand tiles and multiply them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from convc.compiler.tile.interpret.copies import box, im2col, im2col_wide, tensor_of
+from convc.compiler.tile.interpret.lanes import move_up
+from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.state import Array, RoleState
+from convc.compiler.tile.steps.operands import (
+    CarryFactors,
+    Mma,
+    MmaScaled,
+    MmaStationary,
+    MmaTensor,
+    Multiply,
+    TensorCopy,
+    TmaLoad,
+    TmaWideLoad,
+)
+from convc.ir import dtypes
+
+SCALED = {
+    "mxfp8": (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, 32),
+    "mxfp4": (ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e8m0fnu, 32),
+    "nvfp4": (ml_dtypes.float4_e2m1fn, ml_dtypes.float8_e4m3fn, 16),
+}
+"""By operand: types of elements and of factors, and elements of a block (OCP MX 1.0; PTX manual, block scaling)."""
+
+
+@perform.register
+def _(step: TmaLoad, role: RoleState) -> None:
+    source = role.cta.map_of(step.map)
+    tensor, coords = tensor_of(role.cta, source), role.integers(step.coords)
+    rows = im2col(source, tensor, coords, role.integers(step.offsets)) if step.offsets else box(source, tensor, coords)
+    _land(step, role, rows, 0)
+
+
+@perform.register
+def _(step: TmaWideLoad, role: RoleState) -> None:
+    source = role.cta.map_of(step.map)
+    rows = im2col_wide(
+        source, tensor_of(role.cta, source), role.integers(step.coords), halo=step.halo, offset=step.offset
+    )
+    _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
+
+
+def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
+    """Put rows into the current stage of a tile, from one of its rows on, and count their bytes."""
+    tile = role.cta.program.storage.smem_tile(step.tile)
+    empty = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
+    role.cta.stages.setdefault(role.key(step.tile), empty)[first : first + len(rows)] = rows
+    element = dtypes.BY_NAME[role.cta.map_of(step.map).dtype]
+    role.barrier(step.ring).complete(rows.size * element.bytes)
+
+
+@perform.register
+def _(step: Mma, role: RoleState) -> None:
+    first = 0 if step.row is None else role.integer(step.row)
+    _accumulate(step, role, role.tile(step.a)[first : first + step.m] @ role.tile(step.b).T)
+
+
+@perform.register
+def _(step: MmaTensor, role: RoleState) -> None:
+    _accumulate(step, role, role.tile(step.a) @ role.tile(step.b).T)
+    if step.moves:
+        move_up(role.tile(step.a))
+
+
+@perform.register
+def _(step: MmaStationary, role: RoleState) -> None:
+    pixels = role.tile(step.a)[step.shift : step.shift + step.n].copy()
+    if step.runs is not None and step.entered is not None:
+        place = (np.arange(step.n) + role.integer(step.entered)) % sum(step.runs)
+        pixels[place < step.runs[0]] = 0
+    _accumulate(step, role, role.tile(step.b) @ pixels.T)
+
+
+@perform.register
+def _(step: MmaScaled, role: RoleState) -> None:
+    a = _scaled(step, role.tile(step.a), role.tile(step.factors_a))
+    b = _scaled(step, role.tile(step.b), role.tile(step.factors_b))
+    _accumulate(step, role, a @ b.T)
+
+
+@perform.register
+def _(step: CarryFactors, role: RoleState) -> None:
+    start = role.integer(step.first)
+    carried = role.tile(step.source)[: step.rows, start : start + 4 * step.words]
+    role.cta.stages[role.key(step.tile)] = carried.copy()
+
+
+def _accumulate(step: Multiply, role: RoleState, product: Array) -> None:
+    """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
+    old = role.cta.acc[step.acc]
+    product = product.astype(old.dtype, copy=False)  # whole numbers: exact in float32 for one stage, not for all
+    overwrites = step.counter is not None and role.integer(step.counter) == 0
+    new = product if overwrites else old + product
+    role.cta.acc[step.acc] = np.where(role.mask[:, None], old, new) if step.masked else new
+
+
+def _scaled(step: MmaScaled, rows: Array, factors: Array) -> NDArray[np.float32]:
+    """Bytes of a tile (rows, bytes) and their factors as the numbers that they stand for."""
+    element, factor, block = SCALED[step.operand]
+    codes = rows[:, : 32 * step.atoms].astype(np.uint8)
+    if element is ml_dtypes.float4_e2m1fn:
+        codes = np.stack((codes & 15, codes >> 4), axis=-1).reshape(len(codes), -1)
+    values = codes.view(element).astype(np.float32).reshape(len(codes), -1, block)
+    scale = factors.astype(np.uint8)[:, : values.shape[1]].view(factor).astype(np.float32)
+    return (values * scale[:, :, None]).reshape(len(codes), -1)

@@ -1,0 +1,93 @@
+"""Run a tile program: the roles of a CTA as coroutines that hand over at ring waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from convc.compiler.tile.interpret import epilogue, lanes, operands
+from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.state import Array, CtaState, RoleState
+from convc.compiler.tile.program import TileProgram
+from convc.compiler.tile.steps.base import Loop, RingWait, Step
+from convc.errors import TileError
+from convc.ir import dtypes
+
+MEANINGS = (operands, lanes, epilogue)
+"""Modules that register meanings when they are imported."""
+
+UNWRITTEN = 85
+"""What an output of whole numbers holds before it is written; others hold NaN."""
+
+
+def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
+    """Run every CTA of a program.
+
+    Args:
+        program: what to run.
+        buffers: packed activation, filter, bias, and residual where there is one, by their names in the launch.
+
+    Returns:
+        The output buffer, in its storage type; NaN, or 85, where nothing was written.
+
+    Raises:
+        TileError: a deadlock, a copy that starts outside its im2col box, an access off its 16 bytes, an element that is
+            written twice.
+    """
+    spec = program.launch.buffers["output"]
+    stored = dtypes.BY_NAME[spec.dtype]
+    output = np.full(int(np.prod(spec.shape)), UNWRITTEN if stored.integer else np.nan, stored.storage)
+    written = np.zeros(output.shape, bool)
+    width, height, _ = program.launch.grid
+    for tile_n in range(height):
+        for tile_m in range(width):
+            _run_cta(
+                CtaState(
+                    program=program,
+                    buffers={**buffers, "output": output},
+                    written=written,
+                    tile_m=tile_m,
+                    tile_n=tile_n,
+                )
+            )
+    return output.reshape(spec.shape)
+
+
+def _run_cta(cta: CtaState) -> None:
+    """Set-up, then the roles side by side; the closing roles have no meaning on tiles."""
+    for role in cta.program.setup:
+        if list(_go(RoleState(cta, role), role.steps)):
+            raise TileError(f"role {role.name} of the set-up waits")
+    running = [_go(RoleState(cta, role), role.steps) for role in cta.program.roles]
+    while running:
+        state = _barriers(cta)
+        left = [role for role in running if _advance(role)]
+        if len(left) == len(running) and state == _barriers(cta):
+            raise TileError("deadlock: every role waits")
+        running = left
+
+
+def _barriers(cta: CtaState) -> list[tuple[int, int, int]]:
+    return [barrier.state for barrier in cta.barriers.values()]
+
+
+def _advance(role: Iterator[None]) -> bool:
+    """Run a role to its next wait; False when it has ended."""
+    return next(role, StopIteration) is not StopIteration
+
+
+def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
+    """Do the steps; yields while the role has to wait."""
+    for step in steps:
+        match step:
+            case Loop(var=var, count=count, body=body):
+                for number in range(count):
+                    role.numbers[var] = number
+                    yield from _go(role, body)
+            case RingWait(ring=ring, fresh=fresh):
+                barrier, parity = role.barrier(ring), role.phase(ring) ^ fresh
+                while not barrier.passed(parity):
+                    yield
+            case _:
+                perform(step, role)

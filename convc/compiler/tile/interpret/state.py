@@ -1,0 +1,178 @@
+"""The state of a CTA while its roles run: mbarriers, stages of tiles, accumulators, masks; and that of each role.
+
+Stages and accumulators start as NaN, and a stage becomes NaN again when it is given back, so that what is read too
+early or too late shows in the result. Sums of whole numbers are float64, which holds them exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from convc.compiler.plan.names import MapName, Number, PointerName, RingName, SmemName, TmemName
+from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.tile.program import Role, TileProgram
+from convc.errors import TileError
+from convc.ir.launch import PointerParam, TensorMapParam
+from convc.ir.tensormap import TensorMap
+
+Array = NDArray[np.generic]
+LANES = 128
+
+
+@dataclass(slots=True)
+class Barrier:
+    """An mbarrier: completed phases, arrivals and bytes that the running phase still misses."""
+
+    arrivals: int
+    phases: int = 0
+    pending: int = 0
+    bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.pending = self.arrivals
+
+    def arrive(self, count: int = 1, *, expect: int = 0) -> None:
+        """Count arrivals, and the bytes that are expected with them."""
+        self.pending -= count
+        self.bytes += expect
+        self._settle()
+
+    def complete(self, count: int) -> None:
+        """Count bytes that have come."""
+        self.bytes -= count
+        self._settle()
+
+    def passed(self, parity: int) -> bool:
+        """Whether the phase of that parity has completed; the phase before the first one has."""
+        return self.phases % 2 != parity
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """What tells whether anything happened."""
+        return self.phases, self.pending, self.bytes
+
+    def _settle(self) -> None:
+        if self.pending == 0 and self.bytes == 0:
+            self.phases += 1
+            self.pending = self.arrivals
+
+
+@dataclass(slots=True, kw_only=True)
+class CtaState:
+    """One CTA.
+
+    Attributes:
+        program: what it runs.
+        buffers: global memory, by the names of the launch; elements in their storage types.
+        written: which elements of the output were written.
+        tile_m, tile_n: its place in the grid.
+        barriers, stages: by name and stage; a stage is there once something was copied to it.
+        acc: accumulators.
+        masks: entries of the mask table, bool (lanes,).
+    """
+
+    program: TileProgram
+    buffers: dict[str, Array]
+    written: NDArray[np.bool_]
+    tile_m: int
+    tile_n: int
+    barriers: dict[tuple[RingName, int], Barrier] = field(default_factory=dict)
+    stages: dict[tuple[SmemName | TmemName, int], Array] = field(default_factory=dict)
+    acc: dict[TmemName, Array] = field(default_factory=dict)
+    masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        storage = self.program.storage
+        for ring in storage.rings:
+            self.barriers |= {(ring.name, stage): Barrier(ring.arrivals) for stage in range(ring.stages)}
+        sums = np.float64 if self.program.launch.buffers["bias"].dtype == "s32" else np.float32
+        for tile in storage.tmem:
+            self.acc[tile.name] = np.full((tile.lanes, tile.columns), np.nan, sums)
+
+    def map_of(self, name: MapName) -> TensorMap:
+        """The tensor map of a parameter."""
+        param = self._param(name)
+        if not isinstance(param, TensorMapParam):
+            raise TileError(f"parameter {name} is no tensor map")
+        return param.map
+
+    def buffer_of(self, name: PointerName) -> Array:
+        """The buffer that a pointer parameter points at, flat."""
+        param = self._param(name)
+        if not isinstance(param, PointerParam):
+            raise TileError(f"parameter {name} points at no buffer")
+        return self.buffers[param.buffer].reshape(-1)
+
+    def write(self, name: PointerName, places: Array, values: Array) -> None:
+        """Store values at elements of a buffer, each of which is written once."""
+        if np.unique(places).size != places.size or self.written[places].any():
+            raise TileError("an element is written twice")
+        self.written[places] = True
+        self.buffer_of(name)[places] = values
+
+    def _param(self, name: str) -> object:
+        return self.program.launch.params[self.program.params.index(name)]
+
+
+class RoleState:
+    """One role of one CTA: its cursors, its numbers, and the values that its lanes hold."""
+
+    def __init__(self, cta: CtaState, role: Role) -> None:
+        thread = 32 * role.first_warp + np.arange(1 if role.elected else role.threads)
+        self.cta = cta
+        self.numbers: dict[str, Array | int] = {
+            "tile_m": cta.tile_m,
+            "tile_n": cta.tile_n,
+            "thread": thread,
+            "warp": thread // 32,
+        }
+        self.threads = len(thread)
+        self.values: Array = np.zeros((self.threads, 0), np.float32)
+        self.mask = np.zeros(LANES, bool)
+        self.stages: dict[str, int] = {}
+        self.phases: dict[str, int] = {}
+
+    def integer(self, name: Number) -> int:
+        """A number that all threads of the role have in common."""
+        return int(self.numbers[name])
+
+    def integers(self, names: Iterable[Number]) -> list[int]:
+        """Several of them."""
+        return [self.integer(name) for name in names]
+
+    def each(self, name: Number) -> NDArray[np.int64]:
+        """A number of every thread, (threads,)."""
+        return np.broadcast_to(np.asarray(self.numbers[name], np.int64), (self.threads,))
+
+    def advance(self, cursor: str, stages: int) -> None:
+        """Move a cursor on; the phase turns at every wrap."""
+        self.stages[cursor] = (self.stages.get(cursor, 0) + 1) % stages
+        if self.stages[cursor] == 0:
+            self.phases[cursor] = self.phases.get(cursor, 0) ^ 1
+
+    def key(self, name: SmemName | TmemName) -> tuple[SmemName | TmemName, int]:
+        """Name and current stage of a tile."""
+        storage = self.cta.program.storage
+        cursor = next(tile.cursor for tile in (*storage.smem, *storage.tmem) if tile.name == name)
+        return name, self.stages.get(cursor, 0)
+
+    def tile(self, name: SmemName | TmemName) -> Array:
+        """The current stage of a tile."""
+        return self.cta.stages[self.key(name)]
+
+    def ring(self, name: RingName) -> BarrierRing:
+        """A ring of the program."""
+        return self.cta.program.storage.ring(name)
+
+    def barrier(self, name: RingName) -> Barrier:
+        """The current barrier of a ring."""
+        ring = self.ring(name)
+        return self.cta.barriers[name, self.stages.get(ring.cursor, 0) if ring.stages > 1 else 0]
+
+    def phase(self, name: RingName) -> int:
+        """The parity of the phase of a ring that the role is in."""
+        return self.phases.get(self.ring(name).cursor, 0)

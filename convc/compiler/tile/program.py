@@ -1,0 +1,110 @@
+"""A kernel as data: a few roles, each a list of steps.
+
+It can be checked (`convc.compiler.tile.verify`), read (`convc.compiler.tile.show`), run on whole tiles
+(`convc.compiler.tile.interpret`) and turned into text (`convc.compiler.emit`), one template fragment per step.
+
+Names inside steps: a tile, ring or buffer is named as in `Storage`; a number that changes while the kernel runs
+(a coordinate, a loop counter) is named as the `Compute` or `Loop` that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from convc.compiler.plan.names import MapName, Number, PointerName
+from convc.compiler.plan.storage import Storage
+from convc.compiler.tile.steps.base import Loop, Step
+from convc.ir.launch import LaunchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Some warps and what they do.
+
+    Attributes:
+        name: ``load``, ``mma``, ``store``; set-up and closing roles have names of their own.
+        first_warp, last_warp: warps of the role, inclusive.
+        elected: True: one lane of the (single) warp does it and the others wait at the end.
+        note: what the role is for.
+    """
+
+    name: str
+    first_warp: int
+    last_warp: int
+    elected: bool
+    note: str
+    steps: tuple[Step, ...]
+
+    @property
+    def threads(self) -> int:
+        """Threads of the role's warps."""
+        return 32 * (self.last_warp - self.first_warp + 1)
+
+    @property
+    def who(self) -> str:
+        """Which threads the role has, for people."""
+        one = self.first_warp == self.last_warp
+        warps = f"warp {self.first_warp}" if one else f"warps {self.first_warp} to {self.last_warp}"
+        return f"one lane of {warps}" if self.elected else warps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The values that a number of the program can have: `low` .. `high`, inclusive."""
+
+    name: Number
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileProgram:
+    """One kernel as roles and steps.
+
+    Attributes:
+        name: name of the problem; `title` says in one line what the kernel computes.
+        schedule: algorithm.
+        arch, ptx_version: target.
+        warps: warps per CTA.
+        params: names of the kernel parameters, in the order of `launch.params`.
+        inputs: numbers every role has from the start (tile and thread indices) and their ranges.
+        setup, roles, teardown: three acts; within an act roles run side by side, and each act waits for the one before.
+        storage: where tiles and barriers lie.
+        launch: how the kernel is launched, with its buffers and tensor maps.
+    """
+
+    name: str
+    title: str
+    schedule: str
+    arch: str
+    ptx_version: str
+    warps: int
+    params: tuple[MapName | PointerName, ...]
+    inputs: tuple[Range, ...]
+    setup: tuple[Role, ...]
+    roles: tuple[Role, ...]
+    teardown: tuple[Role, ...]
+    storage: Storage
+    launch: LaunchSpec
+
+    @property
+    def all_roles(self) -> tuple[Role, ...]:
+        """The roles of the three acts, in order."""
+        return self.setup + self.roles + self.teardown
+
+
+def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """All steps in order of the text, loop bodies included."""
+    for step in steps:
+        yield step
+        if isinstance(step, Loop):
+            yield from walk(step.body)
+
+
+def executions(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, int]]:
+    """All steps, loop bodies included, each with how often it runs."""
+    for step in steps:
+        yield step, times
+        if isinstance(step, Loop):
+            yield from executions(step.body, times * step.count)

@@ -1,0 +1,93 @@
+"""Steps on the lanes of tensor memory: masks, clearing, and activations that move from lane to lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.compiler.plan.names import Number, SmemName, TmemName
+from convc.compiler.tile.steps.base import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskWord(Step):
+    """Every warp w writes word w of an entry of the mask table: bit j says whether `value` is not 0 in its thread j.
+
+    Attributes:
+        value: number that each thread has.
+        entry: number of the entry; the table starts with entry 0 at `first`.
+    """
+
+    value: Number
+    entry: Number
+    first: int
+
+    def describe(self) -> str:
+        return f"mask[{self.first} + {self.entry}] = lanes where {self.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadMask(Step):
+    """Read entries of the mask table, join them, and keep them in the role's mask registers.
+
+    Attributes:
+        entries: (number, first entry of its part of the table) of each.
+    """
+
+    entries: tuple[tuple[Number, int], ...]
+
+    def describe(self) -> str:
+        return f"read {' | '.join(f'mask[{first} + {name}]' for name, first in self.entries)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearAcc(Step):
+    """Set an accumulator to zero: four warps, each its own 32 lanes."""
+
+    acc: TmemName
+    columns: int
+
+    def describe(self) -> str:
+        return f"set {self.columns} columns of {self.acc} to zero"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFill(Step):
+    """Copy the 128 rows of the current stage of a tile in shared memory to one in tensor memory, 32 bytes at a time."""
+
+    source: SmemName
+    tile: TmemName
+    atoms: int
+
+    def describe(self) -> str:
+        return f"copy {self.source} to {self.tile} in tensor memory, {self.atoms} times 32 bytes a row"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveRows(Step):
+    """Every lane of a tile in tensor memory takes what the next one has; the last of 32 keeps what it has."""
+
+    tile: TmemName
+    atoms: int
+
+    def describe(self) -> str:
+        return f"move the rows of {self.tile} by one lane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refresh(Step):
+    """Give the last lane of each sub-partition its row of the halo.
+
+    Attributes:
+        source, tile: tiles in shared and in tensor memory.
+        halo: number of the halo row; `extra` is added to it.
+    """
+
+    source: SmemName
+    tile: TmemName
+    atoms: int
+    halo: Number
+    extra: int
+
+    def describe(self) -> str:
+        row = f"halo {self.halo}{f' + {self.extra}' if self.extra else ''}"
+        return f"lanes 31, 63, 95, 127 of {self.tile} = {row} of {self.source}"

@@ -1,0 +1,228 @@
+"""Steps that move operand tiles and multiply them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from convc.compiler.plan.names import MapName, Number, RingName, SmemName, TmemName
+from convc.compiler.tile.steps.base import Step
+from convc.ir.launch import BYTES
+from convc.ir.tensormap import TensorMap
+
+MASKED = ", not where masked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCopy(Step):
+    """What all copies through a tensor map have in common: into the current stage of a tile, the bytes count on `ring`.
+
+    Attributes:
+        coords: the start coordinates, innermost dimension first.
+    """
+
+    map: MapName
+    tile: SmemName
+    ring: RingName
+    coords: tuple[Number, ...]
+
+    @property
+    def map_mode(self) -> str:
+        """Mode of the tensor maps that the copy goes through."""
+        raise TypeError(f"{type(self).__name__} does not say which maps it takes")
+
+    def bytes_through(self, source: TensorMap) -> int:
+        """Bytes that the copy brings through a tensor map, zero-filled ones included."""
+        each = math.prod(source.box) if source.mode == "tile" else source.rows * source.channels
+        return each * BYTES[source.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaLoad(TensorCopy):
+    """Copy a box of a tensor map.
+
+    Attributes:
+        offsets: of im2col maps: what moves every pixel by a filter tap, W first.
+    """
+
+    offsets: tuple[Number, ...] = ()
+
+    @property
+    def map_mode(self) -> str:
+        """``im2col`` where a filter tap moves the pixels, else ``tile``."""
+        return "im2col" if self.offsets else "tile"
+
+    def describe(self) -> str:
+        moved = f" + ({', '.join(self.offsets)})" if self.offsets else ""
+        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {self.tile}, counted on {self.ring}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmaWideLoad(TensorCopy):
+    """Copy pixels of an image row, and a halo behind them; the map is im2col_w or im2col_w128.
+
+    Attributes:
+        halo, offset: wHalo and wOffset.
+        halo_each_window: whether every 32 pixels have a halo of their own (im2col_w128).
+        at: number with the byte in the tile where the copy begins; None: its start.
+    """
+
+    halo: int
+    offset: int
+    halo_each_window: bool = False
+    at: Number | None = None
+
+    @property
+    def map_mode(self) -> str:
+        """``im2col_w128`` where every 32 pixels have a halo, else ``im2col_w``."""
+        return "im2col_w128" if self.halo_each_window else "im2col_w"
+
+    def bytes_through(self, source: TensorMap) -> int:
+        """Bytes that the copy brings, those of the halo included."""
+        halo = 4 * self.halo if source.mode == "im2col_w128" else self.halo
+        return (source.rows + halo) * source.channels * BYTES[source.dtype]
+
+    def describe(self) -> str:
+        place = f"{self.tile} + {self.at}" if self.at else self.tile
+        source = f"{self.map}[{', '.join(self.coords)}] + {self.offset}"
+        return f"copy {source}, halo {self.halo}, to {place}, counted on {self.ring}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multiply(Step):
+    """What all matrix multiplications have in common: `atoms` instructions of 32 bytes of K each.
+
+    Attributes:
+        acc: accumulator tile, `m` lanes of `n` columns.
+        b: tile with the filter rows.
+        operand: type name of the activations, and of the filters unless `filter_operand` names another.
+        counter: number that is 0 in the step whose first instruction overwrites the accumulator; None: all add.
+        masked: whether the lanes that the role has in its mask registers (`LoadMask`) keep what they have.
+    """
+
+    acc: TmemName
+    b: SmemName
+    operand: str
+    m: int
+    n: int
+    atoms: int
+    counter: Number | None
+    masked: bool = False
+    filter_operand: str | None = None
+
+    @property
+    def types(self) -> str:
+        """Types of activations and filters."""
+        return f"{self.operand} x {self.filter_operand}" if self.filter_operand else self.operand
+
+    def shown(self, product: str) -> str:
+        """The multiplication in a few words."""
+        masked = MASKED if self.masked else ""
+        return f"{self.acc} += {product}: {self.m} x {self.n}, {self.atoms} MMAs of {self.types}{masked}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mma(Multiply):
+    """acc (+)= a @ b.T over one stage.
+
+    Attributes:
+        a: tile with the activations.
+        row: number of the row of `a` that lane 0 reads; None: row 0.
+    """
+
+    a: SmemName
+    row: Number | None = None
+
+    def describe(self) -> str:
+        rows = f"{self.a} from row {self.row} on" if self.row else self.a
+        return self.shown(f"{rows} x {self.b}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaTensor(Multiply):
+    """acc (+)= a @ b.T with the activations `a` in tensor memory; `moves`: its rows move by one lane afterwards
+    (.ashift).
+    """
+
+    a: TmemName
+    moves: bool
+
+    def describe(self) -> str:
+        also = f", then move the rows of {self.a} by one lane" if self.moves else ""
+        return self.shown(f"{self.a} x {self.b}") + also
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaStationary(Multiply):
+    """acc (+)= b @ a.T: `m` output channels in lanes, `n` pixels in columns (tcgen05.mma.ws).
+
+    Attributes:
+        a: tile with the activations.
+        shift: column j reads pixel j + shift.
+        reach: largest shift of any tap: what the instruction descriptor allows for.
+        runs: lengths of the runs of columns that are zeroed and that are used; None: none is zeroed.
+        entered: number of the column, counted from the start of the zeroed run, that column 0 is; None as above.
+        collector: what happens to the pixels kept in the tensor core: fill, use, lastuse or discard.
+    """
+
+    a: SmemName
+    shift: int
+    reach: int
+    runs: tuple[int, int] | None
+    entered: Number | None
+    collector: str
+
+    def describe(self) -> str:
+        zeroed = f", {self.runs[0]} of {sum(self.runs)} columns zeroed" if self.runs else ""
+        return self.shown(f"{self.b} x {self.a}[{self.shift} columns on]") + zeroed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaScaled(Multiply):
+    """acc (+)= a @ b.T over one stage, every element times the factors of its block.
+
+    Attributes:
+        a: tile with the activations.
+        factors_a, factors_b: tiles of tensor memory with the factors.
+        spacing_a, spacing_b: columns from a word of four factors to the next.
+        each: factors of an instruction.
+    """
+
+    a: SmemName
+    factors_a: TmemName
+    factors_b: TmemName
+    spacing_a: int
+    spacing_b: int
+    each: int
+
+    def describe(self) -> str:
+        return self.shown(f"{self.a} x {self.b} times {self.factors_a} x {self.factors_b}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarryFactors(Step):
+    """Bring the factors of a stage from rows of shared memory into lanes of tensor memory.
+
+    Cell (lane, column j) of each word gets 4 bytes of row 32 * j + lane % 32 of `source`, from the byte `first` on for
+    the first word. All four warps do it, each for its own sub-partition.
+
+    Attributes:
+        source, tile: tiles in shared and in tensor memory.
+        lane: number of the thread's lane in its warp.
+        first: number of the byte where the factors of the step start.
+        rows: rows of the operand, a multiple of 16; the last group reads to its 32nd row.
+        words: words of four factors.
+        spacing: columns from a word to the next.
+    """
+
+    source: SmemName
+    tile: TmemName
+    lane: Number
+    first: Number
+    rows: int
+    words: int
+    spacing: int
+
+    def describe(self) -> str:
+        rows = f"rows 0..{self.rows - 1} of {self.source}"
+        return f"{rows}, {self.words} words from byte {self.first} on, to lanes and columns of {self.tile}"

@@ -1,0 +1,63 @@
+"""What a step uses and makes, read off the types of its fields.
+
+A field's annotation says what it names (`convc.compiler.plan.names`): one name, an optional one, a tuple of names, or
+tuples with names among other values. An expression reads its variables. So a new step says it all by its fields.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from collections.abc import Iterator
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName, RingName, SmemName, TmemName
+from convc.compiler.tile.steps.base import Step
+from convc.ir.expr import IntExpr
+
+Kind = Any
+"""One of `KINDS`: the objects that NewType makes have no common type of their own."""
+
+KINDS: tuple[Kind, ...] = (Number, NewNumber, RingName, SmemName, TmemName, MapName, PointerName)
+
+
+def uses(step: Step) -> Iterator[tuple[Kind, str]]:
+    """(kind, name) of everything that the step names, field by field, the numbers that it makes included."""
+    for field, hint in _named_fields(type(step)):
+        yield from _names(hint, getattr(step, field))
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """Numbers that the step reads."""
+    return tuple(name for kind, name in uses(step) if kind is Number)
+
+
+def makes(step: Step) -> str | None:
+    """The number that the step makes; None where it makes none."""
+    return next((name for kind, name in uses(step) if kind is NewNumber), None)
+
+
+@functools.cache
+def _named_fields(kind: type[Step]) -> tuple[tuple[str, object], ...]:
+    """Fields of a class of steps, but for those of every step, with their types."""
+    hints = get_type_hints(kind)
+    common = {field.name for field in dataclasses.fields(Step)}
+    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind) if field.name not in common)
+
+
+def _names(hint: object, value: object) -> Iterator[tuple[Kind, str]]:
+    """The names in a value of some type."""
+    if value is None:
+        return
+    if hint in KINDS:
+        yield hint, str(value)
+    elif hint == IntExpr:
+        yield from ((Number, name) for name in sorted(value.variables()))
+    elif get_origin(hint) in (Union, types.UnionType):
+        yield from _names(next(arm for arm in get_args(hint) if arm is not types.NoneType), value)
+    elif get_origin(hint) is tuple:
+        inner = get_args(hint)
+        each = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        for part, item in zip(each, value, strict=True):
+            yield from _names(part, item)

@@ -1,0 +1,13 @@
+"""Options that fix the schedule, for tests of what one schedule does."""
+
+from __future__ import annotations
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.base import Schedule
+
+RELOAD_ONLY = ScheduleOptions(schedule="reload")
+
+
+def only(schedule: Schedule, border: str | None = None, rows: str | None = None) -> ScheduleOptions:
+    """Options that leave this schedule alone."""
+    return ScheduleOptions(schedule=schedule.name, shift=schedule.variant or None, border=border, rows=rows)
