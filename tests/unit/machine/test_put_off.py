@@ -77,17 +77,17 @@ NOT_WAITED = {
 
 
 @pytest.mark.parametrize(("policy", "seed"), POLICIES)
-@pytest.mark.parametrize("way", WAITED)
-def test_a_waited_copy_is_there(forward, policy, seed):
-    issue, wait = WAITED[forward]
+@pytest.mark.parametrize("case", WAITED)
+def test_a_waited_copy_is_there(case, policy, seed):
+    issue, wait = WAITED[case]
     got, result = execute(issue + wait + READ, policy, seed)
     assert result.findings == ()
     assert np.array_equal(got[0], 1000 + np.arange(64))
 
 
-@pytest.mark.parametrize("way", NOT_WAITED)
-def test_a_copy_that_is_not_waited_for_comes_late(forward):
-    issue, wait = NOT_WAITED[forward]
+@pytest.mark.parametrize("case", NOT_WAITED)
+def test_a_copy_that_is_not_waited_for_comes_late(case):
+    issue, wait = NOT_WAITED[case]
     assert np.array_equal(execute(issue + wait + READ)[0][0], 1000 + np.arange(64))  # by luck
     got, result = execute(issue + wait + READ, "late")
     assert (got == 0xFFFFFFFF).all()

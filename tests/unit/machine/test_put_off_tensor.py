@@ -60,8 +60,8 @@ def test_a_use_under_a_predicate_counts_as_one(monkeypatch):
 
 def test_warps_that_went_apart_wait_for_their_own_loads(monkeypatch):
     """Warps 0 and 1 wait, by a branch or under a predicate."""
-    for forward in ("@!%p bra OVER; {} OVER:", "@%p {}"):
-        every = f"{LOAD} setp.lt.u32 %p, %t, 64; {forward.format(LD_WAIT)} {OVERWRITE} {KEEP}"
+    for guarded in ("@!%p bra OVER; {} OVER:", "@%p {}"):
+        every = f"{LOAD} setp.lt.u32 %p, %t, 64; {guarded.format(LD_WAIT)} {OVERWRITE} {KEEP}"
         got, _ = run(monkeypatch, "late", 0, every=every)
         assert np.array_equal(got[:, 8], np.where(LANES[:, 0] < 64, CELLS[:, 0], 7))
 
