@@ -182,7 +182,7 @@ class Sabotage:
         """Instructions by the register that they write."""
         makers: dict[int, list[Instr]] = {}
         for instr in self.body:
-            if instr.layout.name not in NO_RESULT and instr.operands:
+            if instr.form.name not in NO_RESULT and instr.operands:
                 for register in registers_of(instr.operands[0]):
                     makers.setdefault(register.slot, []).append(instr)
         return makers
@@ -194,7 +194,7 @@ class Sabotage:
         """
         seen: set[int] = set()
         for instr in self.body:
-            if not re.match(opcode, instr.layout.name):
+            if not re.match(opcode, instr.form.name):
                 continue
             for name in operands:
                 operand = instr.operands[name] if isinstance(name, int) else instr.args.get(name)
