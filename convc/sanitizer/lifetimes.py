@@ -33,10 +33,10 @@ class Exits:
                 self.visits[key] = access, lanes
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
-        """A finding for every visit that the CTA's warps, whose last views are given, have not heard of."""
+        """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
         told: dict[int, Clock] = {}
-        for (row, _), views in warps.items():
-            join(told.setdefault(row, {}), views.generic)
+        for (row, _), clocks in warps.items():
+            join(told.setdefault(row, {}), clocks.generic)
         for (home, component), (access, lanes) in self.visits.items():
             if told.get(home, {}).get(component, -1) >= access.time:
                 continue

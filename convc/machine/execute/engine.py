@@ -8,7 +8,7 @@ from convc.errors import ConvcError, DeadlockError, MachineError
 from convc.ir.findings import Verdict
 from convc.machine.base.values import Value
 from convc.machine.execute.decode import Program, Run, registers_of
-from convc.machine.isa.threads import witness
+from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort, Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
@@ -47,8 +47,8 @@ def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas
-    launch.spare.keep(cohort.shared.bytes)
-    launch.spare.keep(cohort.tensor.cells)
+    launch.pool.keep(cohort.shared.bytes)
+    launch.pool.keep(cohort.tensor.cells)
 
 
 def _observed(program: Program, pc: int, ops: list[Run], observer: Observer) -> Run:
@@ -137,7 +137,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
 
 def _site(error: MachineError, strand: Strand, pc: int) -> None:
     """Note the step, and a warp of the strand."""
-    who = witness(strand)
+    who = first_active_warp(strand)
     error.cta, error.warp, error.lanes = strand.cohort.number(who["row"]), who["warp"], who["lanes"]
     body = strand.program.kernel.body
     error.step = body[pc].step if pc < len(body) else None

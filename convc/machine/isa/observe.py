@@ -34,7 +34,7 @@ def actors(strand: Strand, mask: np.ndarray | None = None) -> list[tuple[int, in
     return [actor for actor in found if actor[-1].size]
 
 
-def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[LaneAccess]:
+def lane_accesses(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[LaneAccess]:
     """Accesses of ``size`` bytes of shared memory at offsets that broadcast to (rows, warps, lanes).
 
     ``homes`` are the CTAs whose memory it is, of the same shape; None: each its own.
@@ -54,34 +54,34 @@ def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) 
     return found
 
 
-def tell_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
-    """Tell the observer of ordinary accesses of shared memory; see `touches`."""
+def notify_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
+    """Tell the observer of ordinary accesses of shared memory; see `lane_accesses`."""
     observer = strand.cohort.observer
     if observer is not None:
-        observer.shared(strand, instr, kind, touches(strand, offset, size, homes))
+        observer.shared(strand, instr, kind, lane_accesses(strand, offset, size, homes))
 
 
-def tell_copy(
+def notify_copy(
     strand: Strand,
     instr,
-    turn: IssueGroup,
-    path: CopyTarget | None,
+    group: IssueGroup,
+    target: CopyTarget | None,
     *,
     reads: np.ndarray = NOTHING,
     writes: np.ndarray = NOTHING,
     memory: GlobalRange | None = None,
 ) -> None:
-    """Tell the observer of a copy that the CTAs of a turn issue: along a path, or (None) into global memory."""
+    """Tell the observer of a copy that the CTAs of a group issue: to a target, or (None) into global memory."""
     cohort = strand.cohort
     if cohort.observer is None:
         return
-    rows = np.arange(cohort.ctas) if turn.rows is None else turn.rows
+    rows = np.arange(cohort.ctas) if group.rows is None else group.rows
     homes = signals = np.empty((len(rows), 0), np.int64)
-    if path is not None:
+    if target is not None:
         everyone = np.arange(cohort.ctas)
-        homes = (everyone if path.rows is None else path.rows).reshape(len(rows), -1)
-        signals = (everyone if path.signals is None else path.signals).reshape(len(rows), -1)
-    warp, lane = turn.thread
+        homes = (everyone if target.rows is None else target.rows).reshape(len(rows), -1)
+        signals = (everyone if target.signals is None else target.signals).reshape(len(rows), -1)
+    warp, lane = group.thread
     transfer = Transfer(
         rows=rows,
         thread=(int(strand.warps[warp]), lane),
@@ -89,7 +89,7 @@ def tell_copy(
         writes=writes,
         homes=homes,
         signals=signals,
-        barrier=None if path is None else path.barrier,
+        barrier=None if target is None else target.barrier,
         memory=memory,
     )
     cohort.observer.copy(strand, instr, transfer)

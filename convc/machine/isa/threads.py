@@ -18,7 +18,7 @@ def rows_of(strand: Strand) -> np.ndarray:
     return rows[:, None, None]
 
 
-def witness(strand: Strand, chosen: np.ndarray | None = None) -> dict:
+def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> dict:
     """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes.
 
     ``chosen`` (bool, as `thread_shape`) are the threads that matter; None: all.

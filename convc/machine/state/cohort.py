@@ -48,7 +48,7 @@ class Launch:
     seed: int = 0
     counters: Counters = field(default_factory=Counters)
     findings: dict[tuple, Finding] = field(default_factory=dict)
-    spare: ArrayPool = field(default_factory=ArrayPool)
+    pool: ArrayPool = field(default_factory=ArrayPool)
 
 
 class NamedBarrier:
@@ -70,8 +70,8 @@ class Cohort:
         self.observer = launch.observer
         self.first = first
         self.ctas = ctas
-        self.shared = SharedMemory(ctas, shared_bytes, launch.spare)
-        self.tensor = TensorMemory(ctas, launch.switches.placement, launch.spare)
+        self.shared = SharedMemory(ctas, shared_bytes, launch.pool)
+        self.tensor = TensorMemory(ctas, launch.switches.placement, launch.pool)
         self.core = TensorCore(self)
         self.barriers: dict[int, MBarrier] = {}
         self.bulk_groups = BulkGroups(ctas)

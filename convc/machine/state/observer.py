@@ -123,7 +123,7 @@ class Observer:
 
     # ---- accesses --------------------------------------------------------------------------------------------------
 
-    def shared(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
+    def shared(self, strand: Strand, instr: Instr, kind: str, accesses: list[LaneAccess]) -> None:
         """Shared memory is accessed by ordinary instructions: ``ld``, ``st``, ``atom``, or ``cp.async``."""
 
     def async_store(self, strand: Strand, instr: Instr, parts: list[tuple[LaneAccess, int]]) -> None:
@@ -137,7 +137,7 @@ class Observer:
         ``kind`` is ``ld``, ``st``, ``atom`` or ``cp.async``. All CTAs are told of.
         """
 
-    def tensor(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
+    def tensor(self, strand: Strand, instr: Instr, kind: str, accesses: list[LaneAccess]) -> None:
         """tcgen05.ld or st."""
 
     def allocate(

@@ -14,7 +14,7 @@ from convc.errors import MachineFault
 from convc.machine.base.completion import named
 from convc.machine.base.values import Value, array
 from convc.machine.isa.memory.ld_st import address_of, shared_offset
-from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.registry import op
 from convc.machine.isa.sync.mbarriers import barrier_address
 from convc.machine.isa.threads import rows_of, thread_shape
@@ -60,8 +60,8 @@ def async_copy(instr, program):
 
             cohort.copy_groups.issue(_threads(strand), some)
         if cohort.observer is not None:
-            tell_shared(strand, instr, "cp.async", offset, size)
-            _tell_sources(strand, instr, origin, wanted, active)
+            notify_shared(strand, instr, "cp.async", offset, size)
+            _notify_sources(strand, instr, origin, wanted, active)
 
     return run
 
@@ -72,7 +72,7 @@ def _threads(strand: Strand) -> np.ndarray:
     return number.reshape(-1) if strand.mask is None else number[np.broadcast_to(strand.mask, number.shape)]
 
 
-def _tell_sources(strand: Strand, instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
+def _notify_sources(strand: Strand, instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
     """Tell the observer what the ``active`` threads read: ``wanted`` bytes from ``origin`` on, each (threads,)."""
     for count in np.unique(wanted[wanted > 0]).tolist():
         buffer, start = strand.cohort.launch.memory.locate(origin[wanted == count], 1)

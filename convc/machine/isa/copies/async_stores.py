@@ -24,7 +24,7 @@ from convc.machine.isa.memory.shared_space import remote
 from convc.machine.isa.observe import actors
 from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import type_of
-from convc.machine.isa.threads import rows_of, thread_shape, witness
+from convc.machine.isa.threads import first_active_warp, rows_of, thread_shape
 from convc.machine.state.observer import LaneAccess
 from convc.machine.state.strand import Strand
 from convc.ptx import Vector
@@ -72,7 +72,7 @@ class Signal:
                 f"{name} to the thread's own CTA is undefined",
                 self.instr,
                 Verdict.review,
-                **witness(strand),
+                **first_active_warp(strand),
             )
         for address in np.unique(barriers[active]).tolist():
             strand.cohort.barrier(address, name)
@@ -90,9 +90,9 @@ class Signal:
                 there = np.flatnonzero(threads)
                 barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
         if cohort.observer is not None:
-            self._tell(strand)
+            self._notify(strand)
 
-    def _tell(self, strand: Strand) -> None:
+    def _notify(self, strand: Strand) -> None:
         """Tell the observer what each warp sends to each barrier of each CTA."""
         local, homes = _places(strand, self.target(strand.regs))
         bells, _ = _places(strand, self.barrier(strand.regs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.isa.copies.operands import own_address, shared_span, turns
+from convc.machine.isa.copies.operands import issue_groups, own_address, shared_span
 from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.registry import op
 from convc.machine.memory.global_memory import Buffer
@@ -28,16 +28,16 @@ def tensormap_replace(instr, program):
     def run(strand: Strand) -> None:
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
-        for turn in turns(strand, [target(regs)]):
-            value = turn.pick(strand, regs[new])
+        for group in issue_groups(strand, [target(regs)]):
+            value = group.pick(strand, regs[new])
             if space == "shared::cta":
-                where = _map_in_shared(cohort, turn.rows, turn.values[0])
-                rows = slice(None) if turn.rows is None else turn.rows
+                where = _map_in_shared(cohort, group.rows, group.values[0])
+                rows = slice(None) if group.rows is None else group.rows
                 raw = np.ascontiguousarray(cohort.shared.bytes[rows, where])
                 replace(raw, field, index, value)
                 cohort.shared.bytes[rows, where] = raw
             else:
-                where, buffer = _map_in_global(cohort, turn.values[0])
+                where, buffer = _map_in_global(cohort, group.values[0])
                 for each in np.unique(value).tolist():
                     replace(buffer.data[where].reshape(1, SIZE), field, index, each)
 
@@ -53,14 +53,14 @@ def copy_map(instr, program):
         cohort, regs = strand.cohort, strand.regs
         cohort.core.seal()
         done = set()
-        for turn in turns(strand, [target(regs), source(regs)]):
-            key = (turn.thread[0], turn.values, None if turn.rows is None else turn.rows.tobytes())
+        for group in issue_groups(strand, [target(regs), source(regs)]):
+            key = (group.thread[0], group.values, None if group.rows is None else group.rows.tobytes())
             if key in done:  # the lanes of a warp do this together, once
                 continue
             done.add(key)
-            into, buffer = _map_in_global(cohort, turn.values[0])
-            where = _map_in_shared(cohort, turn.rows, turn.values[1])
-            for row in range(cohort.ctas) if turn.rows is None else turn.rows:
+            into, buffer = _map_in_global(cohort, group.values[0])
+            where = _map_in_shared(cohort, group.rows, group.values[1])
+            for row in range(cohort.ctas) if group.rows is None else group.rows:
                 buffer.data[into] = cohort.shared.bytes[row, where]
 
     return run

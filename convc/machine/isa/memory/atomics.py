@@ -17,7 +17,7 @@ from convc.machine.isa import threads
 from convc.machine.isa.float import floating
 from convc.machine.isa.memory import shared_space, spaces
 from convc.machine.isa.memory.ld_st import address_of, space_of
-from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.registry import op
 from convc.machine.isa.scalar import integer
 from convc.machine.isa.scalar.integer_forms import type_of
@@ -156,7 +156,7 @@ class Atomic:
         self._perform(strand, cohort.shared.bytes.reshape(-1), full + base, olds, self.update)
         shared_space.mark_written(strand, full, total, rows)
         if self.instr.form.name != "red.async":  # which says more, see `async_stores`
-            tell_shared(strand, self.instr, "atom", full, total, rows)
+            notify_shared(strand, self.instr, "atom", full, total, rows)
 
     def _perform(
         self, strand: Strand, data: np.ndarray, offset: np.ndarray, olds: list[np.ndarray], update: Update

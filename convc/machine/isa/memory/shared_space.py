@@ -7,8 +7,8 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.base.values import DTYPE, Value, narrow
-from convc.machine.isa.observe import tell_shared
-from convc.machine.isa.threads import active_only, rows_of, thread_shape, witness
+from convc.machine.isa.observe import notify_shared
+from convc.machine.isa.threads import active_only, first_active_warp, rows_of, thread_shape
 from convc.machine.memory.global_memory import write_words
 from convc.machine.state.strand import Strand
 
@@ -69,7 +69,7 @@ def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndar
             "shared-memory-unwritten",
             f"{what}.shared reads {missing} bytes of shared memory never written",
             instr,
-            **witness(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
+            **first_active_warp(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
         )
 
 
@@ -94,7 +94,7 @@ def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, ro
     size = bits // 8 * count
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
-    tell_shared(strand, instr, "ld", offset, size, rows)
+    notify_shared(strand, instr, "ld", offset, size, rows)
     words = cohort.shared.bytes.view(DTYPE[bits])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
@@ -114,7 +114,7 @@ def store_shared(strand: Strand, instr, address: Value, values: list[Value], bit
     write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
     mark_written(strand, full, size, rows)
     if instr.form.name != "st.async":  # which says more, see `async_stores`
-        tell_shared(strand, instr, "st", full, size, rows)
+        notify_shared(strand, instr, "st", full, size, rows)
 
 
 def load_cluster(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:

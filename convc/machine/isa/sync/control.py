@@ -163,10 +163,10 @@ def cta_barrier(instr, program):
 @op("fence", "fence.mbarrier_init", "fence.proxy", "fence.sync_restrict", "fence.proxy.restrict", result=False)
 def fence(instr, program):
     """Fences order accesses; the machine performs them in order anyway, and only tells the observer."""
-    return tell_fence(instr)
+    return notify_fence(instr)
 
 
-def tell_fence(instr):
+def notify_fence(instr):
     """An instruction that changes nothing but what is ordered."""
 
     def run(strand: Strand) -> None:

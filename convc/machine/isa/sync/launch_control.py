@@ -13,11 +13,11 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import array
-from convc.machine.isa.copies.operands import aligned, complete, own_route, route, shared_span, turns
+from convc.machine.isa.copies.operands import aligned, complete, copy_target, issue_groups, own_target, shared_span
 from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_copy
+from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.registry import op
-from convc.machine.isa.threads import active_only, active_rows, witness
+from convc.machine.isa.threads import active_only, active_rows, first_active_warp
 from convc.machine.state.strand import Strand
 
 RESPONSE = b"cluster declined"
@@ -27,7 +27,7 @@ RESPONSE = b"cluster declined"
 @op("clusterlaunchcontrol.try_cancel", result=False)
 def try_cancel(instr, program):
     """try_cancel [addr], [mbar]: write a response and complete 16 bytes, in this CTA or in all of the cluster."""
-    target, barrier = (shared_address_of(instr.args[key], program) for key in ("addr", "mbar"))
+    destination, barrier = (shared_address_of(instr.args[key], program) for key in ("addr", "mbar"))
     everywhere, name = "multicast::cluster::all" in instr.mods, instr.form.name
 
     def run(strand: Strand) -> None:
@@ -36,19 +36,21 @@ def try_cancel(instr, program):
         again = cohort.declined.intersection(_rows(strand))
         if again:
             text = "the CTA asks for another cluster after it has seen a request declined: undefined"
-            cohort.report("launch-control-after-decline", text, instr, **witness(strand) | {"row": min(again)})
-        for turn in turns(strand, [target(regs), barrier(regs)]):
-            path = own_route(cohort, turn.rows, *turn.values)
+            cohort.report(
+                "launch-control-after-decline", text, instr, **first_active_warp(strand) | {"row": min(again)}
+            )
+        for group in issue_groups(strand, [destination(regs), barrier(regs)]):
+            target = own_target(cohort, group.rows, *group.values)
             if everywhere:
-                path = route(cohort, turn.rows, path.address, path.barrier, (1 << cohort.cluster_size) - 1)
-            aligned(name, **{"shared address": path.address})
-            where = shared_span(cohort, name, path.address, len(RESPONSE))
-            cohort.shared.bytes[slice(None) if path.rows is None else path.rows, where] = np.frombuffer(
+                target = copy_target(cohort, group.rows, target.address, target.barrier, (1 << cohort.cluster_size) - 1)
+            aligned(name, **{"shared address": target.address})
+            where = shared_span(cohort, name, target.address, len(RESPONSE))
+            cohort.shared.bytes[slice(None) if target.rows is None else target.rows, where] = np.frombuffer(
                 RESPONSE, np.uint8
             )
-            cohort.shared.written.mark(where, path.rows)
-            complete(cohort, path, len(RESPONSE), name)
-            tell_copy(strand, instr, turn, path, writes=np.arange(where.start, where.stop))
+            cohort.shared.written.mark(where, target.rows)
+            complete(cohort, target, len(RESPONSE), name)
+            notify_copy(strand, instr, group, target, writes=np.arange(where.start, where.stop))
 
     return run
 

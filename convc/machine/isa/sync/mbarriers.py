@@ -7,7 +7,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_rows, warps_active
@@ -243,7 +243,7 @@ def inval(instr, program):
         barrier = cohort.barrier(where, "mbarrier.inval")
         rows = active_rows(strand)
         barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
-        tell_shared(strand, instr, "st", where, 8)
+        notify_shared(strand, instr, "st", where, 8)
         if len(barrier.gone) == cohort.ctas:
             del cohort.barriers[where]
 

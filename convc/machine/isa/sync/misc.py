@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.isa.registry import op
-from convc.machine.isa.threads import witness
+from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.strand import Strand
 
 
@@ -32,6 +32,6 @@ def printf(instr, program):
 
     def run(strand: Strand) -> None:
         text = "the kernel prints; the machine drops the text"
-        strand.cohort.report("printf", text, instr, Verdict.clean, **witness(strand))
+        strand.cohort.report("printf", text, instr, Verdict.clean, **first_active_warp(strand))
 
     return run

@@ -42,7 +42,7 @@ def alloc(instr, program):
                 done.append((bases, count, group.rows))
                 _publish(cohort, group.rows, places[:, warp, 0], bases)
                 if cohort.observer is not None:
-                    _tell(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
+                    _notify(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
         return None
 
     return run
@@ -154,15 +154,15 @@ def _watched(cohort, rows: np.ndarray | None) -> list[int]:
     return [row for row in range(cohort.watched) if rows is None or row in rows]
 
 
-def _tell(strand: Strand, instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places) -> None:
+def _notify(strand: Strand, instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places) -> None:
     """Tell the observer of an allocation by a warp, and of the stores of its address."""
     cohort, number = strand.cohort, int(strand.warps[warp])
     everyone = list(range(cohort.ctas)) if rows is None else rows.tolist()
     for row in _watched(cohort, rows):
         at = everyone.index(row)
         cohort.observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
-        touch = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
-        cohort.observer.shared(strand, instr, "st", [touch])
+        stored = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
+        cohort.observer.shared(strand, instr, "st", [stored])
 
 
 def _joined(low: Value, high: Value) -> Value:

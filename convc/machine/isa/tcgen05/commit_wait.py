@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.machine.isa.registry import op
-from convc.machine.isa.sync.control import tell_fence
+from convc.machine.isa.sync.control import notify_fence
 from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
 from convc.machine.isa.threads import threads_active
 from convc.machine.state.pending_registers import finish
@@ -41,7 +41,7 @@ def commit(instr, program):
         else:
             cohort.pending.tensor(complete)
         if cohort.observer is not None:
-            _tell(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
+            _notify(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
 
     return run
 
@@ -66,7 +66,7 @@ def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
     return everyone[active], (everyone if homes is None else homes)[active]
 
 
-def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+def _notify(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
     (warp, lane), count = strand.threads()[0], strand.cohort.watched
     signals = [
         pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
@@ -77,14 +77,14 @@ def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.
 @op("tcgen05.wait", result=False)
 def wait(instr, program):
     """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
-    tell, loads = tell_fence(instr), "wait::ld" in instr.mods
+    notify, loads = notify_fence(instr), "wait::ld" in instr.mods
 
     def run(strand: Strand) -> None:
         if loads and strand.loads:
             strand.loads = finish(strand, strand.loads)
         elif not loads and strand.stores:
             strand.stores = finish(strand, strand.stores)
-        tell(strand)
+        notify(strand)
 
     return run
 
@@ -92,4 +92,4 @@ def wait(instr, program):
 @op("tcgen05.fence", result=False)
 def fence(instr, program):
     """tcgen05.fence: orders accesses, which the machine performs in order anyway."""
-    return tell_fence(instr)
+    return notify_fence(instr)

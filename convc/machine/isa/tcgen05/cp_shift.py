@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.registry import op
 from convc.machine.isa.tcgen05.collective import is_pair
-from convc.machine.isa.tcgen05.mma import issues, tell
+from convc.machine.isa.tcgen05.mma import issues, notify_operation
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
 
@@ -28,7 +28,7 @@ def copy(instr, program):
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)
                 kind = "cp.4x256b" if item.shape == "4x256b" else "cp"
-                tell(strand, kind, item, thread, issuers, pair)
+                notify_operation(strand, kind, item, thread, issuers, pair)
 
     return run
 
@@ -45,6 +45,6 @@ def shift(instr, program):
                 item = Shift(taddr, rows, instr)
                 strand.cohort.core.enqueue(item)
                 strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
-                tell(strand, "shift", item, thread, issuers, pair)
+                notify_operation(strand, "shift", item, thread, issuers, pair)
 
     return run

@@ -16,7 +16,7 @@ from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.registry import op
 from convc.machine.isa.tcgen05.collective import Group, warp_groups
-from convc.machine.isa.threads import warps_active, witness
+from convc.machine.isa.threads import first_active_warp, warps_active
 from convc.machine.state.observer import LaneAccess
 from convc.machine.state.pending_registers import RegisterMove
 from convc.machine.state.strand import Strand
@@ -146,7 +146,9 @@ def load(instr, program):
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
-                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand, _lacking(strand, window)))
+                cohort.report(
+                    "tensor-memory-unwritten", message, instr, **first_active_warp(strand, _lacking(strand, window))
+                )
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
                 values = block
@@ -225,14 +227,14 @@ def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: 
     found = [Window(strand, instr, group, packed, count) for group in groups]
     if strand.cohort.observer is not None and write is not None:
         for window in found:
-            _tell(strand, instr, "st" if write else "ld", window)
+            _notify(strand, instr, "st" if write else "ld", window)
     return found
 
 
-def _tell(strand: Strand, instr, kind: str, window: Window) -> None:
+def _notify(strand: Strand, instr, kind: str, window: Window) -> None:
     cohort, group = strand.cohort, window.group
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
     places = window.places().reshape(len(group.warps), 32, -1)
     warps = strand.warps[group.warps].tolist()
-    touches = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
-    cohort.observer.tensor(strand, instr, kind, touches)
+    accesses = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    cohort.observer.tensor(strand, instr, kind, accesses)

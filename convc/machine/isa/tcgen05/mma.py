@@ -52,7 +52,7 @@ def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) ->
         yield [int(x) for x in line[: len(picked)]], where, tuple(chosen.tolist())
 
 
-def tell(
+def notify_operation(
     strand: Strand,
     kind: str,
     item: Mma | Copy | Shift,
@@ -147,7 +147,7 @@ def mma(instr, program):
                     sfb,
                 )
                 core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
-                tell(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
+                notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run
 

@@ -22,7 +22,7 @@ from convc.machine.base.values import array, narrow
 from convc.machine.isa import threads
 from convc.machine.isa.memory import shared_space
 from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_shared
+from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.registry import op
 from convc.machine.memory.global_memory import CHUNK
 from convc.machine.state.strand import Strand
@@ -83,7 +83,7 @@ def ldmatrix(instr, program):
         cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
         shared_space.check_written(strand, instr, starts, size)
-        tell_shared(strand, instr, "ld", starts, size)
+        notify_shared(strand, instr, "ld", starts, size)
         chunks = cohort.shared.bytes.view(CHUNK)[threads.rows_of(strand), starts // ROW_BYTES]
         data = chunks[..., None].view(np.uint8)
         if packed is not None:
@@ -127,7 +127,7 @@ def stmatrix(instr, program):
         if strand.mask is not None:
             used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
         cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
-        tell_shared(strand, instr, "st", starts, ROW_BYTES)
+        notify_shared(strand, instr, "st", starts, ROW_BYTES)
 
     return run
 

@@ -13,7 +13,7 @@ from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, narrow,
 from convc.machine.isa.float.floating import extreme
 from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import reader, type_of
-from convc.machine.isa.threads import witness
+from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.strand import Strand
 from convc.ptx import Pair
 
@@ -32,7 +32,7 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
             "warp-sync-mask",
             f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
             instr,
-            **witness(strand),
+            **first_active_warp(strand),
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
 
