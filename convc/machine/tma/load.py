@@ -16,32 +16,17 @@ CTAs with equal coordinates are gathered once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.base.swizzle import XOR
-from convc.machine.tma.cache import Coordinate, Walk, WalkCache, signed
+from convc.machine.tma.cache import Coordinate, LoadResult, Walk, WalkCache, signed
 from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.source import CHUNK, FILL, padded_chunks, source_chunks
 from convc.machine.tma.walk import ROWS4, Form, form
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
-    """What one copy did.
-
-    Attributes:
-        bytes: the mbarrier's transaction count in each CTA: the full box, filled elements included (recorded).
-        filled: how many of the bytes of all CTAs together are fill.
-        written: (start, stop) byte ranges, relative to the destination address, that now hold data or fill.
-    """
-
-    bytes: int
-    filled: int
-    written: tuple[tuple[int, int], ...]
 
 
 class TensorLoader:
