@@ -183,7 +183,7 @@ class Order(Observer):
 
     def cta_barrier(self, strand, instr, index, leave) -> None:
         """bar.sync: everybody who arrives tells everybody who leaves."""
-        generations = strand.ticket[1]
+        generations = strand.ticket.generation
         for at, row, _, warp, _ in actors(strand):
             self._meet(("cta", row, index, int(generations[at])), self.clocks(row, warp), leave)
 

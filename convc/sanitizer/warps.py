@@ -59,7 +59,7 @@ class Warps(Observer):
                 self.filling.pop(warp, None)
 
     def _converged(self, strand, instr) -> None:
-        depth = sum(frame.join != instr.index or frame.other is not None for frame in strand.frames)
+        depth = strand.depth(instr.index)
         if depth < self.depth.get(id(strand), 0):
             self.parted |= _warps(strand)
         self.depth[id(strand)] = depth

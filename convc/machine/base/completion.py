@@ -24,12 +24,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from convc.errors import MachineFault
-
-if TYPE_CHECKING:
-    from convc.ptx import Instr
+from convc.ptx import Instr
 
 POLICIES = ("eager", "late", "seeded")
 CHANCE = 0.25

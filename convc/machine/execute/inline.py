@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from convc.errors import UnmodelledError
-from convc.machine.execute import functions
+from convc.machine.execute.functions import fitting
+from convc.machine.state.variables import function_address
 from convc.ptx import (
     Address,
     Arguments,
@@ -211,12 +212,12 @@ class _Inliner:
         pointer, miss, ends = call.args["pointer"], self._predicate("call"), []
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
-        within = functions.fitting(self.module, call.args["prototype"])
+        within = fitting(self.module, call.args["prototype"])
         missed = f"a call through {pointer.name}, which holds the address of no function that fits,"
         if depth >= MAX_DEPTH:
             within, missed = [], f"more than {MAX_DEPTH} calls inside one another"
         for function in within:
-            address = functions.address(self.module, function.name)
+            address = function_address(self.module, function.name)
             self._add(call, SETP, (miss, pointer, Imm(address, False, address)), ("ne", "u64"))
             other = len(self.body)
             self._add(call, BRA, (Label("next", -1),), guard=Guard(miss.slot, miss.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.machine.base.findings import Who
 from convc.machine.state.strand import Strand
 
 
@@ -18,17 +19,19 @@ def rows_of(strand: Strand) -> np.ndarray:
     return rows[:, None, None]
 
 
-def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> dict:
-    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes.
+def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> Who:
+    """The first warp that executes, with its lanes that do.
 
-    ``chosen`` (bool, as `thread_shape`) are the threads that matter; None: all.
+    Args:
+        strand: its active threads execute.
+        chosen: bool, broadcastable to `thread_shape`: the threads that matter; None for all.
     """
     mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
     mask = mask if chosen is None else mask & chosen
     full = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))
     at, warp, _ = np.argwhere(full)[0].tolist()
     row = at if strand.rows is None else int(strand.rows[at])
-    return {"row": row, "warp": int(strand.warps[warp]), "lanes": tuple(np.flatnonzero(full[at, warp]).tolist())}
+    return Who(row=row, warp=int(strand.warps[warp]), lanes=tuple(np.flatnonzero(full[at, warp]).tolist()))
 
 
 def active_rows(strand: Strand) -> np.ndarray | None:

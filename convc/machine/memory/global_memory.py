@@ -20,6 +20,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import DTYPE, array
+from convc.ptx import Instr
 
 SHIFT = 40
 MODULE_FIRST = 0x4000
@@ -57,7 +58,7 @@ class GlobalMemory:
         self.by_name: dict[str, Buffer] = {}
         self.module: list[Buffer] = []
         self.watch: tuple[int, int] | None = None
-        self.watched: list[tuple] = []
+        self.watched: list[tuple[Instr, int, int, int]] = []
 
     def add(self, name: str, data: np.ndarray) -> Buffer:
         """Place a buffer; ``data`` is any contiguous array, used in place when its size is a multiple of 16 bytes."""

@@ -8,13 +8,10 @@ performed in the end: neither the completion policy nor the cohorts change a cou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from convc.machine.tensor_core.fetch import SPAN
+from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.zero_columns import zero_columns
-
-if TYPE_CHECKING:
-    from convc.machine.tensor_core.mma import Mma
 
 
 @dataclass(slots=True)

@@ -8,17 +8,12 @@ instruction is summed as the hardware does (`numerics`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from convc.machine.tensor_core import numerics
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
-
-if TYPE_CHECKING:
-    from convc.machine.base.switches import Switches
-    from convc.machine.state.cohort import Cohort
 
 WORKING_SET = 1 << 22
 """Bytes of operands and accumulators processed at a time: many CTAs a call, and they stay inside a level-3 cache."""
@@ -27,21 +22,23 @@ WORKING_SET = 1 << 22
 class Product:
     """A run of instructions that share a target, being executed."""
 
-    def __init__(self, cohort: Cohort, switches: Switches, run: list[Mma]) -> None:
-        self.cohort, self.switches, self.run = cohort, switches, run
+    def __init__(self, path: Datapath, run: list[Mma]) -> None:
+        self.path = path
+        self.run = run
         self.first = run[0]
         self.shape = self.first.shape
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
-        self.exact = switches.numerics == "exact" and self.shape.kind != "i8"
+        self.exact = path.switches.numerics == "exact" and self.shape.kind != "i8"
 
     def execute(self) -> None:
         """Check everything, then multiply a few CTAs at a time."""
-        first, shape, cohort = self.first, self.shape, self.cohort
-        operands = Operands(cohort, self.switches, self.run)
+        first = self.first
+        shape = self.shape
+        operands = Operands(self.path, self.run)
         a, b = operands.a(), operands.b()
         lanes, column = operands.accumulator()
         scales = operands.scales() if shape.factors else None
-        everyone = np.arange(cohort.ctas) if self.rows is None else self.rows
+        everyone = np.arange(self.path.ctas) if self.rows is None else self.rows
         per_cta = 4 * (2 * (shape.rows + shape.b_rows) * len(self.run) * shape.k + 2 * 128 * shape.columns)
         step = max(1, WORKING_SET // per_cta)
         step += step % 2 if shape.pair else 0
@@ -63,7 +60,7 @@ class Product:
         shape, accumulate = self.shape, self.first.accumulate
         desc = shape.desc
         columns = slice(column, column + shape.columns)
-        tensor = self.cohort.tensor
+        tensor = self.path.tensor
         if desc.negate_a != desc.negate_b:
             a = -a
         direct = isinstance(select, slice) and not shape.spread_lanes

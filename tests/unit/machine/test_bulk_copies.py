@@ -14,6 +14,7 @@ from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
 from convc.machine.base.cluster_ranks import RANK_SHIFT, place
+from convc.machine.base.findings import Who
 from convc.machine.isa.copies.operands import CopyTarget, complete, copy_target, own_target
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.mbarrier import MBarrier
@@ -147,8 +148,7 @@ def leftovers(act) -> list[tuple]:
     groups.issue((4, 0), None, None)
     act(groups)
     found = []
-    cohort = SimpleNamespace(report=lambda *arguments, **who: found.append((*arguments, who)))
-    groups.report_leftovers(cohort)
+    groups.report_leftovers(SimpleNamespace(report=lambda *arguments: found.append(arguments)))
     return [(rule, text, verdict, who) for rule, text, _, verdict, who in found]
 
 
@@ -156,7 +156,7 @@ def test_a_copy_never_committed_is_an_error():
     ((rule, text, verdict, who),) = leftovers(lambda groups: None)
     assert (rule, verdict) == ("bulk-group-uncommitted", Verdict.error)
     assert text == "a thread issued bulk copies and exited without cp.async.bulk.commit_group"
-    assert who == {"row": 0, "warp": 4, "lanes": (0,)}
+    assert who == Who(row=0, warp=4, lanes=(0,))
 
 
 def test_a_group_never_waited_for_is_worth_a_look():
@@ -167,7 +167,7 @@ def test_a_group_never_waited_for_is_worth_a_look():
     ((rule, text, verdict, who),) = leftovers(act)
     assert (rule, verdict) == ("bulk-group-unwaited", Verdict.review)
     assert text.startswith("a thread exited without cp.async.bulk.wait_group")
-    assert who == {"row": 1, "warp": 4, "lanes": (0,)}
+    assert who == Who(row=1, warp=4, lanes=(0,))
 
 
 def test_waiting_for_all_but_one_leaves_one():

@@ -67,12 +67,12 @@ class Signal:
         if (rows != bells)[active].any():
             raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
         if (rows == rows_of(strand))[active].any():
-            strand.cohort.report(
+            strand.cohort.findings.report(
                 "async-store-own-cta",
                 f"{name} to the thread's own CTA is undefined",
                 self.instr,
                 Verdict.review,
-                **first_active_warp(strand),
+                who=first_active_warp(strand),
             )
         for address in np.unique(barriers[active]).tolist():
             strand.cohort.barrier(address, name)

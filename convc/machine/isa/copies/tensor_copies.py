@@ -15,6 +15,7 @@ from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
 from convc.machine.base.completion import named
+from convc.machine.base.findings import Who
 from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.copies.operands import (
     CopyTarget,
@@ -244,7 +245,8 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
     if missing:
         text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
         places = np.concatenate([np.arange(where + low, where + high) for low, high in ranges])
-        cohort.report("shared-memory-unwritten", text, instr, row=cohort.shared.written.lacking(places, rows))
+        who = Who(row=cohort.shared.written.lacking(places, rows))
+        cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 
 def note_writer(strand: Strand, instr, group: IssueGroup, position: int) -> None:

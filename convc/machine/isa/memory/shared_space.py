@@ -65,11 +65,11 @@ def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndar
         target = np.broadcast_to(rows_of(strand) if rows is None else rows, thread_shape(strand))
         wide = np.broadcast_to(np.asarray(offset), target.shape)[..., None] + np.arange(size)
         lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
-        strand.cohort.report(
+        strand.cohort.findings.report(
             "shared-memory-unwritten",
             f"{what}.shared reads {missing} bytes of shared memory never written",
             instr,
-            **first_active_warp(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
+            who=first_active_warp(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
         )
 
 

@@ -126,7 +126,7 @@ def _carry_builder(name: str):
 
     def builder(instr, program):
         kind, gives = type_of(instr), "cc" in instr.mods
-        bits, d, carry = width(kind), program.slot(instr.operands[0]), program.carry_slot()
+        bits, d, carry = width(kind), program.slot(instr.operands[0]), program.carry()
         sources = [program.slot(o, bits) for o in instr.operands[1:]]
         sign = -1 if family == "sub" else 1
 

@@ -8,8 +8,6 @@ barrier are counted by it and have no vote; the manual calls that unpredictable,
 
 from __future__ import annotations
 
-from weakref import WeakValueDictionary
-
 import numpy as np
 
 from convc.ir.findings import Verdict
@@ -18,44 +16,14 @@ from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import reader
 from convc.machine.isa.sync.control import cta_barrier
 from convc.machine.isa.threads import thread_shape
-from convc.machine.state.cohort import Cohort, NamedBarrier
+from convc.machine.state.barriers import Ballot, NamedBarrier
 from convc.machine.state.strand import BLOCK, Strand
 
 REDUCTIONS = ("popc", "and", "or")
 MIXED = "warps of bar.sync or bar.arrive meet those of bar.red at one barrier: unpredictable (here they have no vote)"
 
 
-class Ballot:
-    """Votes of one generation of a barrier, int64 (3, ctas): warps and threads that voted, and true votes."""
-
-    __slots__ = ("__weakref__", "counts")
-
-    def __init__(self, ctas: int) -> None:
-        self.counts = np.zeros((3, ctas), np.int64)
-
-
-class VotingBarrier(NamedBarrier):
-    """A CTA barrier with the ballots that somebody still waits for, by generation."""
-
-    __slots__ = ("ballots",)
-
-    def __init__(self, ctas: int) -> None:
-        super().__init__(ctas)
-        self.ballots: WeakValueDictionary[int, Ballot] = WeakValueDictionary()
-
-
-def _barrier(cohort: Cohort, index: int) -> VotingBarrier:
-    """Barrier ``index``; one that only bar.sync has used so far keeps its arrivals."""
-    known = cohort.named.get(index)
-    if isinstance(known, VotingBarrier):
-        return known
-    barrier = cohort.named[index] = VotingBarrier(cohort.ctas)
-    if known is not None:
-        barrier.arrived, barrier.generation = known.arrived, known.generation
-    return barrier
-
-
-def _vote(strand: Strand, barrier: VotingBarrier, value) -> list[tuple[np.ndarray, Ballot]]:
+def _vote(strand: Strand, barrier: NamedBarrier, value) -> list[tuple[np.ndarray, Ballot]]:
     """Cast the votes of the active threads; returns (positions of the CTAs in the strand, their ballot)."""
     shape = thread_shape(strand)
     active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, shape)
@@ -84,11 +52,12 @@ def reduce(instr, program):
 
     def run(strand: Strand) -> int | None:
         if strand.ticket is None:
-            cast = _vote(strand, _barrier(strand.cohort, strand.regs[number]), predicate(strand.regs))
+            barrier = strand.cohort.named_barrier(strand.regs[number])
+            cast = _vote(strand, barrier, predicate(strand.regs))
         else:
-            cast = strand.ticket[2]
+            cast = strand.ticket.votes
         if synchronise(strand) == BLOCK:
-            strand.ticket = (*strand.ticket[:2], cast)
+            strand.ticket.votes = cast
             return BLOCK
         cohort = strand.cohort
         rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
@@ -97,7 +66,7 @@ def reduce(instr, program):
             counts[:, chosen] = ballot.counts[:, rows[chosen]]
         warps, threads, yes = counts
         if (warps < (cohort.warps - cohort.exited[rows] if count is None else strand.regs[count] // 32)).any():
-            cohort.report("barrier-mixed", MIXED, instr, Verdict.review)
+            cohort.findings.report("barrier-mixed", MIXED, instr, Verdict.review)
         result = {"popc": yes.astype(np.uint32), "and": yes == threads, "or": yes > 0}[name]
         if d is not None:
             strand.write(d, narrow(result.reshape(-1, 1, 1)))

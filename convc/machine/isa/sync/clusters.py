@@ -11,6 +11,7 @@ from convc.machine.isa.registry import op
 from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
+from convc.machine.state.barriers import ClusterBarrier
 from convc.machine.state.strand import BLOCK, Strand
 
 
@@ -56,27 +57,9 @@ def getctarank(instr, program):
     return run
 
 
-class ClusterBarrier:
-    """The barrier of every cluster of a cohort: warps that have arrived in the running phase, and phases completed."""
-
-    __slots__ = ("arrived", "phase", "ticket")
-
-    def __init__(self, ctas: int, warps: int) -> None:
-        self.arrived = np.zeros(ctas, np.int64)
-        self.phase = np.zeros(ctas, np.int64)
-        self.ticket = np.full((ctas, warps), -1, np.int64)
-
-
-def _barrier(strand: Strand) -> ClusterBarrier:
-    cohort = strand.cohort
-    if cohort.cluster_barrier is None:
-        cohort.cluster_barrier = ClusterBarrier(cohort.ctas, cohort.warps)
-    return cohort.cluster_barrier
-
-
 def _settle(strand: Strand) -> ClusterBarrier:
     """Complete the phase in clusters all of whose warps have arrived or exited."""
-    barrier, cohort = _barrier(strand), strand.cohort
+    barrier, cohort = strand.cohort.cluster_barrier, strand.cohort
     size = cohort.cluster_size
     arrived = (barrier.arrived + cohort.exited).reshape(-1, size).sum(axis=1)
     waiting = barrier.arrived.reshape(-1, size).sum(axis=1)
@@ -91,7 +74,7 @@ def arrive(instr, program):
     """barrier.cluster.arrive: mark the arrival; every thread of the cluster that has not exited takes part."""
 
     def run(strand: Strand) -> None:
-        barrier = _barrier(strand)
+        barrier = strand.cohort.cluster_barrier
         rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] >= 0).any():

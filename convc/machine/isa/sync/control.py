@@ -6,7 +6,7 @@ import numpy as np
 
 from convc.machine.isa.registry import op
 from convc.machine.isa.warp.shuffle_vote import expect_named
-from convc.machine.state.cohort import NamedBarrier
+from convc.machine.state.barriers import Ticket
 from convc.machine.state.strand import BLOCK, Strand
 
 
@@ -134,12 +134,10 @@ def cta_barrier(instr, program):
     def run(strand: Strand) -> int | None:
         regs, cohort = strand.regs, strand.cohort
         index = regs[number]
-        barrier = cohort.named.get(index)
-        if barrier is None:
-            barrier = cohort.named[index] = NamedBarrier(cohort.ctas)
+        barrier = cohort.named_barrier(index)
         rows = slice(None) if strand.rows is None else strand.rows
         if strand.ticket is None:
-            strand.ticket = (index, barrier.generation[rows].copy())
+            strand.ticket = Ticket(barrier.generation[rows].copy())
             barrier.arrived[rows] += len(strand.warps)
             if cohort.observer is not None:
                 cohort.observer.cta_barrier(strand, instr, index, leave=False)
@@ -149,7 +147,7 @@ def cta_barrier(instr, program):
         full &= barrier.arrived > 0
         barrier.generation[full] += 1
         barrier.arrived[full] = 0
-        if arrive_only or (barrier.generation[rows] > strand.ticket[1]).all():
+        if arrive_only or (barrier.generation[rows] > strand.ticket.generation).all():
             if cohort.observer is not None and not arrive_only:
                 cohort.observer.cta_barrier(strand, instr, index, leave=True)
             strand.ticket = None

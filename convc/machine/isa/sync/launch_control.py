@@ -9,6 +9,8 @@ that has not been waited for, say) is a fault.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from convc.errors import MachineFault
@@ -36,9 +38,8 @@ def try_cancel(instr, program):
         again = cohort.declined.intersection(_rows(strand))
         if again:
             text = "the CTA asks for another cluster after it has seen a request declined: undefined"
-            cohort.report(
-                "launch-control-after-decline", text, instr, **first_active_warp(strand) | {"row": min(again)}
-            )
+            who = dataclasses.replace(first_active_warp(strand), row=min(again))
+            cohort.findings.report("launch-control-after-decline", text, instr, who=who)
         for group in issue_groups(strand, [destination(regs), barrier(regs)]):
             target = own_target(cohort, group.rows, *group.values)
             if everywhere:

@@ -32,6 +32,6 @@ def printf(instr, program):
 
     def run(strand: Strand) -> None:
         text = "the kernel prints; the machine drops the text"
-        strand.cohort.report("printf", text, instr, Verdict.clean, **first_active_warp(strand))
+        strand.cohort.findings.report("printf", text, instr, Verdict.clean, who=first_active_warp(strand))
 
     return run

@@ -24,7 +24,7 @@ def copy(instr, program):
         for thread in strand.threads():
             for (taddr, descriptor), rows, issuers in issues(strand, thread, values, pair):
                 item = Copy(slots["shape"], slots.get("multicast"), slots.get("format"), taddr, descriptor, rows, instr)
-                strand.cohort.core.enqueue(item)
+                strand.cohort.core.move(item)
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)
                 kind = "cp.4x256b" if item.shape == "4x256b" else "cp"
@@ -43,7 +43,7 @@ def shift(instr, program):
         for thread in strand.threads():
             for (taddr,), rows, issuers in issues(strand, thread, values, pair):
                 item = Shift(taddr, rows, instr)
-                strand.cohort.core.enqueue(item)
+                strand.cohort.core.move(item)
                 strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
                 notify_operation(strand, "shift", item, thread, issuers, pair)
 

@@ -146,8 +146,8 @@ def load(instr, program):
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
-                cohort.report(
-                    "tensor-memory-unwritten", message, instr, **first_active_warp(strand, _lacking(strand, window))
+                cohort.findings.report(
+                    "tensor-memory-unwritten", message, instr, who=first_active_warp(strand, _lacking(strand, window))
                 )
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
@@ -189,7 +189,7 @@ def store(instr, program):
         for i, value in enumerate(registers):
             values[..., i] = value
         for window in found:
-            group, keep_upper = window.group, strand.cohort.core.switches.unpack_upper == "keep"
+            group, keep_upper = window.group, strand.cohort.launch.switches.unpack_upper == "keep"
             window.write(values[group.part][:, group.warps], keep_upper)
 
     def run(strand: Strand) -> None:

@@ -121,7 +121,8 @@ def mma(instr, program):
     collector = _collector(slots.get("collector") or f"collector::{'b0' if ws else 'a'}::discard")
 
     def run(strand: Strand) -> None:
-        regs, core = strand.regs, strand.cohort.core
+        regs, cohort = strand.regs, strand.cohort
+        zero_mask = cohort.launch.switches.zero_mask
         values = [read(regs) for read in readers]
         for thread in strand.threads():
             for part, rows, issuers in issues(strand, thread, values, pair):
@@ -146,7 +147,10 @@ def mma(instr, program):
                     sfa,
                     sfb,
                 )
-                core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
+                cohort.counters.multiply(
+                    one, strand.row_count if issuers is None else len(issuers), collector, zero_mask
+                )
+                cohort.core.multiply(one, collector)
                 notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run

@@ -28,11 +28,11 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
     part = named & active
     alive = strand.alive()
     if strand.mask is not None and (named & ~active & (True if alive is None else alive)).any():
-        strand.cohort.report(
+        strand.cohort.findings.report(
             "warp-sync-mask",
             f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
             instr,
-            **first_active_warp(strand),
+            who=first_active_warp(strand),
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
 
@@ -44,7 +44,7 @@ def expect_named(strand: Strand, mask: Value, instr) -> np.ndarray:
     named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
     if (~named if strand.mask is None else strand.mask & ~named).any():
         text = f"{instr.form.name}: the membermask leaves out lanes that execute it, which is undefined"
-        strand.cohort.report("warp-sync-mask", text, instr)
+        strand.cohort.findings.report("warp-sync-mask", text, instr)
     return named
 
 
