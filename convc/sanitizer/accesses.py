@@ -94,7 +94,8 @@ class Accesses(Order):
 
     def perform(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
-        shadow, number = self.shadow(access_set.space, access_set.home), len(self.log)
+        shadow = self.shadow(access_set.space, access_set.home)
+        number = len(self.log)
         self.log.append(access)
         self.compare(access_set, access, clocks)
         shadow.record(access_set.places, number, access_set.lanes[:, None], access)
@@ -131,7 +132,8 @@ class Accesses(Order):
 
     def _report(self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
-        first, space = self.log[index], access_set.space
+        first = self.log[index]
+        space = access_set.space
         lines = first.instr.span.line, second.instr.span.line
         key = (space, *lines, first.write, second.write)
         weakly = clocks.weak.get(first.component, -1) >= first.time

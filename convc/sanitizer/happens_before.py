@@ -107,7 +107,8 @@ class Order(Observer):
 
     def arrive(self, strand, instr, barrier, homes) -> None:
         """Release, where it is an arrival and not relaxed."""
-        name, touched = instr.form.name, set()
+        name = instr.form.name
+        touched = set()
         for at, row, _, warp, lanes in actors(strand):
             home = (row if homes is None else int(homes[at]), barrier)
             clocks = self.clocks(row, warp)
@@ -145,7 +146,8 @@ class Order(Observer):
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
         """
         for row, home in signals:
-            clocks, work = self.clocks(row, thread[0]), self.stream("tensor", row, *thread)
+            clocks = self.clocks(row, thread[0])
+            work = self.stream("tensor", row, *thread)
             clocks.tick()
             clocks.publish()
             time = work.next()
@@ -225,7 +227,8 @@ class Order(Observer):
                 case "fence.proxy" | "fence.proxy.restrict":
                     self._proxy(clocks, instr.slots.get("proxykind") or "async")
                 case "fence.mbarrier_init":
-                    inits, made = self.stream("init", row, warp), ClockMessage()
+                    inits = self.stream("init", row, warp)
+                    made = ClockMessage()
                     made.announce({inits.component: inits.time})
                     join(clocks.fenced["shared"], made.generic)
                     clocks.release((False, True), made)

@@ -41,10 +41,12 @@ class Exits:
             if told.get(home, {}).get(component, -1) >= access.time:
                 continue
             if access.home == access.row:
-                rule, key = "exit-before-completion", "unobserved"
+                rule = "exit-before-completion"
+                key = "unobserved"
                 message = f"the CTA exits although nobody has waited for the {access}"
             else:
-                rule, key = "exit-before-peer", "unordered"
+                rule = "exit-before-peer"
+                key = "unordered"
                 gone = self.cohort.number(home)
                 message = f"CTA {gone} may exit before the {access}, which reaches its memory: nothing orders the two"
             site = site_of(self.cohort, access, lanes, None)

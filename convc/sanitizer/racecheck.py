@@ -37,7 +37,8 @@ class Races(Accesses):
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
         for access in accesses:
-            row, warp = access.row, access.warp
+            row = access.row
+            warp = access.warp
             clocks = self.clocks(row, warp)
             clocks.tick()
             more = {"home": access.home, "strength": strength, "nth": counted[row, warp], "write": kind != "ld"}
@@ -95,9 +96,11 @@ class Races(Accesses):
 
     def async_store(self, strand, instr, parts) -> None:
         """st.async, red.async: ordinary stores that others know of when the barrier's phase completes."""
-        strength, name = strength_of(instr), instr.form.name
+        strength = strength_of(instr)
+        name = instr.form.name
         for access, address in parts:
-            clocks, home = self.clocks(access.row, access.warp), (access.home, address)
+            clocks = self.clocks(access.row, access.warp)
+            home = (access.home, address)
             clocks.tick()
             copies = self.barrier(home).copies
             entry = self.entry(
@@ -136,12 +139,16 @@ class Races(Accesses):
 
     def _copy(self, instr, transfer: Transfer, at: int) -> None:
         """What one of the issuing CTAs does."""
-        row, (warp, lane) = int(transfer.rows[at]), transfer.thread
-        clocks, nth, lanes = self.clocks(row, warp), self.nth(instr, row, warp, lane), np.array([lane])
+        row = int(transfer.rows[at])
+        (warp, lane) = transfer.thread
+        clocks = self.clocks(row, warp)
+        nth = self.nth(instr, row, warp, lane)
+        lanes = np.array([lane])
         clocks.tick()
         homes = list(zip(transfer.homes[at].tolist(), transfer.signals[at].tolist(), strict=True))
         if transfer.barrier is None:
-            reads, writes = self.stream("bulk read", row, warp, lane), self.stream("bulk write", row, warp, lane)
+            reads = self.stream("bulk read", row, warp, lane)
+            writes = self.stream("bulk write", row, warp, lane)
         else:
             reads = writes = self.barrier((homes[0][1], transfer.barrier)).copies
         strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
@@ -167,7 +174,8 @@ class Races(Accesses):
         self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), clocks)
         memory = transfer.memory
         for _, starts, size in memory.lines(np.array([at])) if memory is not None else ():
-            inside, store = starts[starts >= 0], memory.kind != "ld"
+            inside = starts[starts >= 0]
+            store = memory.kind != "ld"
             self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
         for home, bell in homes:
             signal = (bell, transfer.barrier)
@@ -181,9 +189,11 @@ class Races(Accesses):
         """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
         warp, lane = operation.thread
         for row in [row for row in operation.rows if row < self.cohort.watched]:
-            clocks, work = self.clocks(row, warp), self.stream("tensor", row, warp, lane)
+            clocks = self.clocks(row, warp)
+            work = self.stream("tensor", row, warp, lane)
             clocks.tick()
-            stream, time = (operation.kind, operation.target), work.next()
+            stream = (operation.kind, operation.target)
+            time = work.next()
             fields = {
                 "component": work.component,
                 "time": time,
@@ -212,7 +222,8 @@ class Races(Accesses):
     def tensor(self, strand, instr, kind, accesses) -> None:
         """tcgen05.ld and st: known to others only behind their wait."""
         for access in accesses:
-            clocks, work = self.clocks(access.row, access.warp), self.stream(f"tcgen05.{kind}", access.row, access.warp)
+            clocks = self.clocks(access.row, access.warp)
+            work = self.stream(f"tcgen05.{kind}", access.row, access.warp)
             clocks.tick()
             entry = self.entry(
                 instr,

@@ -64,7 +64,8 @@ def lifted(function: Callable[..., np.ndarray], *widths: int) -> Callable[..., V
 
 def packed(function: Callable[..., Value], bits: int, parts: int = 2) -> Callable[..., Value]:
     """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers."""
-    total, part = DTYPE[bits * parts], DTYPE[bits]
+    total = DTYPE[bits * parts]
+    part = DTYPE[bits]
     mask = MASK[bits]
 
     def element(value: Value, index: int) -> Value:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.isa.copies.operands import CopyTarget, IssueGroup
+from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
 from convc.machine.state.observer import GlobalRange, LaneAccess, Transfer
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 LANES = np.arange(32)
 NOTHING = np.empty(0, np.int64)
@@ -54,7 +55,7 @@ def lane_accesses(strand: Strand, offset, size: int, homes: np.ndarray | None = 
     return found
 
 
-def notify_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
+def notify_shared(strand: Strand, instr: Instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
     """Tell the observer of ordinary accesses of shared memory; see `lane_accesses`."""
     observer = strand.cohort.observer
     if observer is not None:
@@ -63,7 +64,7 @@ def notify_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np
 
 def notify_copy(
     strand: Strand,
-    instr,
+    instr: Instr,
     group: IssueGroup,
     target: CopyTarget | None,
     *,

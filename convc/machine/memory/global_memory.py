@@ -139,7 +139,8 @@ def write_words(
     ``mask`` (bool, broadcastable to ``offset``) selects the lanes that write. Where lanes collide the ``winner`` is the
     highest or the lowest, which the PTX manual leaves undefined: the switch ``colliding_stores``.
     """
-    size, count = bits // 8, len(values)
+    size = bits // 8
+    count = len(values)
     if bits == 128:
         values = [array(v, 128) for v in values]
     shape = offset.shape

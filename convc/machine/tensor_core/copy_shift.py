@@ -102,7 +102,8 @@ def unit_index(descriptor: int, count: int, rows: int, width: int) -> np.ndarray
 
 def evenly(lanes: np.ndarray) -> slice | np.ndarray:
     """The lanes as a slice, which numpy copies faster, where they are evenly spaced."""
-    first, step = int(lanes[0]), int(lanes[1] - lanes[0])
+    first = int(lanes[0])
+    step = int(lanes[1] - lanes[0])
     last = int(lanes[-1])
     even = step > 0 and np.array_equal(lanes, np.arange(first, last + 1, step))
     return slice(first, last + 1, step) if even else lanes

@@ -35,7 +35,8 @@ class Product:
         first = self.first
         shape = self.shape
         operands = Operands(self.path, self.run)
-        a, b = operands.a(), operands.b()
+        a = operands.a()
+        b = operands.b()
         lanes, column = operands.accumulator()
         scales = operands.scales() if shape.factors else None
         everyone = np.arange(self.path.ctas) if self.rows is None else self.rows
@@ -57,7 +58,8 @@ class Product:
 
     def _multiply(self, select, a, b, factors, lanes, column: int, mask: np.ndarray | None) -> None:
         """One product for the selected CTAs: a (ctas or 1, banks or 1, rows, k), b (ctas or 1, b_rows, k)."""
-        shape, accumulate = self.shape, self.first.accumulate
+        shape = self.shape
+        accumulate = self.first.accumulate
         desc = shape.desc
         columns = slice(column, column + shape.columns)
         tensor = self.path.tensor
@@ -112,7 +114,8 @@ class Product:
 
     def _rounded(self, a, b, factors, old: np.ndarray) -> np.ndarray:
         """New cells by plain arithmetic."""
-        shape, first = self.shape, self.first
+        shape = self.shape
+        first = self.first
         if factors is not None:
             a, b = self._scaled(a, b, factors)
         product = self._matmul(a, b)
@@ -156,14 +159,17 @@ class Product:
 
     def _exact(self, a, b, factors, old: np.ndarray) -> np.ndarray:
         """New cells as the hardware adds, bank by bank."""
-        shape, desc = self.shape, self.shape.desc
+        shape = self.shape
+        desc = self.shape.desc
         b = self._joined(b)
         addend = self._addend(old) if self.first.accumulate else np.zeros(old.shape, np.float32)
         out = np.empty(old.shape, np.uint32)
         for bank in range(shape.banks):
             lanes = slice(bank * shape.rows, (bank + 1) * shape.rows)
             part = slice(bank * shape.columns, (bank + 1) * shape.columns)
-            left, right, c = a[:, min(bank, a.shape[1] - 1)], b[:, part], addend[:, lanes]
+            left = a[:, min(bank, a.shape[1] - 1)]
+            right = b[:, part]
+            c = addend[:, lanes]
             if shape.factors and shape.kind != "mxf8f6f4":
                 out[:, lanes] = numerics.fused_groups(left, right, factors[0], factors[1][:, part], desc.scale_type, c)
                 continue

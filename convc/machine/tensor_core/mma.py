@@ -74,5 +74,6 @@ class Mma:
 
     def overlaps(self) -> bool:
         """Whether D covers columns that hold A."""
-        first, a = self.d & 0xFFFF, self.a & 0xFFFF
+        first = self.d & 0xFFFF
+        a = self.a & 0xFFFF
         return self.a_in_tensor and first < a + A_COLUMNS and a < first + self.shape.columns

@@ -36,7 +36,8 @@ class Operands:
 
     def a(self) -> Fetch:
         """Operand A: (ctas or 1, banks or 1, rows, k)."""
-        shape, desc = self.shape, self.shape.desc
+        shape = self.shape
+        desc = self.shape.desc
         if self.first.a_in_tensor:
             return self._tensor_operand()
         found = self._shared_operand("a", shape.rows, desc.a_type, desc.transpose_a, 0)
@@ -44,7 +45,9 @@ class Operands:
 
     def b(self) -> Fetch:
         """Operand B: (ctas or 1, b_rows, k), shifted and zeroed."""
-        shape, desc, zero = self.shape, self.shape.desc, self.first.zero
+        shape = self.shape
+        desc = self.shape.desc
+        zero = self.first.zero
         columns, shift = (None, 0) if zero is None else zero_columns(zero, shape, self.switches.zero_mask)
         found = self._shared_operand("b", shape.b_rows, desc.b_type, desc.transpose_b, shift)
         if columns is None or not columns.size:
@@ -59,7 +62,9 @@ class Operands:
 
     def _tensor_operand(self) -> Fetch:
         """A from tensor memory: (ctas, banks or 1, rows, k)."""
-        shape, first, tensor = self.shape, self.first, self.path.tensor
+        shape = self.shape
+        first = self.first
+        tensor = self.path.tensor
         lane = first.a >> 16
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
             raise self._fault(f"operand A at tensor-memory lane {lane}: not allowed for M={shape.m}")
@@ -79,7 +84,8 @@ class Operands:
             if missing:
                 message = f"operand A reads {missing} cells of tensor memory never written"
                 self._report("tensor-memory-unwritten", message, tensor.written.lacking(places, self.rows))
-        element, packed_as = shape.desc.a_type, formats.packing(shape.kind, shape.desc.a_type, True)
+        element = shape.desc.a_type
+        packed_as = formats.packing(shape.kind, shape.desc.a_type, True)
         six_bit = self.switches.six_bit
 
         def run(select):
@@ -94,7 +100,8 @@ class Operands:
 
     def _shared_operand(self, name: str, rows: int, element: str, transposed: bool, skip: int) -> Fetch:
         """A function (select) -> float32 (ctas or 1, rows, k) that fetches operand ``name`` of the whole run."""
-        shape, shared = self.shape, self.path.shared
+        shape = self.shape
+        shared = self.path.shared
         descriptors = tuple(getattr(mma, name) for mma in self.run)
         packed_as = formats.packing(shape.kind, element, False)
         try:
@@ -135,7 +142,9 @@ class Operands:
 
     def scales(self) -> list[Fetch]:
         """Scale factors of A (ctas, rows, factors) and of B (ctas, n, factors)."""
-        shape, desc, tensor = self.shape, self.shape.desc, self.path.tensor
+        shape = self.shape
+        desc = self.shape.desc
+        tensor = self.path.tensor
         split = shape.pair and shape.m == 128
         found = []
         for name, address, rows, first, halves in (
@@ -171,7 +180,9 @@ class Operands:
 
     def accumulator(self) -> tuple[np.ndarray, int]:
         """Lanes and first column of D, checked."""
-        first, shape, tensor = self.first, self.shape, self.path.tensor
+        first = self.first
+        shape = self.shape
+        tensor = self.path.tensor
         lane, column = first.d >> 16, first.d & 0xFFFF
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
             raise self._fault(f"accumulator address {first.d:#010x}: lane {lane} is not allowed for M={shape.m}")
@@ -196,7 +207,9 @@ class Operands:
 
     def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple]:
         """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
-        first, rows, tensor = self.first, self.rows, self.path.tensor
+        first = self.first
+        rows = self.rows
+        tensor = self.path.tensor
         key = ("d", first.d, self.shape.word, self.shape.ws, self.shape.pair)
         if (
             first.mask is None

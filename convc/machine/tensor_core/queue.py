@@ -109,7 +109,8 @@ class TensorCore:
 
     def _continues(self, run: list[Mma], mma: Mma) -> bool:
         """Whether an instruction may join a run without changing what the run means."""
-        last, shape = run[-1], mma.shape
+        last = run[-1]
+        shape = mma.shape
         if not mma.accumulate or mma.scale or mma.target != last.target:
             return False
         if shape.factors or self.switches.numerics == "exact":

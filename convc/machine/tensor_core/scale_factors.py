@@ -47,7 +47,8 @@ def read(
     halves = 2 if split else 1
     part = rows // halves
     row = np.arange(part)
-    found, same = [], True
+    found = []
+    same = True
     for half in range(halves):
         lane, at = row % 32 + 64 * half, column + row // 32
         own = cells[:, lane, at]

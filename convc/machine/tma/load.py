@@ -146,7 +146,8 @@ class TensorLoader:
 
     def _load_by_channel(self, smem, address, coords, offsets, rows, mode) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
-        numbers, filled = np.arange(smem.shape[0]) if rows is None else np.asarray(rows), 0
+        numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
+        filled = 0
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel
             rest = (c[chosen] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords[1:])
@@ -212,7 +213,8 @@ class TensorLoader:
 
     def _filled(self, bad: np.ndarray, walk: Walk, inside: int) -> int:
         """Bytes of fill that the CTAs get: whole rows where ``bad`` (copies, rows), else all but ``inside`` bytes."""
-        lines, row = bad.sum(axis=1), self.tmap.row_bytes
+        lines = bad.sum(axis=1)
+        row = self.tmap.row_bytes
         filled = lines * row + (bad.shape[1] - lines) * (row - inside)
         if walk.members is not None:
             filled = filled[walk.members]

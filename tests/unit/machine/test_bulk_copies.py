@@ -15,7 +15,7 @@ from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
 from convc.machine.base.cluster_ranks import RANK_SHIFT, place
 from convc.machine.base.findings import Who
-from convc.machine.isa.copies.operands import CopyTarget, complete, copy_target, own_target
+from convc.machine.isa.copies.issue import CopyTarget, complete, copy_target, own_target
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.tma.reduce import reduce_into, reduction

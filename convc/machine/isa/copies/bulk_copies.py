@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.isa.copies.operands import (
+from convc.machine.isa.copies.issue import (
     CopyTarget,
     IssueGroup,
     aligned,
@@ -28,28 +28,32 @@ from convc.machine.isa.copies.tensor_copies import (
     perform_load,
     perform_store,
 )
-from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.observe import notify_copy
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.observer import GlobalRange, LaneAccess, Lines
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.reduce import reduce_into, reduction
+from convc.ptx import Instr
 
 
 @op("cp.async.bulk.load", result=False)
-def bulk_load(instr, program):
+def bulk_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar] {, mask}: global to shared memory of one CTA or several."""
-    args, name = instr.args, "cp.async.bulk"
-    destination, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
-    size_slot = program.slot(args["size"], 32)
-    mask = [program.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
+    args = instr.args
+    name = "cp.async.bulk"
+    destination, barrier, source = (address_of(args[key], table) for key in ("dst", "mbar", "src"))
+    size_slot = table.slot(args["size"], 32)
+    mask = [table.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
     local = instr.slots["dst"] == "shared::cta"
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         origin = source(regs)
         scalars = [destination(regs), barrier(regs), regs[size_slot], *(regs[s] for s in mask)]
@@ -66,7 +70,7 @@ def bulk_load(instr, program):
     return run
 
 
-def _load(strand: Strand, instr, group: IssueGroup, target: CopyTarget, size: int, buffer, offset) -> None:
+def _load(strand: Strand, instr: Instr, group: IssueGroup, target: CopyTarget, size: int, buffer, offset) -> None:
     """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
     cohort = strand.cohort
     if isinstance(offset, np.ndarray):
@@ -93,7 +97,9 @@ def _reach(
     return GlobalRange(buffer=buffer.name, kind=kind, lines=lines)
 
 
-def _deliver(strand: Strand, instr, target: CopyTarget, size: int, data: np.ndarray, operation=None) -> np.ndarray:
+def _deliver(
+    strand: Strand, instr: Instr, target: CopyTarget, size: int, data: np.ndarray, operation=None
+) -> np.ndarray:
     """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
 
     Returns the places written.
@@ -115,15 +121,17 @@ def _deliver(strand: Strand, instr, target: CopyTarget, size: int, data: np.ndar
 
 
 @op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
-def bulk_peer(instr, program):
+def bulk_peer(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar]: shared memory of this CTA to that of a CTA of the cluster."""
-    args, name = instr.args, instr.form.name
-    destination, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
-    size_slot = program.slot(args["size"], 32)
+    args = instr.args
+    name = instr.form.name
+    destination, barrier, source = (address_of(args[key], table) for key in ("dst", "mbar", "src"))
+    size_slot = table.slot(args["size"], 32)
     operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         for group in issue_groups(strand, [destination(regs), source(regs), barrier(regs), regs[size_slot]]):
             where, origin, signal, size = group.values
@@ -135,7 +143,9 @@ def bulk_peer(instr, program):
     return run
 
 
-def _send(strand: Strand, instr, group: IssueGroup, origin: int, target: CopyTarget, size: int, operation) -> None:
+def _send(
+    strand: Strand, instr: Instr, group: IssueGroup, origin: int, target: CopyTarget, size: int, operation
+) -> None:
     """``size`` bytes at shared address ``origin`` of the group's CTAs to a CTA of each one's cluster."""
     data = _from_shared(strand.cohort, instr, origin, size, group.rows)
     places = _deliver(strand, instr, target, size, data, operation)
@@ -143,7 +153,7 @@ def _send(strand: Strand, instr, group: IssueGroup, origin: int, target: CopyTar
     strand.cohort.counters.peer_copies.add(group.count, size)
 
 
-def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
+def _from_shared(cohort: Cohort, instr: Instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
     """Bytes (ctas, size) of the shared memory of the issuing CTAs."""
     where = shared_span(cohort, instr.form.name, origin, size)
     check_written(cohort, instr, origin, ((0, size),), rows)
@@ -151,16 +161,19 @@ def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray
 
 
 @op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
-def bulk_store(instr, program):
+def bulk_store(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, byte mask}: shared to global memory."""
-    args, name = instr.args, instr.form.name
-    target, source = address_of(args["dst"], program), address_of(args["src"], program)
-    size_slot = program.slot(args["size"], 32)
-    mask = [program.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
+    args = instr.args
+    name = instr.form.name
+    target = address_of(args["dst"], table)
+    source = address_of(args["src"], table)
+    size_slot = table.slot(args["size"], 32)
+    mask = [table.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
     operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         destination = target(regs)
         for group in issue_groups(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
@@ -178,7 +191,7 @@ def bulk_store(instr, program):
 
 def _store(
     strand: Strand,
-    instr,
+    instr: Instr,
     group: IssueGroup,
     origin: int,
     size: int,
@@ -188,13 +201,15 @@ def _store(
     operation,
 ) -> None:
     """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the group's CTAs."""
-    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    cohort = strand.cohort
+    memory = strand.cohort.launch.memory
     data = _from_shared(cohort, instr, origin, size, group.rows)
     offsets = np.broadcast_to(offset, len(data))
     switches = cohort.launch.switches
     backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"
     for i in range(len(data))[:: -1 if backward else 1]:
-        start, own = int(offsets[i]), data[i]
+        start = int(offsets[i])
+        own = data[i]
         if operation is None:
             buffer.data[start + bytes_] = own[bytes_]
         else:
@@ -211,15 +226,18 @@ def _store(
 
 
 @op("st.bulk", result=False)
-def fill_zero(instr, program):
+def fill_zero(instr: Instr, table: SlotTable) -> Run:
     """st.bulk [a], size, 0: zero a range of shared memory."""
-    target, size_slot = address_of(instr.args["a"], program), program.slot(instr.args["size"], 64)
+    target = address_of(instr.args["a"], table)
+    size_slot = table.slot(instr.args["size"], 64)
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         for group in issue_groups(strand, [target(regs), regs[size_slot]]):
-            address, size = own_address(cohort, group.rows, group.values[0], "st.bulk"), group.values[1]
+            address = own_address(cohort, group.rows, group.values[0], "st.bulk")
+            size = group.values[1]
             if address % 8 or size % 8:
                 raise MachineFault(f"st.bulk: address {address:#x} and size {size} must be multiples of 8")
             where = shared_span(cohort, "st.bulk", address, size)
@@ -230,9 +248,10 @@ def fill_zero(instr, program):
     return run
 
 
-def _notify_zeros(strand: Strand, instr, group: IssueGroup, places: np.ndarray) -> None:
+def _notify_zeros(strand: Strand, instr: Instr, group: IssueGroup, places: np.ndarray) -> None:
     """Tell the observer of a thread's st.bulk in the watched CTAs."""
-    cohort, (warp, lane) = strand.cohort, group.thread
+    cohort = strand.cohort
+    (warp, lane) = group.thread
     if cohort.observer is not None:
         rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
         lanes, warp = np.array([lane]), int(strand.warps[warp])

@@ -16,8 +16,7 @@ from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
 from convc.machine.base.completion import named
 from convc.machine.base.findings import Who
-from convc.machine.isa.copies.lines import tensor_reach
-from convc.machine.isa.copies.operands import (
+from convc.machine.isa.copies.issue import (
     CopyTarget,
     IssueGroup,
     complete,
@@ -26,16 +25,19 @@ from convc.machine.isa.copies.operands import (
     own_address,
     own_target,
 )
-from convc.machine.isa.memory.ld_st import address_of
+from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.observe import notify_copy
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.store import store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
+from convc.ptx import Instr
 
 MODES = {
     None: "tile",
@@ -51,19 +53,23 @@ MODES = {
 
 
 @op("cp.async.bulk.tensor.load", result=False)
-def tensor_load(instr, program):
+def tensor_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [map, {coords}], [mbar] {, info} {, mask}: copy, then complete_tx of the bytes on the mbarrier."""
-    slots, args = instr.slots, instr.args
+    slots = instr.slots
+    args = instr.args
     mode = MODES[slots.get("mode")]
-    destination, barrier_at = address_of(args["dst"], program), address_of(args["mbar"], program)
-    tensor_map = program.slot(args["map"].map)
-    coords = [program.slot(c, 32) for c in args["map"].coords.items]
-    offsets = [program.slot(o, 16) for o in args["info"].items] if args.get("info") is not None else []
-    mask = [program.slot(args["mask"], 16)] if slots.get("multicast") else []
-    local, pair = slots["dst"] == "shared::cta", slots.get("cta_group") == "cta_group::2"
+    destination = address_of(args["dst"], table)
+    barrier_at = address_of(args["mbar"], table)
+    tensor_map = table.slot(args["map"].map)
+    coords = [table.slot(c, 32) for c in args["map"].coords.items]
+    offsets = [table.slot(o, 16) for o in args["info"].items] if args.get("info") is not None else []
+    mask = [table.slot(args["mask"], 16)] if slots.get("multicast") else []
+    local = slots["dst"] == "shared::cta"
+    pair = slots.get("cta_group") == "cta_group::2"
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         scalars = [destination(regs), barrier_at(regs), regs[tensor_map], *[regs[slot] for slot in offsets]]
         thread = strand.active
@@ -91,7 +97,7 @@ def tensor_load(instr, program):
     return run
 
 
-def perform_load(strand: Strand, instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
+def perform_load(strand: Strand, instr: Instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes on an mbarrier, now or when the completion policy says so."""
     if strand.cohort.pending.eager:
         copy(strand, instr, group, *operands)
@@ -99,9 +105,10 @@ def perform_load(strand: Strand, instr, group: IssueGroup, copy: Callable[..., N
         strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, group, *operands)))
 
 
-def perform_store(strand: Strand, instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
+def perform_store(strand: Strand, instr: Instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes by bulk_group, now or when the completion policy says so."""
-    cohort, (warp, lane) = strand.cohort, group.thread
+    cohort = strand.cohort
+    (warp, lane) = group.thread
     thread = int(strand.warps[warp]), lane
     number = cohort.bulk_groups.issue(thread, group.rows, instr)
     if cohort.pending.eager:
@@ -113,7 +120,7 @@ def perform_store(strand: Strand, instr, group: IssueGroup, copy: Callable[..., 
 
 def _load(
     strand: Strand,
-    instr,
+    instr: Instr,
     group: IssueGroup,
     loader: TensorLoader,
     name: str,
@@ -123,7 +130,8 @@ def _load(
     mode: str,
 ) -> None:
     """One copy into every destination, its complete_tx, and the books."""
-    cohort, where = strand.cohort, target.address
+    cohort = strand.cohort
+    where = target.address
     result = loader.load(cohort.shared.bytes, where, coords, offsets, target.rows, mode)
     for low, high in result.written:
         cohort.shared.written.mark(slice(where + low, where + high), target.rows)
@@ -136,16 +144,19 @@ def _load(
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
-def tensor_store(instr, program):
+def tensor_store(instr: Instr, table: SlotTable) -> Run:
     """[map, {coords}], [src]: write the box, or combine it with what is there; completes in the thread's bulk group."""
-    slots, args = instr.slots, instr.args
-    mode, operation = MODES[slots.get("mode")], slots.get("op")
-    source = address_of(args["src"], program)
-    tensor_map = program.slot(args["map"].map)
-    coords = [program.slot(c, 32) for c in args["map"].coords.items]
+    slots = instr.slots
+    args = instr.args
+    mode = MODES[slots.get("mode")]
+    operation = slots.get("op")
+    source = address_of(args["src"], table)
+    tensor_map = table.slot(args["map"].map)
+    coords = [table.slot(c, 32) for c in args["map"].coords.items]
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         for group in issue_groups(strand, [source(regs), regs[tensor_map]]):
             where = own_address(cohort, group.rows, group.values[0], "the source of a tensor copy")
@@ -158,7 +169,7 @@ def tensor_store(instr, program):
 
 def _store(
     strand: Strand,
-    instr,
+    instr: Instr,
     group: IssueGroup,
     name: str,
     tensor: TensorLoader,
@@ -168,7 +179,8 @@ def _store(
     operation,
 ) -> None:
     """One copy out of the shared memory of the group's CTAs, and the books."""
-    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    cohort = strand.cohort
+    memory = strand.cohort.launch.memory
     probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
     result = store(tensor, cohort.shared.bytes, where, at, group.rows, mode, operation, probe, cohort.launch.switches)
     contents_changed(cohort, name)
@@ -182,13 +194,13 @@ def _store(
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
-def prefetch(instr, program):
+def prefetch(instr: Instr, table: SlotTable) -> Run:
     """Prefetches into L2: no effect that the machine computes."""
     return lambda strand: None
 
 
 @op("cp.async.bulk.commit_group", result=False)
-def commit_group(instr, program):
+def commit_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
     act = _for_issuers(lambda cohort, thread, rows: cohort.bulk_groups.commit(thread, rows))
 
@@ -201,7 +213,7 @@ def commit_group(instr, program):
 
 
 @op("cp.async.bulk.wait_group", result=False)
-def wait_group(instr, program):
+def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
     groups = instr.args["n"].value
 
@@ -236,7 +248,7 @@ def _for_issuers(act):
     return run
 
 
-def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
+def check_written(cohort: Cohort, instr: Instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
     """A finding where a copy reads shared memory that was never written."""
     missing = sum(
         cohort.shared.written.missing(("copy", where + low, where + high), slice(where + low, where + high), rows)
@@ -249,7 +261,7 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
         cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 
-def note_writer(strand: Strand, instr, group: IssueGroup, position: int) -> None:
+def note_writer(strand: Strand, instr: Instr, group: IssueGroup, position: int) -> None:
     """Note the thread that wrote the watched byte: that of the CTA at a position of the group."""
     row = position if group.rows is None else int(group.rows[position])
     warp, lane = group.thread

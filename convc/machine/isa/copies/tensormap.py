@@ -8,25 +8,30 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.isa.copies.operands import issue_groups, own_address, shared_span
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.registry import op
+from convc.machine.isa.copies.issue import issue_groups, own_address, shared_span
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.tensormap_bytes import SIZE, replace
+from convc.ptx import Instr
 
 
 @op("tensormap.replace", result=False)
-def tensormap_replace(instr, program):
+def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
     """tensormap.replace.tile.field [a] {, ord}, value: change one field of the map at ``a``."""
-    args, field, space = instr.args, instr.slots["field"], instr.slots["space"]
-    target = address_of(args["a"], program)
-    new = program.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
+    args = instr.args
+    field = instr.slots["field"]
+    space = instr.slots["space"]
+    target = address_of(args["a"], table)
+    new = table.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
     index = args["ord"].value if args.get("ord") is not None else 0
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         for group in issue_groups(strand, [target(regs)]):
             value = group.pick(strand, regs[new])
@@ -45,12 +50,14 @@ def tensormap_replace(instr, program):
 
 
 @op("tensormap.cp_fenceproxy", result=False)
-def copy_map(instr, program):
+def copy_map(instr: Instr, table: SlotTable) -> Run:
     """tensormap.cp_fenceproxy [dst], [src], 128: copy a map from shared to global memory, and fence."""
-    target, source = address_of(instr.args["dst"], program), address_of(instr.args["src"], program)
+    target = address_of(instr.args["dst"], table)
+    source = address_of(instr.args["src"], table)
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         done = set()
         for group in issue_groups(strand, [target(regs), source(regs)]):
@@ -67,7 +74,7 @@ def copy_map(instr, program):
 
 
 @op("fence.proxy.tensormap", result=False)
-def fence_map(instr, program):
+def fence_map(instr: Instr, table: SlotTable) -> Run:
     """fence.proxy.tensormap: the machine performs every access in order."""
 
     def run(strand: Strand) -> None:

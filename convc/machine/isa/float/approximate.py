@@ -39,7 +39,8 @@ APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
 
 def approximate(name: str, kind: str, toward: str) -> Function:
     """An .approx function: computed in float64 and rounded to ``nearest`` or toward ``zero``; overflow is infinite."""
-    bits, function = FORMATS[kind].bits, APPROXIMATE[name]
+    bits = FORMATS[kind].bits
+    function = APPROXIMATE[name]
 
     def run(*operands: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):

@@ -96,7 +96,8 @@ def flush(bits: int) -> Callable[[Value], Value]:
     if bits not in (16, 32):
         return lambda value: value
     fraction = 10 if bits == 16 else 23
-    sign, field = 1 << (bits - 1), ((1 << (bits - 1)) - 1) >> fraction << fraction
+    sign = 1 << (bits - 1)
+    field = ((1 << (bits - 1)) - 1) >> fraction << fraction
 
     def run(value: Value) -> Value:
         if isinstance(value, np.ndarray):
@@ -132,7 +133,8 @@ def modified(function: Function, kind: str, options: set[str]) -> Function:
     after: list[Callable[[Value], Value]] = []
     bits = FORMATS[kind].bits
     if "ftz" in options:
-        inner, flushed = function, flush(bits)
+        inner = function
+        flushed = flush(bits)
 
         def function(*operands: Value) -> Value:
             return flushed(inner(*[flushed(o) for o in operands]))
@@ -189,7 +191,8 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = DTYPE[bits].type
-        nan_out, sign = part(CANONICAL_NAN[bits]), (a ^ b) & part(top)
+        nan_out = part(CANONICAL_NAN[bits])
+        sign = (a ^ b) & part(top)
         if "xorsign" in options:
             a, b = a & part(top - 1), b & part(top - 1)
         x, y = _comparable(a, kind), _comparable(b, kind)

@@ -8,9 +8,11 @@ from convc.machine.base.values import DTYPE, Value, array, floats, lifted, signe
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.convert import Function, convert, cut
 from convc.machine.isa.float.rounding import FORMATS
-from convc.machine.isa.registry import op
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 
 def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
@@ -18,7 +20,8 @@ def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
     x, y = (np.asarray(floats(v, 32)) for v in (high, low))
     shape = np.broadcast_shapes(x.shape, y.shape, (1, 1, 1))
     pair = np.empty((*shape, 2), np.float32)
-    pair[..., 0], pair[..., 1] = y, x
+    pair[..., 0] = y
+    pair[..., 1] = x
     nan = np.isnan(pair)
     if relu:
         pair = np.where(nan | (pair > 0), pair, np.float32(0))
@@ -87,20 +90,24 @@ def _together(high: Value, low: Value, bits: int, total: int) -> Value:
 
 
 @op("cvt.pack2")
-def cvt_pack2(instr, program):
+def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     """cvt.…x2.f32 d, a, b: a goes to the upper half, b to the lower."""
-    target, options = instr.mods[-2], set(instr.mods[:-2])
+    target = instr.mods[-2]
+    options = set(instr.mods[:-2])
     name = target[:-2]
     if target in ("f16x2", "bf16x2") and options <= {"rn", "relu"}:
-        return apply(instr, program, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
+        return apply(instr, table, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
     if target in ("f16x2", "bf16x2"):
-        one, bits, total = convert(name, "f32", options), 16, 32
+        one = convert(name, "f32", options)
+        bits = 16
+        total = 32
     else:
-        one, total = narrow_float("f32", name, options), width(target)
+        one = narrow_float("f32", name, options)
+        total = width(target)
         bits = total // 2
     join = _together if bits < 16 else lambda a, b, *_: _join16(a, b)
-    register = program.width_of(instr.operands[0])
-    return apply(instr, program, lambda a, b: extend(join(one(a), one(b), bits, total), total, register, False), 32, 32)
+    register = table.width_of(instr.operands[0])
+    return apply(instr, table, lambda a, b: extend(join(one(a), one(b), bits, total), total, register, False), 32, 32)
 
 
 def _join16(high: Value, low: Value) -> Value:
@@ -110,10 +117,12 @@ def _join16(high: Value, low: Value) -> Value:
 
 
 @op("cvt.packed")
-def cvt_packed(instr, program):
+def cvt_packed(instr: Instr, table: SlotTable) -> Run:
     """cvt of a packed pair: f16x2 or bf16x2 to narrow formats and back."""
     target, source = instr.mods[-2:]
-    options, name, origin = set(instr.mods[:-2]), target[:-2], source[:-2]
+    options = set(instr.mods[:-2])
+    name = target[:-2]
+    origin = source[:-2]
     if target in ("f16x2", "bf16x2"):
         bits = width(source) // 2
         if origin == "ue8m0":
@@ -121,7 +130,8 @@ def cvt_packed(instr, program):
         else:
             one = lifted(lambda a: rounding.encode(rounding.decode(a, origin), name), 8)
         if "relu" in options:
-            clamp, inner = floating.relu(name), one
+            clamp = floating.relu(name)
+            inner = one
             one = lambda a: clamp(inner(a))  # noqa: E731
         low_mask = (1 << bits) - 1
 
@@ -134,8 +144,9 @@ def cvt_packed(instr, program):
                 parts = (value >> bits, value & low_mask)
             return _join16(one(parts[0]), one(parts[1]))
 
-        return apply(instr, program, up, width(source))
-    one, total = narrow_float(origin, name, options), width(target)
+        return apply(instr, table, up, width(source))
+    one = narrow_float(origin, name, options)
+    total = width(target)
 
     def down(value: Value) -> Value:
         if isinstance(value, np.ndarray):
@@ -144,14 +155,15 @@ def cvt_packed(instr, program):
             parts = (value >> 16, value & 0xFFFF)
         return _together(one(parts[0]), one(parts[1]), total // 2, total)
 
-    return apply(instr, program, down, 32)
+    return apply(instr, table, down, 32)
 
 
 @op("cvt.pack")
-def cvt_pack(instr, program):
+def cvt_pack(instr: Instr, table: SlotTable) -> Run:
     """cvt.pack.sat.type.s32: clamp a and b to the type and put them, a above b, below the low part of c."""
     kind = instr.mods[instr.mods.index("sat") + 1]
-    bits, is_signed = int(kind[1:]), kind[0] == "s"
+    bits = int(kind[1:])
+    is_signed = kind[0] == "s"
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
     mask = np.uint32((1 << bits) - 1)
 
@@ -161,4 +173,4 @@ def cvt_pack(instr, program):
         return pair | (c[0] << np.uint32(2 * bits)) if c else pair
 
     sources = len(instr.operands) - 1
-    return apply(instr, program, lifted(run, *[32] * sources), *[32] * sources)
+    return apply(instr, table, lifted(run, *[32] * sources), *[32] * sources)

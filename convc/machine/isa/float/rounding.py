@@ -224,7 +224,8 @@ def double_operation(name: str, mode: str) -> Callable[..., np.ndarray]:
 
     def one(*operands: float) -> float:
         a = [float(x) for x in operands]
-        by_zero, of_negative = name in ("div", "rcp") and a[-1] == 0, name == "sqrt" and a[0] < 0
+        by_zero = name in ("div", "rcp") and a[-1] == 0
+        of_negative = name == "sqrt" and a[0] < 0
         if by_zero or of_negative or not all(math.isfinite(x) for x in a):
             with np.errstate(all="ignore"):
                 return float(_NATIVE[name](*[np.float64(x) for x in a]))

@@ -16,20 +16,21 @@ from convc.machine.base.values import DTYPE, Value, array, packed, width
 from convc.machine.isa import threads
 from convc.machine.isa.float import floating
 from convc.machine.isa.memory import shared_space, spaces
-from convc.machine.isa.memory.ld_st import address_of, space_of
+from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of, type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar import integer
-from convc.machine.isa.scalar.integer_forms import type_of
 from convc.machine.memory.global_memory import Buffer
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Sink, Vector
+from convc.ptx import Instr, Sink, Vector
 
 Update = Callable[..., np.ndarray]
 OPERATIONS = ("add", "and", "or", "xor", "exch", "inc", "dec", "min", "max", "cas")
 
 
-def update_of(instr, name: str, kind: str) -> Update:
+def update_of(instr: Instr, name: str, kind: str) -> Update:
     """(old, operand, …) -> new, on arrays of bit patterns."""
     bits = width(kind)
     if name == "exch":
@@ -89,9 +90,12 @@ def _flat_operand(value: Value, bits: int, shape: tuple[int, ...], active: np.nd
 class Atomic:
     """One atom or red instruction."""
 
-    def __init__(self, instr, program) -> None:
-        self.instr, self.space, kind = instr, space_of(instr), type_of(instr)
-        self.bits, self.size = width(kind), width(kind) // 8
+    def __init__(self, instr: Instr, table: SlotTable) -> None:
+        self.instr = instr
+        self.space = space_of(instr)
+        kind = type_of(instr)
+        self.bits = width(kind)
+        self.size = width(kind) // 8
         name = next(m for m in instr.mods if m in OPERATIONS)
         self.update = update_of(instr, name, kind)
         # atom.add.f32 flushes subnormals in global memory and keeps them in shared memory (PTX manual, atom).
@@ -99,15 +103,15 @@ class Atomic:
         self.global_update = floating.modified(plain, "f32", {"ftz"}) if (name, kind) == ("add", "f32") else plain
         has_result = instr.form.name.startswith("atom")
         operands = instr.operands[1:] if has_result else instr.operands
-        self.results = self._slots(instr.operands[0], program) if has_result else []
-        self.address = address_of(operands[0], program)
+        self.results = self._slots(instr.operands[0], table) if has_result else []
+        self.address = address_of(operands[0], table)
         count = 2 if name == "cas" else 1
-        self.sources = [self._slots(o, program) for o in operands[1 : 1 + count]]
+        self.sources = [self._slots(o, table) for o in operands[1 : 1 + count]]
         self.count = len(self.sources[0])
 
-    def _slots(self, operand, program) -> list[int | None]:
+    def _slots(self, operand, table: SlotTable) -> list[int | None]:
         items = operand.items if isinstance(operand, Vector) else (operand,)
-        return [None if isinstance(o, Sink) else program.slot(o, self.bits) for o in items]
+        return [None if isinstance(o, Sink) else table.slot(o, self.bits) for o in items]
 
     def __call__(self, strand: Strand) -> None:
         shape = threads.thread_shape(strand)
@@ -177,12 +181,12 @@ class Atomic:
 
 
 @op("atom", "atom.cas")
-def atom(instr, program):
+def atom(instr: Instr, table: SlotTable) -> Run:
     """atom.op d, [a], b{, c}: read, combine, write; d gets the old value."""
-    return Atomic(instr, program)
+    return Atomic(instr, table)
 
 
 @op("red", result=False)
-def red(instr, program):
+def red(instr: Instr, table: SlotTable) -> Run:
     """red.op [a], b: atom without the old value."""
-    return Atomic(instr, program)
+    return Atomic(instr, table)

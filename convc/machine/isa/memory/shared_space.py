@@ -11,6 +11,7 @@ from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.threads import active_only, first_active_warp, rows_of, thread_shape
 from convc.machine.memory.global_memory import write_words
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value:
@@ -24,7 +25,9 @@ def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value
         address = own_offset(address, ranks, cohort.cluster_size, what)
     if isinstance(address, np.ndarray):
         offset = address.astype(np.int64)
-        low, high, odd = int(offset.min()), int(offset.max()), bool((offset % size).any())
+        low = int(offset.min())
+        high = int(offset.max())
+        odd = bool((offset % size).any())
     else:
         offset = low = high = int(address)
         odd = offset % size != 0
@@ -50,9 +53,10 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
     return safe & OFFSET, None if (named == own).all() else named
 
 
-def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
+def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
-    written, what = strand.cohort.shared.written, instr.form.name
+    written = strand.cohort.shared.written
+    what = instr.form.name
     if rows is None:
         places = np.unique(np.asarray(offset).reshape(-1))[:, None] + np.arange(size)
         missing = written.missing(None, places.reshape(-1), strand.rows)
@@ -89,7 +93,7 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
         written.mark((np.unique(here)[:, None] + np.arange(size)).reshape(-1), np.array([row]))
 
 
-def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, rows=None) -> list[Value]:
+def load_shared(strand: Strand, instr: Instr, address: Value, bits: int, count: int, rows=None) -> list[Value]:
     cohort = strand.cohort
     size = bits // 8 * count
     offset = shared_offset(strand, address, size, "ld.shared")
@@ -102,7 +106,7 @@ def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, ro
     return [narrow(words[rows, index + i]) for i in range(count)]
 
 
-def store_shared(strand: Strand, instr, address: Value, values: list[Value], bits: int, rows=None) -> None:
+def store_shared(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int, rows=None) -> None:
     cohort = strand.cohort
     cohort.core.seal()
     size = bits // 8 * len(values)
@@ -117,11 +121,11 @@ def store_shared(strand: Strand, instr, address: Value, values: list[Value], bit
         notify_shared(strand, instr, "st", full, size, rows)
 
 
-def load_cluster(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def load_cluster(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
     local, rows = remote(strand, address)
     return load_shared(strand, instr, local, bits, count, rows)
 
 
-def store_cluster(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+def store_cluster(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
     local, rows = remote(strand, address)
     store_shared(strand, instr, local, values, bits, rows)

@@ -25,6 +25,7 @@ from convc.machine.memory.global_memory import (
     write_words,
 )
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 # ---- generic addresses -------------------------------------------------------------------------------------
 
@@ -45,7 +46,8 @@ def by_space(strand: Strand, address: Value, visit: Callable[[str, Value, np.nda
         visit(space, _inside(space, address), None)
         return
     for top in found:
-        space, lanes = _space(int(top), int(address.flat[0])), tops == top
+        space = _space(int(top), int(address.flat[0]))
+        lanes = tops == top
         strand.under(lanes, lambda _, space=space, lanes=lanes: visit(space, _inside(space, address), lanes))
 
 
@@ -63,7 +65,7 @@ def _inside(space: str, address: Value) -> Value:
     return address - np.uint64(base) if isinstance(address, np.ndarray) else address - base
 
 
-def load(strand: Strand, instr, space: str | None, address: Value, bits: int, count: int) -> list[Value]:
+def load(strand: Strand, instr: Instr, space: str | None, address: Value, bits: int, count: int) -> list[Value]:
     """``count`` consecutive elements per thread from a space, or from generic addresses (None)."""
     if space is not None:
         return _LOAD[space](strand, instr, address, bits, count)
@@ -80,7 +82,7 @@ def load(strand: Strand, instr, space: str | None, address: Value, bits: int, co
     return values
 
 
-def store(strand: Strand, instr, space: str | None, address: Value, values: list[Value], bits: int) -> None:
+def store(strand: Strand, instr: Instr, space: str | None, address: Value, values: list[Value], bits: int) -> None:
     """Store consecutive elements of each active thread to a space, or to generic addresses (None)."""
     if space is not None:
         _STORE[space](strand, instr, address, values, bits)
@@ -103,21 +105,21 @@ def _of_called_function(address: Value) -> Value | None:
     return address - LOCAL_PARAMETERS if address >= LOCAL_PARAMETERS else None
 
 
-def _load_param(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def _load_param(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
     local = _of_called_function(address)
     if local is not None:
         return _load_local(strand, instr, local, bits, count)
     return _load_image(strand, strand.cohort.launch.params, address, bits, count, "parameter space")
 
 
-def _store_param(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+def _store_param(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
     local = _of_called_function(address)
     if local is None:
         _no_store(strand, instr)
     _store_local(strand, instr, local, values, bits)
 
 
-def _load_const(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def _load_const(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
     return _load_image(strand, strand.program.constants, address, bits, count, "constant memory")
 
 
@@ -126,7 +128,9 @@ def _load_image(strand: Strand, data: np.ndarray, offset: Value, bits: int, coun
     size = bits // 8 * count
     if isinstance(offset, np.ndarray):
         offset = active_only(strand, offset).astype(np.int64)
-        low, high, odd = int(offset.min()), int(offset.max()), bool((offset % size).any())
+        low = int(offset.min())
+        high = int(offset.max())
+        odd = bool((offset % size).any())
     else:
         low = high = offset
         odd = offset % size != 0
@@ -143,7 +147,7 @@ def _load_image(strand: Strand, data: np.ndarray, offset: Value, bits: int, coun
     return [narrow(v) for v in read_words(padded, offset, bits, count)]
 
 
-def _no_store(strand: Strand, instr, *_) -> None:
+def _no_store(strand: Strand, instr: Instr, *_) -> None:
     raise MachineFault(f"{instr.form.name}: kernel parameters and constants cannot be written")
 
 
@@ -177,7 +181,7 @@ def in_buffers(
         strand.under(lanes, part)
 
 
-def _load_global(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def _load_global(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
     size = bits // 8 * count
     strand.cohort.counters.global_load_bytes += size * threads_active(strand)
     values: list[Value] = []
@@ -194,7 +198,7 @@ def _load_global(strand: Strand, instr, address: Value, bits: int, count: int) -
     return values
 
 
-def _store_global(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+def _store_global(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
     size = bits // 8 * len(values)
     memory = strand.cohort.launch.memory
     strand.cohort.counters.global_store_bytes += size * threads_active(strand)
@@ -218,9 +222,10 @@ def changed(strand: Strand, buffer: Buffer) -> None:
             loader.invalidate()
 
 
-def watch(strand: Strand, instr, address: np.ndarray, size: int) -> None:
+def watch(strand: Strand, instr: Instr, address: np.ndarray, size: int) -> None:
     """Note which thread writes the watched byte."""
-    memory, cohort = strand.cohort.launch.memory, strand.cohort
+    memory = strand.cohort.launch.memory
+    cohort = strand.cohort
     byte = memory.watch[0]
     hit = (address <= byte) & (byte < address + np.uint64(size))
     if strand.mask is not None:
@@ -235,7 +240,8 @@ def watch(strand: Strand, instr, address: np.ndarray, size: int) -> None:
 
 def _local(strand: Strand, address: Value, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The bytes of all threads' local memory, and where each thread's access is in them."""
-    cohort, per_thread = strand.cohort, -(-strand.program.local_bytes // 16) * 16
+    cohort = strand.cohort
+    per_thread = -(-strand.program.local_bytes // 16) * 16
     block = cohort.launch.block
     warps = -(-block[0] * block[1] * block[2] // 32)
     if cohort.local is None:
@@ -254,12 +260,12 @@ def _local(strand: Strand, address: Value, size: int) -> tuple[np.ndarray, np.nd
     return cohort.local, thread * per_thread + offset
 
 
-def _load_local(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def _load_local(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
     data, index = _local(strand, address, bits // 8 * count)
     return [narrow(v) for v in read_words(data, index, bits, count)]
 
 
-def _store_local(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+def _store_local(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
     data, index = _local(strand, address, bits // 8 * len(values))
     write_words(data, index, values, bits, strand.mask)
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, lifted, width
-from convc.machine.isa.registry import op
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 Function = Callable[..., np.ndarray]
 
@@ -20,9 +22,9 @@ def form(*names: str):
     """Register a function maker (mods) -> (function, widths of the operands)."""
 
     def register(make: Callable) -> Callable:
-        def builder(instr, program):
+        def builder(instr: Instr, table: SlotTable) -> Run:
             function, widths = make(instr.mods)
-            return apply(instr, program, lifted(function, *widths), *widths)
+            return apply(instr, table, lifted(function, *widths), *widths)
 
         op(*names)(builder)
         return make
@@ -76,7 +78,8 @@ def brev(mods):
     bits = width(mods[-1])
 
     def run(a: np.ndarray) -> np.ndarray:
-        part, distance = a.dtype.type, 1
+        part = a.dtype.type
+        distance = 1
         while distance < bits:
             keep = part(sum(((1 << distance) - 1) << at for at in range(0, bits, 2 * distance)))
             a = ((a >> part(distance)) & keep) | ((a & keep) << part(distance))
@@ -94,11 +97,13 @@ def _shift_left(a: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
 @form("int.bfe")
 def bfe(mods):
     """c bits of a from bit b on; signed: extended by the field's highest bit, or by a's where the field ends beyond."""
-    bits, is_signed = width(mods[-1]), mods[-1][0] == "s"
+    bits = width(mods[-1])
+    is_signed = mods[-1][0] == "s"
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         part = DTYPE[bits].type
-        start, length = b & np.uint32(0xFF), c & np.uint32(0xFF)
+        start = b & np.uint32(0xFF)
+        length = c & np.uint32(0xFF)
         ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - part(1)
         field = np.where(start < bits, a >> np.minimum(start, bits - 1).astype(DTYPE[bits]), part(0)) & ones
         if not is_signed:
@@ -166,7 +171,8 @@ def fns(mods):
         step = 1 if offset >= 0 else -1
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else MASK[32]
-        at, left = base, abs(offset)
+        at = base
+        left = abs(offset)
         while 0 <= at < 32:
             left -= mask >> at & 1
             if left == 0:

@@ -8,21 +8,24 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, Value, array, width
 from convc.machine.isa.float import floating
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import negated, reader, type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar import integer
-from convc.machine.isa.scalar.integer_forms import apply, integer_bits, negated, reader, type_of
+from convc.machine.isa.scalar.integer_forms import apply, integer_bits
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Pair
+from convc.ptx import Instr, Pair
 
 JOIN = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-def comparison(instr, kind: str):
+def comparison(instr: Instr, kind: str):
     """(function, bits of one operand) of a scalar comparison."""
     name = instr.mods[0]
     if kind in FLOATS:
-        function, bits = floating.compare(name, kind), width(kind)
+        function = floating.compare(name, kind)
+        bits = width(kind)
         return (_flushed(function, bits) if "ftz" in instr.mods else function), bits
     bits = integer_bits(instr, kind)
     return integer.compare(name, bits, kind.startswith("s")), bits
@@ -33,12 +36,12 @@ def _flushed(function, bits: int):
     return lambda a, b: function(flush(a), flush(b))
 
 
-def _combiner(instr, program, position: int):
+def _combiner(instr: Instr, table: SlotTable, position: int):
     """(function, reader) of ``.BoolOp`` and its predicate, or (None, None)."""
     name = next((m for m in instr.mods[1:] if m in JOIN), None)
     if name is None:
         return None, None
-    return JOIN[name], reader(instr.operands[position], program)
+    return JOIN[name], reader(instr.operands[position], table)
 
 
 def _halves(value: Value) -> tuple[Value, Value]:
@@ -48,7 +51,7 @@ def _halves(value: Value) -> tuple[Value, Value]:
 
 
 @op("setp")
-def setp(instr, program):
+def setp(instr: Instr, table: SlotTable) -> Run:
     """setp.CMP{.BOOL}.type p{|q}, a, b{, c}: p compares, q takes the opposite; of a packed pair p the lower half, q the
     upper one. With .BOOL each is combined with c."""
     kind = type_of(instr)
@@ -57,11 +60,12 @@ def setp(instr, program):
     bits = 32 if pair else bits
     target = instr.operands[0]
     first, second = (target.first, target.second) if isinstance(target, Pair) else (target, None)
-    p, q = program.target(first), None if second is None else program.target(second)
-    join, other = _combiner(instr, program, 3)
+    p = table.target(first)
+    q = None if second is None else table.target(second)
+    join, other = _combiner(instr, table, 3)
     if join is None and q is None and p is not None and not pair:
-        return apply(instr, program, function, bits, bits)
-    a, b = (program.slot(o, bits) for o in instr.operands[1:3])
+        return apply(instr, table, function, bits, bits)
+    a, b = (table.slot(o, bits) for o in instr.operands[1:3])
 
     def run(strand: Strand) -> None:
         regs = strand.regs
@@ -81,16 +85,16 @@ def setp(instr, program):
 
 
 @op("set")
-def set_(instr, program):
+def set_(instr: Instr, table: SlotTable) -> Run:
     """set.CMP{.BOOL}.dtype.stype: all ones (integers) or 1.0 where the comparison holds, else zero."""
     target, kind = instr.mods[-2:]
     pair = kind.endswith("x2")
     function, bits = comparison(instr, kind[:-2] if pair else kind)
-    join, other = _combiner(instr, program, 3)
+    join, other = _combiner(instr, table, 3)
     one = {"f32": 0x3F800000, "f16": 0x3C00, "f16x2": 0x3C00, "bf16": 0x3F80, "bf16x2": 0x3F80}.get(target)
     to = 16 if pair else width(target)
     one = (1 << to) - 1 if one is None else one
-    d, a, b = program.slot(instr.operands[0]), *(program.slot(o, 32 if pair else bits) for o in instr.operands[1:3])
+    d, a, b = table.slot(instr.operands[0]), *(table.slot(o, 32 if pair else bits) for o in instr.operands[1:3])
 
     def value(holds: Value, c: Value | None) -> Value:
         if c is not None:
@@ -114,14 +118,14 @@ def set_(instr, program):
 
 
 @op("selp")
-def selp(instr, program):
+def selp(instr: Instr, table: SlotTable) -> Run:
     """selp d, a, b, p."""
     bits = width(type_of(instr))
-    return apply(instr, program, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
+    return apply(instr, table, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
 
 
 @op("slct")
-def slct(instr, program):
+def slct(instr: Instr, table: SlotTable) -> Run:
     """slct d, a, b, c: a where c >= 0, else b (b for a NaN); -0.0 counts as zero."""
     target, kind = instr.mods[-2:]
     bits = width(target)
@@ -131,4 +135,4 @@ def slct(instr, program):
             positive = _flushed(positive, 32)
     else:
         positive = integer.compare("ge", 32, True)
-    return apply(instr, program, lambda a, b, c: integer.select(a, b, positive(c, 0), bits), bits, bits, 32)
+    return apply(instr, table, lambda a, b, c: integer.select(a, b, positive(c, 0), bits), bits, bits, 32)

@@ -28,7 +28,8 @@ def both_int(a: Value, b: Value) -> bool:
 
 def wrapping(op: Callable, bits: int) -> Binary:
     """add, sub, mul.lo: modulo 2**bits."""
-    mask, dtype = MASK[bits], DTYPE[bits]
+    mask = MASK[bits]
+    dtype = DTYPE[bits]
 
     def run(a: Value, b: Value) -> Value:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from convc.machine.base.values import DTYPE, lifted, width
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import reader
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.bitfields import Function, form
-from convc.machine.isa.scalar.integer_forms import apply, reader
+from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @form("logic.cnot")
@@ -33,27 +36,31 @@ def _look_up(table: int) -> Function:
 
 
 @op("logic.lop3")
-def lop3(instr, program):
+def lop3(instr: Instr, table: SlotTable) -> Run:
     """lop3.b32 d, a, b, c, table."""
-    return apply(instr, program, _with_table(instr), 32, 32, 32, 32)
+    return apply(instr, table, _with_table(instr), 32, 32, 32, 32)
 
 
-def _with_table(instr):
+def _with_table(instr: Instr):
     function = lifted(_look_up(instr.args["immLut"].value & 0xFF), 32, 32, 32)
     return lambda a, b, c, table=None: function(a, b, c)
 
 
 @op("logic.lop3.bool")
-def lop3_bool(instr, program):
+def lop3_bool(instr: Instr, table: SlotTable) -> Run:
     """lop3.BoolOp.b32 d|p, a, b, c, table, q: p = (d != 0) BoolOp q."""
-    function, target = _with_table(instr), instr.operands[0]
-    d, p = program.target(target.first), program.target(target.second)
-    sources = [program.slot(o, 32) for o in instr.operands[1:4]]
-    q, join = reader(instr.args["q"], program), np.logical_or if "or" in instr.mods else np.logical_and
+    function = _with_table(instr)
+    target = instr.operands[0]
+    d = table.target(target.first)
+    p = table.target(target.second)
+    sources = [table.slot(o, 32) for o in instr.operands[1:4]]
+    q = reader(instr.args["q"], table)
+    join = np.logical_or if "or" in instr.mods else np.logical_and
 
     def run(strand: Strand) -> None:
         regs = strand.regs
-        value, other = function(*[regs[s] for s in sources]), q(regs)
+        value = function(*[regs[s] for s in sources])
+        other = q(regs)
         holds = join(value != 0, other)
         if d is not None:
             strand.write(d, value)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, width
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.bitfields import Function, form
-from convc.machine.isa.scalar.integer_forms import type_of
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @form("int.sad")
 def sad(mods):
     """|a - b| + c."""
-    bits, is_signed = width(mods[-1]), mods[-1][0] == "s"
+    bits = width(mods[-1])
+    is_signed = mods[-1][0] == "s"
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         less = a.view(SIGNED[bits]) < b.view(SIGNED[bits]) if is_signed else a < b
@@ -24,7 +27,8 @@ def sad(mods):
 
 
 def _product24(mods) -> Function:
-    is_signed, low = mods[-1][0] == "s", "lo" in mods
+    is_signed = mods[-1][0] == "s"
+    low = "lo" in mods
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if is_signed:
@@ -124,10 +128,13 @@ def _carry_builder(name: str):
     family = name.rstrip("c")
     takes = name.endswith("c")
 
-    def builder(instr, program):
-        kind, gives = type_of(instr), "cc" in instr.mods
-        bits, d, carry = width(kind), program.slot(instr.operands[0]), program.carry()
-        sources = [program.slot(o, bits) for o in instr.operands[1:]]
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        gives = "cc" in instr.mods
+        bits = width(kind)
+        d = table.slot(instr.operands[0])
+        carry = table.carry()
+        sources = [table.slot(o, bits) for o in instr.operands[1:]]
         sign = -1 if family == "sub" else 1
 
         def total(*v: int) -> int:
@@ -147,7 +154,8 @@ def _carry_builder(name: str):
                 over = np.asarray((full < 0) | (full > MASK[bits])).astype(bool)
             else:
                 full = total(*map(int, values))
-                result, over = full & MASK[bits], not 0 <= full <= MASK[bits]
+                result = full & MASK[bits]
+                over = not 0 <= full <= MASK[bits]
             strand.write(d, result)
             if gives:
                 strand.write(carry, over)

@@ -12,12 +12,14 @@ import numpy as np
 
 from convc.ir.findings import Verdict
 from convc.machine.base.values import array, narrow
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import reader
+from convc.machine.isa.operands import reader
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.control import cta_barrier
 from convc.machine.isa.threads import thread_shape
 from convc.machine.state.barriers import Ballot, NamedBarrier
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.ptx import Instr
 
 REDUCTIONS = ("popc", "and", "or")
 MIXED = "warps of bar.sync or bar.arrive meet those of bar.red at one barrier: unpredictable (here they have no vote)"
@@ -27,7 +29,8 @@ def _vote(strand: Strand, barrier: NamedBarrier, value) -> list[tuple[np.ndarray
     """Cast the votes of the active threads; returns (positions of the CTAs in the strand, their ballot)."""
     shape = thread_shape(strand)
     active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, shape)
-    threads, yes = active.sum(axis=(1, 2)), (active & array(value, 1)).sum(axis=(1, 2))
+    threads = active.sum(axis=(1, 2))
+    yes = (active & array(value, 1)).sum(axis=(1, 2))
     counts = np.stack([np.full_like(threads, len(strand.warps)), threads, yes])
     rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
     generation = barrier.generation[rows]
@@ -43,11 +46,13 @@ def _vote(strand: Strand, barrier: NamedBarrier, value) -> list[tuple[np.ndarray
 
 
 @op("bar.red")
-def reduce(instr, program):
+def reduce(instr: Instr, table: SlotTable) -> Run:
     """bar.red.{popc.u32, and.pred, or.pred} d, a {, b}, {!}c."""
-    synchronise, predicate = cta_barrier(instr, program), reader(instr.args["c"], program)
-    d, number = program.target(instr.operands[0]), program.slot(instr.args["a"])
-    count = program.slot(instr.args["b"]) if instr.args.get("b") is not None else None
+    synchronise = cta_barrier(instr, table)
+    predicate = reader(instr.args["c"], table)
+    d = table.target(instr.operands[0])
+    number = table.slot(instr.args["a"])
+    count = table.slot(instr.args["b"]) if instr.args.get("b") is not None else None
     name = next(m for m in instr.mods if m in REDUCTIONS)
 
     def run(strand: Strand) -> int | None:

@@ -7,16 +7,18 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, Value, array, narrow, width
-from convc.machine.isa.registry import op
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.barriers import ClusterBarrier
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.ptx import Instr
 
 
 @op("mapa")
-def mapa(instr, program):
+def mapa(instr: Instr, table: SlotTable) -> Run:
     """mapa{.shared::cluster}.type d, a, b: the address that ``a`` has in the CTA of rank ``b``."""
     bits = 64 if instr.slots["type"] == "u64" else 32
     low = (1 << RANK_SHIFT) - 1
@@ -29,14 +31,16 @@ def mapa(instr, program):
             return base | (rank << DTYPE[bits].type(RANK_SHIFT))
         return (a & rest) | (b << RANK_SHIFT)
 
-    return apply(instr, program, run, bits, 32)
+    return apply(instr, table, run, bits, 32)
 
 
 @op("getctarank")
-def getctarank(instr, program):
+def getctarank(instr: Instr, table: SlotTable) -> Run:
     """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
-    d, bits = program.target(instr.operands[0]), width(instr.slots["type"])
-    address, generic = program.slot(instr.operands[1], bits), instr.slots.get("space") is None
+    d = table.target(instr.operands[0])
+    bits = width(instr.slots["type"])
+    address = table.slot(instr.operands[1], bits)
+    generic = instr.slots.get("space") is None
 
     def run(strand: Strand) -> None:
         value = active_only(strand, array(strand.regs[address], bits))
@@ -59,7 +63,8 @@ def getctarank(instr, program):
 
 def _settle(strand: Strand) -> ClusterBarrier:
     """Complete the phase in clusters all of whose warps have arrived or exited."""
-    barrier, cohort = strand.cohort.cluster_barrier, strand.cohort
+    barrier = strand.cohort.cluster_barrier
+    cohort = strand.cohort
     size = cohort.cluster_size
     arrived = (barrier.arrived + cohort.exited).reshape(-1, size).sum(axis=1)
     waiting = barrier.arrived.reshape(-1, size).sum(axis=1)
@@ -70,7 +75,7 @@ def _settle(strand: Strand) -> ClusterBarrier:
 
 
 @op("barrier.cluster.arrive", result=False)
-def arrive(instr, program):
+def arrive(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.arrive: mark the arrival; every thread of the cluster that has not exited takes part."""
 
     def run(strand: Strand) -> None:
@@ -89,7 +94,7 @@ def arrive(instr, program):
 
 
 @op("barrier.cluster.wait", result=False)
-def wait(instr, program):
+def wait(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.wait: block until all threads of the cluster have arrived."""
 
     def run(strand: Strand) -> int | None:

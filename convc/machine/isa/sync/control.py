@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.isa.registry import op
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.warp.shuffle_vote import expect_named
 from convc.machine.state.barriers import Ticket
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.ptx import Instr
 
 
 @op("bra", result=False)
-def bra(instr, program):
+def bra(instr: Instr, table: SlotTable) -> Run:
     """bra: jump; a predicate that differs between warps or CTAs splits the strand, between lanes it parts them."""
     return _jump(instr, instr.operands[0].target)
 
 
-def _jump(instr, target: int):
+def _jump(instr: Instr, target: int):
     here = instr.index
     if instr.guard is None:
         return lambda strand: target
-    slot, negate = instr.guard.slot, instr.guard.negate
+    slot = instr.guard.slot
+    negate = instr.guard.negate
 
     def run(strand: Strand) -> int | None:
         predicate = strand.regs[slot]
@@ -45,7 +48,8 @@ def branch(strand: Strand, taken: np.ndarray, here: int, target: int) -> int | N
 
 def by_whole_warps(run, guard, here: int):
     """A guarded instruction that warps execute as one and may wait in: warps without a lane for it go on at once."""
-    slot, negate = guard.slot, guard.negate
+    slot = guard.slot
+    negate = guard.negate
 
     def guarded(strand: Strand) -> int | None:
         chosen = strand.regs[slot]
@@ -89,18 +93,19 @@ def _kinds(strand: Strand, taken: np.ndarray) -> np.ndarray:
 
 
 @op("ret", "exit", result=False)
-def leave(instr, program):
+def leave(instr: Instr, table: SlotTable) -> Run:
     """ret and exit from a kernel: a jump behind the last instruction, where the active lanes retire."""
-    return _jump(instr, len(program.kernel.body))
+    return _jump(instr, len(table.kernel.body))
 
 
 @op("elect.sync")
-def elect(instr, program):
+def elect(instr: Instr, table: SlotTable) -> Run:
     """elect.sync d|p, membermask: one active lane (the switch ``elect`` says which) gets p = true, d is its number."""
     pair = instr.operands[0]
-    lane_slot, predicate_slot = _slot(pair.first), _slot(pair.second)
+    lane_slot = _slot(pair.first)
+    predicate_slot = _slot(pair.second)
     lanes = np.arange(32).reshape(1, 1, 32)
-    members = program.slot(instr.args["membermask"], 32)
+    members = table.slot(instr.args["membermask"], 32)
 
     def run(strand: Strand) -> None:
         expect_named(strand, strand.regs[members], instr)
@@ -111,7 +116,8 @@ def elect(instr, program):
         else:
             full = np.broadcast_to(strand.mask, (strand.mask.shape[0], len(strand.warps), 32))
             number = (31 - full[:, :, ::-1].argmax(axis=2) if highest else full.argmax(axis=2))[:, :, None]
-            leader, chosen = number.astype(np.uint32), (lanes == number) & full
+            leader = number.astype(np.uint32)
+            chosen = (lanes == number) & full
         if lane_slot is not None:
             strand.write(lane_slot, leader)
         if predicate_slot is not None:
@@ -125,14 +131,15 @@ def _slot(operand) -> int | None:
 
 
 @op("bar.sync", "bar.arrive", result=False)
-def cta_barrier(instr, program):
+def cta_barrier(instr: Instr, table: SlotTable) -> Run:
     """bar.sync / barrier.cta.sync: block until all warps of the CTA (or the given number of threads) have arrived."""
-    number = program.slot(instr.args["a"])
-    threads = program.slot(instr.args["b"]) if instr.args.get("b") is not None else None
+    number = table.slot(instr.args["a"])
+    threads = table.slot(instr.args["b"]) if instr.args.get("b") is not None else None
     arrive_only = instr.form.name == "bar.arrive"
 
     def run(strand: Strand) -> int | None:
-        regs, cohort = strand.regs, strand.cohort
+        regs = strand.regs
+        cohort = strand.cohort
         index = regs[number]
         barrier = cohort.named_barrier(index)
         rows = slice(None) if strand.rows is None else strand.rows
@@ -159,12 +166,12 @@ def cta_barrier(instr, program):
 
 
 @op("fence", "fence.mbarrier_init", "fence.proxy", "fence.sync_restrict", "fence.proxy.restrict", result=False)
-def fence(instr, program):
+def fence(instr: Instr, table: SlotTable) -> Run:
     """Fences order accesses; the machine performs them in order anyway, and only tells the observer."""
     return notify_fence(instr)
 
 
-def notify_fence(instr):
+def notify_fence(instr: Instr):
     """An instruction that changes nothing but what is ordered."""
 
     def run(strand: Strand) -> None:
@@ -175,9 +182,9 @@ def notify_fence(instr):
 
 
 @op("bar.warp.sync", result=False)
-def warp_barrier(instr, program):
+def warp_barrier(instr: Instr, table: SlotTable) -> Run:
     """bar.warp.sync membermask: lanes of a warp run side by side already."""
-    members = program.slot(instr.args["membermask"], 32)
+    members = table.slot(instr.args["membermask"], 32)
 
     def run(strand: Strand) -> None:
         expect_named(strand, strand.regs[members], instr)
@@ -186,6 +193,6 @@ def warp_barrier(instr, program):
 
 
 @op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "setmaxnreg", "griddepcontrol", result=False)
-def no_effect(instr, program):
+def no_effect(instr: Instr, table: SlotTable) -> Run:
     """Prefetches and hints change nothing that the machine computes."""
     return lambda strand: None

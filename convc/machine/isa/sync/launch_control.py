@@ -15,25 +15,29 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import array
-from convc.machine.isa.copies.operands import aligned, complete, copy_target, issue_groups, own_target, shared_span
-from convc.machine.isa.memory.ld_st import shared_address_of
+from convc.machine.isa.copies.issue import aligned, complete, copy_target, issue_groups, own_target, shared_span
 from convc.machine.isa.observe import notify_copy
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import shared_address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import active_only, active_rows, first_active_warp
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 RESPONSE = b"cluster declined"
 """The response to a request that was declined."""
 
 
 @op("clusterlaunchcontrol.try_cancel", result=False)
-def try_cancel(instr, program):
+def try_cancel(instr: Instr, table: SlotTable) -> Run:
     """try_cancel [addr], [mbar]: write a response and complete 16 bytes, in this CTA or in all of the cluster."""
-    destination, barrier = (shared_address_of(instr.args[key], program) for key in ("addr", "mbar"))
-    everywhere, name = "multicast::cluster::all" in instr.mods, instr.form.name
+    destination, barrier = (shared_address_of(instr.args[key], table) for key in ("addr", "mbar"))
+    everywhere = "multicast::cluster::all" in instr.mods
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         again = cohort.declined.intersection(_rows(strand))
         if again:
@@ -73,9 +77,11 @@ def _check_response(strand: Strand, slot: int, name: str) -> None:
 
 
 @op("clusterlaunchcontrol.query_cancel.is_canceled")
-def is_canceled(instr, program):
+def is_canceled(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.is_canceled p, response: false, as every request is declined."""
-    target, response, name = program.target(instr.operands[0]), program.slot(instr.operands[1], 128), instr.form.name
+    target = table.target(instr.operands[0])
+    response = table.slot(instr.operands[1], 128)
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)
@@ -87,9 +93,10 @@ def is_canceled(instr, program):
 
 
 @op("clusterlaunchcontrol.query_cancel.get_first_ctaid")
-def first_ctaid(instr, program):
+def first_ctaid(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.get_first_ctaid d, response: undefined after a declined request, so always a fault."""
-    response, name = program.slot(instr.operands[1], 128), instr.form.name
+    response = table.slot(instr.operands[1], 128)
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)

@@ -6,20 +6,21 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
-from convc.machine.isa.memory.ld_st import shared_address_of
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import shared_address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_rows, warps_active
 from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
-from convc.ptx import Address, Sink
+from convc.ptx import Address, Instr, Sink
 
 
-def barrier_address(instr, program):
+def barrier_address(instr: Instr, table: SlotTable) -> Run:
     """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
     operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, program)
+    address = shared_address_of(operand, table)
 
     def run(strand: Strand) -> int:
         value = address(strand.regs)
@@ -41,13 +42,13 @@ def _same(address: int | np.ndarray) -> int:
     return address
 
 
-def barrier_target(instr, program):
+def barrier_target(instr: Instr, table: SlotTable) -> Run:
     """A function (strand) -> (local shared address of an mbarrier, rows of the CTAs it lies in; None for all).
 
     A shared::cluster address may name another CTA of the cluster; two CTAs may name the same one.
     """
     operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, program)
+    address = shared_address_of(operand, table)
 
     def run(strand: Strand) -> tuple[int, np.ndarray | None]:
         value = address(strand.regs)
@@ -81,12 +82,14 @@ def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
 
 
 @op("mbarrier.init", result=False)
-def init(instr, program):
+def init(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.init [addr], count."""
-    address, count = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+    address = barrier_address(instr, table)
+    count = table.slot(instr.operands[1], 32)
 
     def run(strand: Strand) -> None:
-        where, n = address(strand), amount_of(strand, count)
+        where = address(strand)
+        n = amount_of(strand, count)
         low, high = int(np.min(n)), int(np.max(n))
         if low < 1 or high > MAX_COUNT:
             raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
@@ -114,13 +117,15 @@ def init(instr, program):
     return run
 
 
-def _arrive(instr, program, drop: bool = False):
+def _arrive(instr: Instr, table: SlotTable, drop: bool = False):
     """One arrival (or ``count``) per active thread; with a transaction count, raise that first."""
-    target, name = barrier_target(instr, program), instr.form.name
-    expect, times = instr.args.get("tx_count"), instr.args.get("count")
-    bytes_slot = None if expect is None else program.slot(expect, 32)
-    count_slot = None if times is None else program.slot(times, 32)
-    state = None if isinstance(instr.operands[0], Sink) else program.slot(instr.operands[0])
+    target = barrier_target(instr, table)
+    name = instr.form.name
+    expect = instr.args.get("tx_count")
+    times = instr.args.get("count")
+    bytes_slot = None if expect is None else table.slot(expect, 32)
+    count_slot = None if times is None else table.slot(times, 32)
+    state = None if isinstance(instr.operands[0], Sink) else table.slot(instr.operands[0])
     open_phase = name.endswith(".noComplete")
 
     def run(strand: Strand) -> None:
@@ -151,28 +156,29 @@ def _register(value: int | np.ndarray) -> int | np.ndarray:
 
 
 @op("mbarrier.pending_count")
-def pending_count(instr, program):
+def pending_count(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
     return apply(
-        instr, program, lambda state: state & 0xFFFFFFFF if isinstance(state, int) else state.astype(np.uint32), 64
+        instr, table, lambda state: state & 0xFFFFFFFF if isinstance(state, int) else state.astype(np.uint32), 64
     )
 
 
 @op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
-def arrive(instr, program):
+def arrive(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.arrive{.expect_tx, .noComplete} state, [addr] {, count | tx_count}."""
-    return _arrive(instr, program)
+    return _arrive(instr, table)
 
 
 @op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
-def arrive_drop(instr, program):
+def arrive_drop(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.arrive_drop{.expect_tx, .noComplete}: arrive, and expect fewer arrivals in later phases."""
-    return _arrive(instr, program, drop=True)
+    return _arrive(instr, table, drop=True)
 
 
 def _transaction(sign: int):
-    def builder(instr, program):
-        address, bytes_slot = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        address = barrier_address(instr, table)
+        bytes_slot = table.slot(instr.operands[1], 32)
 
         def run(strand: Strand) -> None:
             cohort = strand.cohort
@@ -191,11 +197,14 @@ op("mbarrier.expect_tx", result=False)(_transaction(1))
 op("mbarrier.complete_tx", result=False)(_transaction(-1))
 
 
-def _wait(instr, program):
+def _wait(instr: Instr, table: SlotTable) -> Run:
     """Shared by the four waits: by parity or by state, blocking or testing."""
-    by_parity, blocking = "parity" in instr.mods, "try_wait" in instr.mods
-    target, address, name = program.slot(instr.operands[0]), barrier_address(instr, program), instr.form.name
-    phase = program.slot(instr.operands[2], 32 if by_parity else 64)
+    by_parity = "parity" in instr.mods
+    blocking = "try_wait" in instr.mods
+    target = table.slot(instr.operands[0])
+    address = barrier_address(instr, table)
+    name = instr.form.name
+    phase = table.slot(instr.operands[2], 32 if by_parity else 64)
 
     def run(strand: Strand) -> int | None:
         where = address(strand)
@@ -221,21 +230,21 @@ def _wait(instr, program):
 
 
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity")
-def try_wait(instr, program):
+def try_wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.try_wait p, [addr], phase: suspends until the phase completes, as the manual allows."""
-    return _wait(instr, program)
+    return _wait(instr, table)
 
 
 @op("mbarrier.test_wait", "mbarrier.test_wait.parity")
-def test_wait(instr, program):
+def test_wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.test_wait p, [addr], phase: tells whether the phase has completed."""
-    return _wait(instr, program)
+    return _wait(instr, table)
 
 
 @op("mbarrier.inval", result=False)
-def inval(instr, program):
+def inval(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.inval [addr]: the memory may be used for something else."""
-    address = barrier_address(instr, program)
+    address = barrier_address(instr, table)
 
     def run(strand: Strand) -> None:
         where = address(strand)

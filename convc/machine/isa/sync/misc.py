@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
-from convc.machine.isa.registry import op
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import first_active_warp
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @op("trap", result=False)
-def trap(instr, program):
+def trap(instr: Instr, table: SlotTable) -> Run:
     """trap: the kernel gives up."""
     why = f" ({instr.mods[0]})" if instr.mods else ""
 
@@ -21,13 +23,13 @@ def trap(instr, program):
 
 
 @op("brkpt", "pmevent", result=False)
-def nothing(instr, program):
+def nothing(instr: Instr, table: SlotTable) -> Run:
     """Debugger and profiler events."""
     return lambda strand: None
 
 
 @op("dropped.printf", result=False)
-def printf(instr, program):
+def printf(instr: Instr, table: SlotTable) -> Run:
     """A call of vprintf: noted, not printed."""
 
     def run(strand: Strand) -> None:

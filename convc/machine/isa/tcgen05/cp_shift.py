@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import is_pair
 from convc.machine.isa.tcgen05.mma import issues, notify_operation
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
+from convc.ptx import Instr
 
 
 @op("tcgen05.cp", result=False)
-def copy(instr, program):
+def copy(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
-    target, source = address_of(instr.args["taddr"], program), program.slot(instr.args["sdesc"], 64)
-    slots, pair = instr.slots, is_pair(instr)
+    target = address_of(instr.args["taddr"], table)
+    source = table.slot(instr.args["sdesc"], 64)
+    slots = instr.slots
+    pair = is_pair(instr)
     name = ".".join(filter(None, (slots["shape"], slots.get("multicast"))))
     rows_read, bits = map(int, slots["shape"].removesuffix("b").split("x"))
     size = rows_read * bits // 8 * (2 if pair else 1)
@@ -34,9 +38,10 @@ def copy(instr, program):
 
 
 @op("tcgen05.shift", result=False)
-def shift(instr, program):
+def shift(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.shift.down [taddr]."""
-    target, pair = address_of(instr.args["taddr"], program), is_pair(instr)
+    target = address_of(instr.args["taddr"], table)
+    pair = is_pair(instr)
 
     def run(strand: Strand) -> None:
         values = [target(strand.regs)]

@@ -11,16 +11,17 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, narrow, width
 from convc.machine.isa.float.floating import extreme
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import reader, type_of
+from convc.machine.isa.operands import reader, type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import first_active_warp
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Pair
+from convc.ptx import Instr, Pair
 
 LANES = np.arange(32)
 
 
-def members(strand: Strand, mask: Value, instr) -> np.ndarray:
+def members(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
     """bool (rows | 1, warps, 32): lanes that take part."""
     warps = len(strand.warps)
     named = expect_named(strand, mask, instr)
@@ -37,7 +38,7 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
     return np.broadcast_to(part, (part.shape[0], warps, 32))
 
 
-def expect_named(strand: Strand, mask: Value, instr) -> np.ndarray:
+def expect_named(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
     """bool (rows | 1, warps | 1, 32 | 1): lanes of a membermask, which must name all that execute (PTX manual)."""
     if not isinstance(mask, np.ndarray) and mask == MASK[32]:
         return np.ones((1, 1, 1), bool)
@@ -54,20 +55,20 @@ def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:
     return np.broadcast_to(wide, (wide.shape[0], len(strand.warps), 32))
 
 
-def split_target(operand, program) -> tuple[int | None, int | None]:
+def split_target(operand, table: SlotTable) -> tuple[int | None, int | None]:
     """Slots of ``d|p``; None for a missing one."""
     if isinstance(operand, Pair):
-        return program.target(operand.first), program.target(operand.second)
-    return program.target(operand), None
+        return table.target(operand.first), table.target(operand.second)
+    return table.target(operand), None
 
 
 @op("shfl.sync")
-def shfl(instr, program):
+def shfl(instr: Instr, table: SlotTable) -> Run:
     """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment a lane gets its own a; from a lane that
     does not take part (undefined in the manual) what the switch ``absent_lane`` says."""
     mode = next(m for m in instr.mods if m in ("up", "down", "bfly", "idx"))
-    d, p = split_target(instr.operands[0], program)
-    a, b, c, mask = (program.slot(o, 32) for o in instr.operands[1:5])
+    d, p = split_target(instr.operands[0], table)
+    a, b, c, mask = (table.slot(o, 32) for o in instr.operands[1:5])
 
     def run(strand: Strand) -> None:
         regs = strand.regs
@@ -95,7 +96,8 @@ def shfl(instr, program):
 def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(lane to read, whether it is inside the segment), as the manual's program for shfl computes them."""
     b, c = b.astype(np.int64) & 31, c.astype(np.int64)
-    clamp, segment = c & 31, c >> 8 & 31
+    clamp = c & 31
+    segment = c >> 8 & 31
     limit = (LANES & segment) | (clamp & ~segment)
     low = LANES & segment
     if mode == "up":
@@ -114,11 +116,12 @@ def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 @op("vote.sync", "vote.sync.ballot")
-def vote(instr, program):
+def vote(instr: Instr, table: SlotTable) -> Run:
     """vote.sync.{all, any, uni}.pred and .ballot.b32 over the lanes that take part."""
     mode = next(m for m in instr.mods if m in ("all", "any", "uni", "ballot"))
-    d, predicate = program.slot(instr.operands[0]), reader(instr.operands[1], program)
-    mask = program.slot(instr.operands[2], 32)
+    d = table.slot(instr.operands[0])
+    predicate = reader(instr.operands[1], table)
+    mask = table.slot(instr.operands[2], 32)
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -127,7 +130,8 @@ def vote(instr, program):
         if mode == "ballot":
             strand.write(d, _as_bits(yes))
             return
-        some, other = yes.any(axis=2, keepdims=True), no.any(axis=2, keepdims=True)
+        some = yes.any(axis=2, keepdims=True)
+        other = no.any(axis=2, keepdims=True)
         result = {"all": ~other, "any": some, "uni": ~(some & other)}[mode]
         strand.write(d, narrow(result))
 
@@ -141,9 +145,9 @@ def _as_bits(lanes: np.ndarray) -> Value:
 
 
 @op("activemask")
-def activemask(instr, program):
+def activemask(instr: Instr, table: SlotTable) -> Run:
     """activemask.b32 d: the lanes that execute this together."""
-    d = program.slot(instr.operands[0])
+    d = table.slot(instr.operands[0])
 
     def run(strand: Strand) -> None:
         if strand.mask is None:
@@ -155,11 +159,12 @@ def activemask(instr, program):
 
 
 @op("match.sync")
-def match(instr, program):
+def match(instr: Instr, table: SlotTable) -> Run:
     """match.any: the lanes with the same value; match.all: all of them if they agree (p says so), else 0."""
     bits = width(type_of(instr))
-    d, p = split_target(instr.operands[0], program)
-    a, mask = program.slot(instr.operands[1], bits), program.slot(instr.operands[2], 32)
+    d, p = split_target(instr.operands[0], table)
+    a = table.slot(instr.operands[1], bits)
+    mask = table.slot(instr.operands[2], 32)
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -187,11 +192,11 @@ _LIMIT = {("u32", "min"): MASK[32], ("u32", "max"): 0, ("s32", "min"): 0x7FFFFFF
 
 
 @op("redux.sync")
-def redux(instr, program):
+def redux(instr: Instr, table: SlotTable) -> Run:
     """redux.sync.op: the same reduction over the lanes that take part, in every one of them."""
     kind = type_of(instr)
     name = next(m for m in instr.mods if m in _REDUCE)
-    d, a, mask = (program.slot(o, 32) for o in instr.operands[:3])
+    d, a, mask = (table.slot(o, 32) for o in instr.operands[:3])
     if kind == "f32":
         return _redux_float(instr, d, a, mask, name)
     function, neutral = _REDUCE[name]
@@ -208,7 +213,7 @@ def redux(instr, program):
     return run
 
 
-def _redux_float(instr, d: int, a: int, mask: int, name: str):
+def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str):
     """min and max of f32: lane by lane; lanes that do not take part repeat the first one that does."""
     two = extreme(name == "max", "f32", {"NaN"} & set(instr.mods))
 

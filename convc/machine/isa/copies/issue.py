@@ -107,7 +107,8 @@ def copy_target(
 
     Source: PTX manual, cp.async.bulk.tensor, .multicast::cluster and .cta_group.
     """
-    address, barrier = dst & OFFSET, mbar & OFFSET
+    address = dst & OFFSET
+    barrier = mbar & OFFSET
     if mask is None and cohort.cluster_size == 1 and dst == address and mbar == barrier:
         return CopyTarget(address, barrier, rows, 1, rows)
     issuers = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
