@@ -8,9 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from convc.errors import UnmodelledError
-from convc.machine.base.values import DTYPE, MASK, Value
+from convc.machine.base.values import DTYPE, MASK, Function, Value
+from convc.machine.isa.registry import Run
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.slots import SlotTable
+from convc.machine.state.strand import Strand
 from convc.ptx import Address, Imm, Instr, NotPred, Operand, Reg
 
 Kind = TypeVar("Kind")
@@ -94,5 +96,59 @@ def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:
                 return value
             return np.where(value >> np.uint64(WINDOW_SHIFT) == top, value & np.uint64(low), value)
         return value & low if value >> WINDOW_SHIFT == top else value
+
+    return run
+
+
+def apply(instr: Instr, table: SlotTable, function: Function, *widths: int) -> Run:
+    """``d = f(a, …)`` with one source operand per given width in bits."""
+    d = table.target(instr.operands[0])
+    operands = instr.operands[1:]
+    flips = [isinstance(operand, NotPred) for operand in operands]
+    if any(flips):
+        operands = tuple(operand.reg if isinstance(operand, NotPred) else operand for operand in operands)
+        function = _with_flipped(function, flips)
+    sources = [table.slot(operand, bits) for operand, bits in zip(operands, widths, strict=True)]
+    if d is None:
+        return lambda strand: None
+    # One and two operands, nearly all of what a kernel executes, go without a list.
+    match sources:
+        case [a]:
+
+            def run(strand: Strand) -> None:
+                value = function(strand.regs[a])
+                if strand.keep is None:
+                    strand.regs[d] = value
+                else:
+                    strand.write(d, value)
+
+        case [a, b]:
+
+            def run(strand: Strand) -> None:
+                regs = strand.regs
+                value = function(regs[a], regs[b])
+                if strand.keep is None:
+                    regs[d] = value
+                else:
+                    strand.write(d, value)
+
+        case _:
+
+            def run(strand: Strand) -> None:
+                regs = strand.regs
+                value = function(*[regs[s] for s in sources])
+                if strand.keep is None:
+                    regs[d] = value
+                else:
+                    strand.write(d, value)
+
+    return run
+
+
+def _with_flipped(function: Function, flips: list[bool]) -> Function:
+    """A function of predicates some of which are read as ``!p``."""
+
+    def run(*values: Value) -> Value:
+        return function(*[negated(v) if flip else v for v, flip in zip(values, flips, strict=True)])
 
     return run

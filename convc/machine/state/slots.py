@@ -13,7 +13,7 @@ from convc.machine.base.cluster_ranks import own_address
 from convc.machine.base.values import DTYPE, FLOAT, MASK, POISON, Value, width
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.variables import Variables
-from convc.ptx import Func, Imm, Kernel, Operand, Reg, Sink, Special, Symbol, Vector
+from convc.ptx import Func, Imm, Kernel, Operand, Pair, Reg, Sink, Special, Symbol, Vector
 from convc.ptx.special import SPECIAL_TYPES
 
 UNMODELLED_SPECIALS = frozenset(
@@ -102,6 +102,12 @@ class SlotTable:
     def targets(self, operand: Operand | None) -> list[int | None]:
         """Slots of the results in a vector, or of a lone one."""
         return [self.target(item) for item in elements(operand)]
+
+    def pair(self, operand: Operand | None) -> tuple[int | None, int | None]:
+        """Slots of the two results ``d|p``; None for one that is missing or thrown away."""
+        if isinstance(operand, Pair):
+            return self.target(operand.first), self.target(operand.second)
+        return self.target(operand), None
 
     def width_of(self, operand: Operand | None) -> int:
         """Bits of a result's register."""

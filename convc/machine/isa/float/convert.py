@@ -9,9 +9,9 @@ import numpy as np
 from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, lifted, width
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS
+from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar.integer import extend
-from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 

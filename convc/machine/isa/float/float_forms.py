@@ -7,9 +7,8 @@ from convc.machine.isa.float import floating
 from convc.machine.isa.float.approximate import approximate, approximate_double
 from convc.machine.isa.float.convert import widen
 from convc.machine.isa.float.rounding import FORMATS
-from convc.machine.isa.operands import type_of
+from convc.machine.isa.operands import apply, type_of
 from convc.machine.isa.registry import Run, op, switched
-from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 

@@ -1,4 +1,4 @@
-"""Registration of the integer forms: operand slots bound to the functions of `arith`."""
+"""Registration of the integer forms: types and modifiers choose among the functions of `integer`."""
 
 from __future__ import annotations
 
@@ -6,61 +6,11 @@ import operator
 
 from convc.errors import UnmodelledError
 from convc.machine.base.values import packed, width
-from convc.machine.isa.operands import negated, type_of
-from convc.machine.isa.registry import Run, op, switched
+from convc.machine.isa.operands import apply, type_of
+from convc.machine.isa.registry import Builder, Run, op, switched
 from convc.machine.isa.scalar import integer
 from convc.machine.state.slots import SlotTable
-from convc.machine.state.strand import Strand
-from convc.ptx import Instr, NotPred
-
-
-def apply(instr: Instr, table: SlotTable, function, *widths: int):
-    """``d = f(a, …)`` with one source operand per given width in bits."""
-    d = table.target(instr.operands[0])
-    operands = instr.operands[1:]
-    if any(isinstance(o, NotPred) for o in operands):
-        flips = [isinstance(o, NotPred) for o in operands]
-        operands = tuple(o.reg if isinstance(o, NotPred) else o for o in operands)
-        plain = function
-
-        def function(*values):
-            return plain(*[negated(v) if flip else v for v, flip in zip(values, flips, strict=True)])
-
-    sources = [table.slot(o, bits) for o, bits in zip(operands, widths, strict=True)]
-    if d is None:
-        return lambda strand: None
-    if len(sources) == 1:
-        (a,) = sources
-
-        def run(strand: Strand) -> None:
-            value = function(strand.regs[a])
-            if strand.keep is None:
-                strand.regs[d] = value
-            else:
-                strand.write(d, value)
-
-    elif len(sources) == 2:
-        a, b = sources
-
-        def run(strand: Strand) -> None:
-            regs = strand.regs
-            value = function(regs[a], regs[b])
-            if strand.keep is None:
-                regs[d] = value
-            else:
-                strand.write(d, value)
-
-    else:
-
-        def run(strand: Strand) -> None:
-            regs = strand.regs
-            value = function(*[regs[s] for s in sources])
-            if strand.keep is None:
-                regs[d] = value
-            else:
-                strand.write(d, value)
-
-    return run
+from convc.ptx import Instr
 
 
 def integer_bits(instr: Instr, kind: str) -> int:
@@ -70,7 +20,7 @@ def integer_bits(instr: Instr, kind: str) -> int:
     return width(kind)
 
 
-def build_arithmetic(name: str):
+def build_arithmetic(name: str) -> Builder:
     """Builder of add, sub, mul, min, max, div, rem for integers, packed pairs of 16-bit ones included."""
     plain = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
@@ -99,7 +49,7 @@ def build_arithmetic(name: str):
                 lambda zero: apply(instr, table, integer.divide(bits, is_signed, name == "rem", zero), bits, bits),
             )
         if pair:
-            function, bits = packed(function, bits), 2 * bits
+            return apply(instr, table, packed(function, bits), 2 * bits, 2 * bits)
         return apply(instr, table, function, bits, bits)
 
     return builder
@@ -123,13 +73,13 @@ def build_mad(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, lambda a, b, c: total(multiply(a, b), c), bits, bits, wide)
 
 
-def build_logic(name: str):
+def build_logic(name: str) -> Builder:
     """Builder of and, or, xor."""
     function = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name]
 
     def builder(instr: Instr, table: SlotTable) -> Run:
         bits = width(type_of(instr))
-        return apply(instr, table, integer.logic(function, bits), bits, bits)
+        return apply(instr, table, function, bits, bits)
 
     return builder
 
@@ -140,7 +90,7 @@ def build_not(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, integer.invert(bits), bits)
 
 
-def build_negate(name: str):
+def build_negate(name: str) -> Builder:
     """Builder of neg and abs."""
 
     def builder(instr: Instr, table: SlotTable) -> Run:
@@ -154,7 +104,7 @@ def build_negate(name: str):
     return builder
 
 
-def build_shift(name: str):
+def build_shift(name: str) -> Builder:
     """Builder of shl and shr."""
 
     def builder(instr: Instr, table: SlotTable) -> Run:

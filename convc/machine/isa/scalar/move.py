@@ -7,9 +7,8 @@ import numpy as np
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, MASK, Value, array, join, width
 from convc.machine.base.values import split as split_bits
-from convc.machine.isa.operands import type_of
+from convc.machine.isa.operands import apply, type_of
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.memory.global_memory import (
     BASES,
     LOCAL_PARAMETERS,
@@ -18,7 +17,7 @@ from convc.machine.memory.global_memory import (
     SHARED_WINDOW,
     WINDOW_SHIFT,
 )
-from convc.machine.state.slots import SlotTable
+from convc.machine.state.slots import SlotTable, elements
 from convc.machine.state.strand import Strand
 from convc.ptx import Instr, Special
 
@@ -36,7 +35,7 @@ def mov(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, lambda a: a, width(type_of(instr)))
 
 
-def _read_clock(instr: Instr, table: SlotTable, name: str):
+def _read_clock(instr: Instr, table: SlotTable, name: str) -> Run:
     d = table.slot(instr.operands[0])
 
     def run(strand: Strand) -> None:
@@ -52,9 +51,8 @@ def pack(instr: Instr, table: SlotTable) -> Run:
     """mov d, {a, b, …}: a is the lowest part."""
     bits = width(type_of(instr))
     target = table.slot(instr.operands[0])
-    items = instr.operands[1].items
-    part = bits // len(items)
-    slots = [table.slot(o, part) for o in items]
+    part = bits // len(elements(instr.operands[1]))
+    slots = table.slots(instr.operands[1], part)
 
     def run(strand: Strand) -> None:
         values = [strand.regs[s] for s in slots]
@@ -77,7 +75,7 @@ def unpack(instr: Instr, table: SlotTable) -> Run:
     """mov {d, e, …}, a: d gets the lowest part."""
     bits = width(type_of(instr))
     source = table.slot(instr.operands[1])
-    slots = [table.target(o) for o in instr.operands[0].items]
+    slots = table.targets(instr.operands[0])
     part = bits // len(slots)
 
     def run(strand: Strand) -> None:
@@ -130,7 +128,7 @@ def isspacep(instr: Instr, table: SlotTable) -> Run:
     top = BASES[space] >> WINDOW_SHIFT
 
     def run(a: Value) -> Value:
-        return (a >> (np.uint64(WINDOW_SHIFT) if isinstance(a, np.ndarray) else WINDOW_SHIFT)) == top
+        return a >> np.uint64(WINDOW_SHIFT) == top if isinstance(a, np.ndarray) else a >> WINDOW_SHIFT == top
 
     if space != "shared" or part == "cluster":
         return apply(instr, table, run, 64)

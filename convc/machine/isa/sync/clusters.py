@@ -7,8 +7,8 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, Value, array, narrow, width
+from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.barriers import ClusterBarrier

@@ -7,9 +7,8 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.operands import shared_address_of
+from convc.machine.isa.operands import apply, shared_address_of
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.scalar.integer_forms import apply
 from convc.machine.isa.threads import active_rows, warps_active
 from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
 from convc.machine.state.slots import SlotTable
