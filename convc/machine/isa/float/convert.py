@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, lifted, width
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Value, lifted, width
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS
 from convc.machine.isa.operands import apply
@@ -16,9 +16,8 @@ from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 
 FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
-MODES = {"rn": "rn", "rz": "rz", "rm": "rm", "rp": "rp", "rna": "rna"}
+MODES = ("rn", "rz", "rm", "rp", "rna")
 INTEGER_MODES = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
-Function = Callable[..., Value]
 
 
 def widen(kind: str) -> Callable[[Value], Value]:
@@ -129,12 +128,12 @@ def round_float(kind: str, target: str, mode: str) -> Function:
 
 def convert(target: str, source: str, options: set[str]) -> Function:
     """cvt of one number: {rounding, ftz, sat, relu, satfinite} as ``options``."""
-    mode = next((MODES[m] for m in options if m in MODES), "rn")
+    mode = next((m for m in options if m in MODES), "rn")
     to_integer = next((INTEGER_MODES[m] for m in options if m in INTEGER_MODES), None)
     if source not in FLOATS and target not in FLOATS:
         return integer_to_integer(source, target, "sat" in options)
     before = floating.flush(32) if "ftz" in options and source == "f32" else None
-    after = []
+    after: list[Function] = []
     if source not in FLOATS:
         function = integer_to_float(source, target, mode)
     elif target not in FLOATS:
