@@ -151,9 +151,9 @@ def writer_of(
 ) -> Finding | None:
     """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did."""
     _, memory = _run(text, launch, buffers, file, RunOptions(), watch=(buffer, offset))
-    if not memory.watched:
+    if not memory.writers:
         return None
-    instr, cta, warp, lane = memory.watched[-1]
+    instr, cta, warp, lane = memory.writers[-1]
     return Finding(
         verdict=Verdict.clean,
         rule="writer",
@@ -186,14 +186,14 @@ def _run(
     observer: Observer | None = None,
     watch: tuple[str, int] | None = None,
 ) -> tuple[RunResult, GlobalMemory]:
-    """Execute one launch; ``watch``: (buffer, offset) of a byte whose writers `GlobalMemory.watched` lists."""
+    """Execute one launch; ``watch``: (buffer, offset) of a byte whose writers are noted."""
     started = time.perf_counter()
     launch.check("launch")
     decoded = _decoded(text, file, launch.entry)
     decoded.check_block(launch.block)
     memory = _memory(decoded, launch, buffers)
     if watch is not None:
-        memory.watch = (memory.by_name[watch[0]].base + watch[1], 1)
+        memory.watch = memory.by_name[watch[0]].base + watch[1]
     params, maps = _parameters(decoded.variables.parameters, launch, memory)
     state = Launch(
         program=decoded,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.machine.base.findings import Who
+from convc.machine.base.values import Value
 from convc.machine.state.strand import Strand
 
 
@@ -15,8 +16,7 @@ def thread_shape(strand: Strand) -> tuple[int, int, int]:
 
 def rows_of(strand: Strand) -> np.ndarray:
     """Row numbers of the strand's CTAs in the cohort, shaped (rows, 1, 1)."""
-    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-    return rows[:, None, None]
+    return strand.cohort.rows_or_all(strand.rows)[:, None, None]
 
 
 def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> Who:
@@ -38,8 +38,7 @@ def active_rows(strand: Strand) -> np.ndarray | None:
     """Rows of the CTAs in which any thread executes; None for all of the cohort."""
     if isinstance(strand.count, int):
         return strand.rows
-    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-    return rows[strand.count > 0]
+    return strand.cohort.rows_or_all(strand.rows)[strand.count > 0]
 
 
 def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
@@ -49,6 +48,13 @@ def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
     mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
     full = np.broadcast_to(address, mask.shape)
     return np.where(mask, full, full.flat[mask.argmax()])
+
+
+def extent(offset: Value, size: int) -> tuple[int, int, bool]:
+    """(lowest offset, highest offset, whether one of them is no multiple of ``size``)."""
+    if isinstance(offset, np.ndarray):
+        return int(offset.min()), int(offset.max()), bool((offset % size).any())
+    return offset, offset, offset % size != 0
 
 
 def threads_active(strand: Strand) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -44,7 +44,7 @@ class Ticket:
     """
 
     generation: np.ndarray
-    votes: list[tuple[np.ndarray, Ballot]] | None = None
+    votes: list[tuple[np.ndarray, Ballot]] = field(default_factory=list)
 
 
 class ClusterBarrier:

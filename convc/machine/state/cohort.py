@@ -62,6 +62,7 @@ class Cohort:
         self.core = TensorCore(datapath, self.pending)
         self.barriers: dict[int, MBarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
+        self.cluster_barrier = ClusterBarrier(ctas, self.warps)
         self.bulk_groups = BulkGroups(ctas)
         self.local: np.ndarray | None = None
         self.ticks = 0
@@ -73,15 +74,14 @@ class Cohort:
         """cp.async copies that are not performed at once."""
         return CopyGroups(self.pending, self.ctas * self.warps * 32)
 
-    @cached_property
-    def cluster_barrier(self) -> ClusterBarrier:
-        """The barrier of every cluster, from its first use on."""
-        return ClusterBarrier(self.ctas, self.warps)
-
     @property
     def watched(self) -> int:
         """How many CTAs observers are told of lane by lane: those of the first cluster, rows 0 and up."""
         return self.cluster_size
+
+    def rows_or_all(self, rows: np.ndarray | None) -> np.ndarray:
+        """Rows as numbers, where None stands for all."""
+        return np.arange(self.ctas) if rows is None else rows
 
     def number(self, row: int) -> int:
         """Linear number in the grid (x fastest) of the CTA in a row."""

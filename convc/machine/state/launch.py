@@ -43,3 +43,9 @@ class Launch:
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)
+
+    def contents_changed(self, buffer: str) -> None:
+        """Tell the loaders of a buffer that its contents changed."""
+        for name, loader in self.tensor_maps.values():
+            if name == buffer:
+                loader.invalidate()

@@ -75,6 +75,10 @@ class SlotTable:
         """Slots of the elements of a vector, or of a lone operand."""
         return [self.slot(item, bits) for item in elements(operand)]
 
+    def optional(self, operand: Operand | None, bits: int = 64) -> int | None:
+        """Slot of a source operand that may be absent."""
+        return None if operand is None else self.slot(operand, bits)
+
     def constant(self, value: int, bits: int) -> int:
         """Slot of a constant."""
         return self._extra(("const", value, bits), value & MASK[bits], bits)[0]

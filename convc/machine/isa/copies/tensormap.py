@@ -1,4 +1,4 @@
-"""Tensor maps made by the kernel: tensormap.replace and the proxy fences that go with it (PTX manual).
+"""Tensor maps made by the kernel: tensormap.replace and tensormap.cp_fenceproxy (PTX manual).
 
 The bytes of a map in memory are in the machine's own encoding, see `convc.machine.tma.tensormap_bytes`.
 """
@@ -69,17 +69,6 @@ def copy_map(instr: Instr, table: SlotTable) -> Run:
             where = _map_in_shared(cohort, group.rows, group.values[1])
             for row in range(cohort.ctas) if group.rows is None else group.rows:
                 buffer.data[into] = cohort.shared.bytes[row, where]
-
-    return run
-
-
-@op("fence.proxy.tensormap", result=False)
-def fence_map(instr: Instr, table: SlotTable) -> Run:
-    """fence.proxy.tensormap: the machine performs every access in order."""
-
-    def run(strand: Strand) -> None:
-        if strand.cohort.observer is not None:
-            strand.cohort.observer.fence(strand, instr)
 
     return run
 

@@ -11,7 +11,7 @@ from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS
 from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.scalar.integer import extend
+from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 
@@ -177,10 +177,3 @@ def cvt(instr: Instr, table: SlotTable) -> Run:
         return result if plain else extend(result, to, register, is_signed)
 
     return apply(instr, table, run, bits)
-
-
-def cut(value: Value, bits: int) -> Value:
-    """Read a register that may be wider than the type."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.itemsize * 8 == bits else value.astype(DTYPE[bits])
-    return value & MASK[bits]

@@ -7,11 +7,11 @@ import numpy as np
 from convc.machine.base import narrow_formats
 from convc.machine.base.values import DTYPE, Function, Value, array, floats, lifted, signed, width
 from convc.machine.isa.float import floating, rounding
-from convc.machine.isa.float.convert import convert, cut
+from convc.machine.isa.float.convert import convert
 from convc.machine.isa.float.rounding import FORMATS
 from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.scalar.integer import extend
+from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 

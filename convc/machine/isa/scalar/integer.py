@@ -143,6 +143,13 @@ def extend(value: Value, bits: int, to: int, is_signed_type: bool) -> Value:
     return (signed(value, bits) if is_signed_type else value) & MASK[to]
 
 
+def cut(value: Value, bits: int) -> Value:
+    """The low bits of a register that may be wider than an instruction's type."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.itemsize * 8 == bits else value.astype(DTYPE[bits])
+    return value & MASK[bits]
+
+
 def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Binary:
     """div and rem, truncated toward zero. By zero (unspecified): what the switch ``divide_by_zero`` says."""
     quotient_by_zero = MASK[bits] if by_zero == "ones" else 0

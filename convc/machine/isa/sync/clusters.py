@@ -7,7 +7,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, Value, array, narrow, width
-from convc.machine.isa.operands import apply
+from convc.machine.isa.operands import apply, modifier
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
@@ -38,7 +38,7 @@ def mapa(instr: Instr, table: SlotTable) -> Run:
 def getctarank(instr: Instr, table: SlotTable) -> Run:
     """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
     d = table.target(instr.operands[0])
-    bits = width(instr.slots["type"])
+    bits = width(modifier(instr, "type"))
     address = table.slot(instr.operands[1], bits)
     generic = instr.slots.get("space") is None
 
@@ -63,8 +63,8 @@ def getctarank(instr: Instr, table: SlotTable) -> Run:
 
 def _settle(strand: Strand) -> ClusterBarrier:
     """Complete the phase in clusters all of whose warps have arrived or exited."""
-    barrier = strand.cohort.cluster_barrier
     cohort = strand.cohort
+    barrier = cohort.cluster_barrier
     size = cohort.cluster_size
     arrived = (barrier.arrived + cohort.exited).reshape(-1, size).sum(axis=1)
     waiting = barrier.arrived.reshape(-1, size).sum(axis=1)
@@ -80,7 +80,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> None:
         barrier = strand.cohort.cluster_barrier
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        rows = strand.cohort.rows_or_all(strand.rows)
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] >= 0).any():
             raise MachineFault("barrier.cluster.arrive twice without barrier.cluster.wait in between")
@@ -99,7 +99,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> int | None:
         barrier = _settle(strand)
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        rows = strand.cohort.rows_or_all(strand.rows)
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] < 0).any():
             raise MachineFault("barrier.cluster.wait without barrier.cluster.arrive")

@@ -39,7 +39,7 @@ def try_cancel(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         regs = strand.regs
         cohort.core.seal()
-        again = cohort.declined.intersection(_rows(strand))
+        again = cohort.declined.intersection(cohort.rows_or_all(active_rows(strand)).tolist())
         if again:
             text = "the CTA asks for another cluster after it has seen a request declined: undefined"
             who = dataclasses.replace(first_active_warp(strand), row=min(again))
@@ -50,20 +50,13 @@ def try_cancel(instr: Instr, table: SlotTable) -> Run:
                 target = copy_target(cohort, group.rows, target.address, target.barrier, (1 << cohort.cluster_size) - 1)
             aligned(name, **{"shared address": target.address})
             where = shared_span(cohort, name, target.address, len(RESPONSE))
-            cohort.shared.bytes[slice(None) if target.rows is None else target.rows, where] = np.frombuffer(
-                RESPONSE, np.uint8
-            )
+            rows = slice(None) if target.rows is None else target.rows
+            cohort.shared.bytes[rows, where] = np.frombuffer(RESPONSE, np.uint8)
             cohort.shared.written.mark(where, target.rows)
             complete(cohort, target, len(RESPONSE), name)
             notify_copy(strand, instr, group, target, writes=np.arange(where.start, where.stop))
 
     return run
-
-
-def _rows(strand: Strand) -> list[int]:
-    """CTAs in which any thread executes."""
-    rows = active_rows(strand)
-    return list(range(strand.cohort.ctas)) if rows is None else rows.tolist()
 
 
 def _check_response(strand: Strand, slot: int, name: str) -> None:
@@ -85,7 +78,7 @@ def is_canceled(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)
-        strand.cohort.declined.update(_rows(strand))
+        strand.cohort.declined.update(strand.cohort.rows_or_all(active_rows(strand)).tolist())
         if target is not None:
             strand.write(target, False)
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
+from convc.machine.base.values import Value
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import apply, shared_address_of
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import Builder, Run, op
+from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.threads import active_rows, warps_active
 from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
 from convc.machine.state.slots import SlotTable
@@ -16,7 +20,7 @@ from convc.machine.state.strand import BLOCK, Strand
 from convc.ptx import Address, Instr, Sink
 
 
-def barrier_address(instr: Instr, table: SlotTable) -> Run:
+def barrier_address(instr: Instr, table: SlotTable) -> Callable[[Strand], int]:
     """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
     operand = next(o for o in instr.operands if isinstance(o, Address))
     address = shared_address_of(operand, table)
@@ -32,16 +36,16 @@ def barrier_address(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-def _same(address: int | np.ndarray) -> int:
+def _same(address: Value) -> int:
     """An address that CTAs in lockstep must agree on."""
     if isinstance(address, np.ndarray):
         if (address != address[0]).any():
             raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
         return int(address[0])
-    return address
+    return int(address)
 
 
-def barrier_target(instr: Instr, table: SlotTable) -> Run:
+def barrier_target(instr: Instr, table: SlotTable) -> Callable[[Strand], tuple[int, np.ndarray | None]]:
     """A function (strand) -> (local shared address of an mbarrier, rows of the CTAs it lies in; None for all).
 
     A shared::cluster address may name another CTA of the cluster; two CTAs may name the same one.
@@ -63,7 +67,7 @@ def barrier_target(instr: Instr, table: SlotTable) -> Run:
 def named_rows(strand: Strand, field: int | np.ndarray) -> np.ndarray | None:
     """Rows that the rank field of a shared::cluster address names, one per CTA of the strand; None: all, in order."""
     cohort = strand.cohort
-    rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+    rows = cohort.rows_or_all(strand.rows)
     own = cohort.place.rank[rows]
     rank = np.broadcast_to(field, own.shape)
     if (rank >= cohort.cluster_size).any():
@@ -104,11 +108,8 @@ def init(instr: Instr, table: SlotTable) -> Run:
             cohort.barriers[where] = MBarrier(where, n)
         else:
             barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
-            barrier.reset(
-                cohort.ctas,
-                np.arange(cohort.ctas) if rows is None else rows,
-                n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0],
-            )
+            counts = n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0]
+            barrier.reset(cohort.ctas, cohort.rows_or_all(rows), counts)
         cohort.shared.written.mark(slice(where, where + 8), rows)
         if cohort.observer is not None:
             cohort.observer.init(strand, instr, where)
@@ -116,14 +117,19 @@ def init(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-def _arrive(instr: Instr, table: SlotTable, drop: bool = False):
-    """One arrival (or ``count``) per active thread; with a transaction count, raise that first."""
+@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
+@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
+def arrive(instr: Instr, table: SlotTable) -> Run:
+    """mbarrier.arrive{_drop}{.expect_tx, .noComplete} state, [addr] {, count | tx_count}.
+
+    One arrival (or ``count``) per active thread; .expect_tx raises the transaction count first. arrive_drop also
+    expects fewer arrivals in later phases.
+    """
     target = barrier_target(instr, table)
     name = instr.form.name
-    expect = instr.args.get("tx_count")
-    times = instr.args.get("count")
-    bytes_slot = None if expect is None else table.slot(expect, 32)
-    count_slot = None if times is None else table.slot(times, 32)
+    drop = name.startswith("mbarrier.arrive_drop")
+    bytes_slot = table.optional(instr.args.get("tx_count"), 32)
+    count_slot = table.optional(instr.args.get("count"), 32)
     state = None if isinstance(instr.operands[0], Sink) else table.slot(instr.operands[0])
     open_phase = name.endswith(".noComplete")
 
@@ -157,24 +163,12 @@ def _register(value: int | np.ndarray) -> int | np.ndarray:
 @op("mbarrier.pending_count")
 def pending_count(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
-    return apply(
-        instr, table, lambda state: state & 0xFFFFFFFF if isinstance(state, int) else state.astype(np.uint32), 64
-    )
+    return apply(instr, table, lambda state: extend(state, 64, 32, False), 64)
 
 
-@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
-def arrive(instr: Instr, table: SlotTable) -> Run:
-    """mbarrier.arrive{.expect_tx, .noComplete} state, [addr] {, count | tx_count}."""
-    return _arrive(instr, table)
+def _transaction(sign: int) -> Builder:
+    """Builder of expect_tx and complete_tx."""
 
-
-@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
-def arrive_drop(instr: Instr, table: SlotTable) -> Run:
-    """mbarrier.arrive_drop{.expect_tx, .noComplete}: arrive, and expect fewer arrivals in later phases."""
-    return _arrive(instr, table, drop=True)
-
-
-def _transaction(sign: int):
     def builder(instr: Instr, table: SlotTable) -> Run:
         address = barrier_address(instr, table)
         bytes_slot = table.slot(instr.operands[1], 32)
@@ -196,8 +190,12 @@ op("mbarrier.expect_tx", result=False)(_transaction(1))
 op("mbarrier.complete_tx", result=False)(_transaction(-1))
 
 
-def _wait(instr: Instr, table: SlotTable) -> Run:
-    """Shared by the four waits: by parity or by state, blocking or testing."""
+@op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
+def wait(instr: Instr, table: SlotTable) -> Run:
+    """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
+
+    test_wait tells; try_wait suspends until it has, as the manual allows.
+    """
     by_parity = "parity" in instr.mods
     blocking = "try_wait" in instr.mods
     target = table.slot(instr.operands[0])
@@ -226,18 +224,6 @@ def _wait(instr: Instr, table: SlotTable) -> Run:
         return None
 
     return run
-
-
-@op("mbarrier.try_wait", "mbarrier.try_wait.parity")
-def try_wait(instr: Instr, table: SlotTable) -> Run:
-    """mbarrier.try_wait p, [addr], phase: suspends until the phase completes, as the manual allows."""
-    return _wait(instr, table)
-
-
-@op("mbarrier.test_wait", "mbarrier.test_wait.parity")
-def test_wait(instr: Instr, table: SlotTable) -> Run:
-    """mbarrier.test_wait p, [addr], phase: tells whether the phase has completed."""
-    return _wait(instr, table)
 
 
 @op("mbarrier.inval", result=False)

@@ -1,11 +1,11 @@
-"""tcgen05.commit, wait and fence."""
+"""tcgen05.commit and wait (tcgen05.fence is with the other fences, in `convc.machine.isa.sync.barriers`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.sync.control import notify_fence
+from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
 from convc.machine.isa.threads import threads_active
 from convc.machine.state.pending_registers import finish
@@ -81,7 +81,6 @@ def _notify(strand: Strand, instr: Instr, barrier: int, pairs: list[tuple[np.nda
 @op("tcgen05.wait", result=False)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
-    notify = notify_fence(instr)
     loads = "wait::ld" in instr.mods
 
     def run(strand: Strand) -> None:
@@ -89,12 +88,6 @@ def wait(instr: Instr, table: SlotTable) -> Run:
             strand.loads = finish(strand, strand.loads)
         elif not loads and strand.stores:
             strand.stores = finish(strand, strand.stores)
-        notify(strand)
+        notify_fence(strand, instr)
 
     return run
-
-
-@op("tcgen05.fence", result=False)
-def fence(instr: Instr, table: SlotTable) -> Run:
-    """tcgen05.fence: orders accesses, which the machine performs in order anyway."""
-    return notify_fence(instr)

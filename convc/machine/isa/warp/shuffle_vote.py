@@ -1,4 +1,4 @@
-"""Communication between the lanes of a warp (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync").
+"""Lanes of a warp among themselves (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync").
 
 The lanes that take part are those of the membermask that are active. A membermask that also names lanes that have
 parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them. So
@@ -16,7 +16,7 @@ from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Instr, Pair
+from convc.ptx import Instr
 
 LANES = np.arange(32)
 
@@ -55,19 +55,15 @@ def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:
     return np.broadcast_to(wide, (wide.shape[0], len(strand.warps), 32))
 
 
-def split_target(operand, table: SlotTable) -> tuple[int | None, int | None]:
-    """Slots of ``d|p``; None for a missing one."""
-    if isinstance(operand, Pair):
-        return table.target(operand.first), table.target(operand.second)
-    return table.target(operand), None
-
-
 @op("shfl.sync")
 def shfl(instr: Instr, table: SlotTable) -> Run:
-    """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment a lane gets its own a; from a lane that
-    does not take part (undefined in the manual) what the switch ``absent_lane`` says."""
+    """shfl.sync.mode d|p, a, b, c, mask: another lane's a; p says whether that lane is inside the segment.
+
+    Out of the segment a lane gets its own a; from a lane that does not take part (undefined in the manual) what the
+    switch ``absent_lane`` says.
+    """
     mode = next(m for m in instr.mods if m in ("up", "down", "bfly", "idx"))
-    d, p = split_target(instr.operands[0], table)
+    d, p = table.pair(instr.operands[0])
     a, b, c, mask = (table.slot(o, 32) for o in instr.operands[1:5])
 
     def run(strand: Strand) -> None:
@@ -75,7 +71,8 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
         taking = members(strand, regs[mask], instr)
         zero = strand.cohort.launch.switches.absent_lane == "zero"
         if not isinstance(regs[a], np.ndarray) and p is None and not zero:
-            strand.write(d, regs[a])
+            if d is not None:
+                strand.write(d, regs[a])
             return
         source, inside = _source(mode, array(regs[b], 32), array(regs[c], 32))
         value = lanes_of(regs[a], strand, 32)
@@ -133,7 +130,7 @@ def vote(instr: Instr, table: SlotTable) -> Run:
         some = yes.any(axis=2, keepdims=True)
         other = no.any(axis=2, keepdims=True)
         result = {"all": ~other, "any": some, "uni": ~(some & other)}[mode]
-        strand.write(d, narrow(result))
+        strand.write(d, narrow(np.asarray(result)))
 
     return run
 
@@ -158,11 +155,37 @@ def activemask(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
+@op("elect.sync")
+def elect(instr: Instr, table: SlotTable) -> Run:
+    """elect.sync d|p, membermask: one active lane (the switch ``elect`` says which) gets p = true, d is its number."""
+    d, p = table.pair(instr.operands[0])
+    lanes = LANES.reshape(1, 1, 32)
+    members = table.slot(instr.args["membermask"], 32)
+
+    def run(strand: Strand) -> None:
+        expect_named(strand, strand.regs[members], instr)
+        highest = strand.cohort.launch.switches.elect == "highest"
+        if strand.mask is None:
+            leader: Value = 31 if highest else 0
+            chosen = lanes == leader
+        else:
+            full = np.broadcast_to(strand.mask, (strand.mask.shape[0], len(strand.warps), 32))
+            number = (31 - full[:, :, ::-1].argmax(axis=2) if highest else full.argmax(axis=2))[:, :, None]
+            leader = number.astype(np.uint32)
+            chosen = (lanes == number) & full
+        if d is not None:
+            strand.write(d, leader)
+        if p is not None:
+            strand.write(p, chosen)
+
+    return run
+
+
 @op("match.sync")
 def match(instr: Instr, table: SlotTable) -> Run:
     """match.any: the lanes with the same value; match.all: all of them if they agree (p says so), else 0."""
     bits = width(type_of(instr))
-    d, p = split_target(instr.operands[0], table)
+    d, p = table.pair(instr.operands[0])
     a = table.slot(instr.operands[1], bits)
     mask = table.slot(instr.operands[2], 32)
 
@@ -172,7 +195,8 @@ def match(instr: Instr, table: SlotTable) -> Run:
         same = (value[..., :, None] == value[..., None, :]) & taking[..., None, :]
         words = (same.astype(np.uint64) << LANES.astype(np.uint64)).sum(axis=3).astype(np.uint32)
         if "any" in instr.mods:
-            strand.write(d, narrow(words))
+            if d is not None:
+                strand.write(d, narrow(words))
             return
         everyone = array(_as_bits(taking), 32)
         agree = words == everyone
@@ -184,7 +208,7 @@ def match(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-_REDUCE = {
+_REDUCE: dict[str, tuple[np.ufunc, int | None]] = {
     "add": (np.add, 0), "and": (np.bitwise_and, MASK[32]), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
     "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
@@ -200,7 +224,8 @@ def redux(instr: Instr, table: SlotTable) -> Run:
     if kind == "f32":
         return _redux_float(instr, d, a, mask, name)
     function, neutral = _REDUCE[name]
-    neutral = _LIMIT[kind, name] if neutral is None else neutral
+    if neutral is None:
+        neutral = _LIMIT[kind, name]
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -213,7 +238,7 @@ def redux(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str):
+def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str) -> Run:
     """min and max of f32: lane by lane; lanes that do not take part repeat the first one that does."""
     two = extreme(name == "max", "f32", {"NaN"} & set(instr.mods))
 
@@ -227,7 +252,8 @@ def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str):
         value = np.where(taking, value, np.take_along_axis(np.broadcast_to(value, shape), first, axis=2))
         while value.shape[2] > 1:
             half = value.shape[2] // 2
-            value = two(np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:]))
+            halves = np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:])
+            value = np.asarray(two(*halves))
         strand.write(d, narrow(value))
 
     return run
