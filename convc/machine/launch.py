@@ -25,12 +25,14 @@ from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, T
 from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
-from convc.machine.execute.decode import Program, decode
+from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
 from convc.machine.memory.global_memory import GlobalMemory
-from convc.machine.state.cohort import Launch
 from convc.machine.state.counters import Counters
+from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
+from convc.machine.state.variables import Parameter
+from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.machine.tma.load import TensorLoader
 
 NUMPY = {
@@ -90,7 +92,7 @@ class RunResult:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without garbage collection: reading a kernel makes many objects, and all of them stay."""
+    """Suspend garbage collection: reading a kernel makes many objects, and all of them stay."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +103,7 @@ def _uncollected() -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _program(text: str, file: str, entry: str) -> Program:
+def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
     with _uncollected():
         module = ptx.parse(text, file)
         for kernel in module.kernels:
@@ -148,10 +150,10 @@ def writer_of(
     file: str = "kernel.ptx",
 ) -> Finding | None:
     """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did."""
-    _, memory = _run(text, launch, buffers, file, RunOptions(), None, watch=(buffer, offset))
-    if not memory.watched:
+    _, memory = _run(text, launch, buffers, file, RunOptions(), watch=(buffer, offset))
+    if not memory.writers:
         return None
-    instr, cta, warp, lane = memory.watched[-1]
+    instr, cta, warp, lane = memory.writers[-1]
     return Finding(
         verdict=Verdict.clean,
         rule="writer",
@@ -174,26 +176,27 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _run(text, launch, buffers, file, options, progress, observer=None, watch=None) -> tuple[RunResult, GlobalMemory]:
+def _run(
+    text: str,
+    launch: LaunchSpec,
+    buffers: Mapping[str, np.ndarray],
+    file: str,
+    options: RunOptions,
+    progress: Callable[[int, int], None] | None = None,
+    observer: Observer | None = None,
+    watch: tuple[str, int] | None = None,
+) -> tuple[RunResult, GlobalMemory]:
+    """Execute one launch; ``watch``: (buffer, offset) of a byte whose writers are noted."""
     started = time.perf_counter()
     launch.check("launch")
-    program = _program(text, file, launch.entry)
-    program.check_block(launch.block)
-    memory = GlobalMemory()
-    for name, data in program.variables():
-        memory.add_variable(name, data)
-    for name in buffers:
-        if name not in launch.buffers:
-            raise LaunchError(
-                f"buffer {name!r} is not in the launch file", hint=f"its buffers: {', '.join(launch.buffers)}"
-            )
-    for name, spec in launch.buffers.items():
-        memory.add(name, _contents(name, spec, buffers.get(name)))
+    decoded = _decoded(text, file, launch.entry)
+    decoded.check_block(launch.block)
+    memory = _memory(decoded, launch, buffers)
     if watch is not None:
-        memory.watch = (memory.by_name[watch[0]].base + watch[1], 1)
-    params, maps = _parameters(program, launch, memory)
+        memory.watch = memory.by_name[watch[0]].base + watch[1]
+    params, maps = _parameters(decoded.variables.parameters, launch, memory)
     state = Launch(
-        program=program,
+        program=decoded,
         memory=memory,
         params=params,
         tensor_maps=maps,
@@ -202,26 +205,40 @@ def _run(text, launch, buffers, file, options, progress, observer=None, watch=No
         cluster=launch.cluster,
         dynamic_shared=launch.shared_bytes,
         file=file,
-        observer=observer,
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
     )
-    size = cohort_size(program, launch, options)
+    size = cohort_size(decoded, launch, options)
     start, end = _range(launch, options)
     with _threads().limit(limits=1, user_api="blas"):
         for first in range(start, end, size):
             count = min(size, end - first)
-            run_cohort(state, program, first, count)
+            run_cohort(state, decoded, first, count, observer)
             if progress is not None:
                 progress(first + count - start, end - start)
-    results = {}
+    results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
         results[name] = buffer.data[: buffer.size].view(NUMPY[spec.dtype]).reshape(spec.shape)
     findings = tuple(sorted(state.findings.values(), key=lambda f: (-f.verdict, f.line)))
     seconds = time.perf_counter() - started
     return RunResult(buffers=results, findings=findings, counters=state.counters, seconds=seconds), memory
+
+
+def _memory(decoded: DecodedKernel, launch: LaunchSpec, buffers: Mapping[str, np.ndarray]) -> GlobalMemory:
+    """Global memory with the module's variables and every buffer of the launch."""
+    memory = GlobalMemory()
+    for name, data in decoded.variables.global_images():
+        memory.add_variable(name, data)
+    for name in buffers:
+        if name not in launch.buffers:
+            raise LaunchError(
+                f"buffer {name!r} is not in the launch file", hint=f"its buffers: {', '.join(launch.buffers)}"
+            )
+    for name, spec in launch.buffers.items():
+        memory.add(name, _contents(name, spec, buffers.get(name)))
+    return memory
 
 
 def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
@@ -234,10 +251,11 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
     return first, end
 
 
-def cohort_size(program: Program, launch: LaunchSpec, options: RunOptions) -> int:
+def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> int:
     """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
-    per_cta = program.shared_bytes(launch.shared_bytes) + (128 * 512 * 4 if program.uses_tensor_memory else 0)
-    per_cta += program.local_bytes * math.prod(launch.block)
+    per_cta = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
+    if decoded.uses_tensor_memory:
+        per_cta += 4 * LANES * COLUMNS
     size = math.prod(launch.cluster)
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
 
@@ -255,16 +273,17 @@ def _contents(name: str, spec: BufferSpec, given: np.ndarray | None) -> np.ndarr
     return array.reshape(-1).view(np.uint8).copy()
 
 
-def _parameters(program: Program, launch: LaunchSpec, memory: GlobalMemory) -> tuple[np.ndarray, dict]:
+def _parameters(
+    slots: list[Parameter], launch: LaunchSpec, memory: GlobalMemory
+) -> tuple[np.ndarray, dict[int | bytes, tuple[str, TensorLoader]]]:
     """Lay the arguments out in parameter space, and attach a loader to each tensor map."""
-    slots = program.parameters
     if len(slots) != len(launch.params):
         raise LaunchError(
             f"entry {launch.entry!r} has {len(slots)} parameters ({', '.join(s.name for s in slots)}), "
             f"the launch file gives {len(launch.params)}"
         )
     space = np.zeros(max(1, max((s.offset + s.size for s in slots), default=0)), np.uint8)
-    maps: dict[int, tuple[str, TensorLoader]] = {}
+    maps: dict[int | bytes, tuple[str, TensorLoader]] = {}
     for slot, param in zip(slots, launch.params, strict=True):
         match param:
             case TensorMapParam(map=tmap):
@@ -282,20 +301,20 @@ def _parameters(program: Program, launch: LaunchSpec, memory: GlobalMemory) -> t
 
 
 def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
+    """Bytes (uint8) of a number; an integer type takes only integers in its range."""
     kind = np.dtype(NUMPY[dtype])
     try:
-        if kind.kind in "iu" and not isinstance(number, int):
+        if kind.kind not in "iu":
+            return np.array([number]).astype(kind).view(np.uint8)
+        if not isinstance(number, int):
             raise OverflowError
-        return (
-            np.array([number]).astype(kind).view(np.uint8)
-            if kind.kind not in "iu"
-            else np.array([number], kind).view(np.uint8)
-        )
+        return np.array([number], kind).view(np.uint8)
     except OverflowError:
         raise LaunchError(f"parameter {name!r}: {number!r} does not fit in {dtype}") from None
 
 
-def _store(space: np.ndarray, slot, data: np.ndarray) -> None:
+def _store(space: np.ndarray, slot: Parameter, data: np.ndarray) -> None:
+    """Put an argument's bytes into its place."""
     if data.size != slot.size:
         raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes, the launch file gives {data.size}")
     space[slot.offset : slot.offset + slot.size] = data

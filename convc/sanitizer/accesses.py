@@ -56,11 +56,11 @@ class Accesses(Order):
             self.shadows[space, home] = Shadow(tables)
         return self.shadows[space, home]
 
-    def entry(self, instr, kind: str, row: int, warp: int, views: WarpClocks, **more) -> Access:
+    def entry(self, instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
         fields = {
-            "component": views.component,
-            "time": views.time,
+            "component": clocks.component,
+            "time": clocks.time,
             "actor": f"warp {warp}",
             "generic": True,
             "lane": None,
@@ -82,46 +82,47 @@ class Accesses(Order):
         return count
 
     def access(
-        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, views: WarpClocks
+        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks
     ) -> None:
         """Lanes (n,) access places (n, m) of a CTA's memory.
 
         Places outside the storage are left out: the machine faults on them.
         """
         if places.size and int(places.max()) < self.shadow(space, home).tables.size:
-            self.perform(AccessSet(space, home, lanes, places, places), access, views)
-            self.visit(access, lanes, views)
+            self.perform(AccessSet(space, home, lanes, places, places), access, clocks)
+            self.visit(access, lanes, clocks)
 
-    def perform(self, spot: AccessSet, access: Access, views: WarpClocks) -> None:
+    def perform(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
-        shadow, number = self.shadow(spot.space, spot.home), len(self.log)
+        shadow = self.shadow(access_set.space, access_set.home)
+        number = len(self.log)
         self.log.append(access)
-        self.compare(spot, access, views)
-        shadow.record(spot.places, number, spot.lanes[:, None], access)
+        self.compare(access_set, access, clocks)
+        shadow.record(access_set.places, number, access_set.lanes[:, None], access)
 
-    def compare(self, spot: AccessSet, access: Access, views: WarpClocks) -> None:
+    def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Report what an access races with."""
-        for index in self.shadow(spot.space, spot.home).before(spot.places, access.write):
-            if not _ordered(spot.space, self.log[index], access, views):
-                self._report(spot, index, access, views)
+        for index in self.shadow(access_set.space, access_set.home).before(access_set.places, access.write):
+            if not _ordered(access_set.space, self.log[index], access, clocks):
+                self._report(access_set, index, access, clocks)
 
     def touch(self, instr, row, thread, barrier: Home, work: AsyncStream | None = None) -> None:
         """A barrier operation comes after the barrier's initialisation."""
         home, address = barrier
-        views = self.views(row, thread[0])
+        clocks = self.clocks(row, thread[0])
         more = {"home": home, "generic": work is None}
         if work is not None:
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
-        access = self.entry(instr, "mbarrier", row, thread[0], views, **more)
+        access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
         places = np.arange(address, address + 8)[None]
-        self.compare(AccessSet("shared", home, np.array([thread[1]]), places, places), access, views)
+        self.compare(AccessSet("shared", home, np.array([thread[1]]), places, places), access, clocks)
         if home != row:
-            self.visit(access, np.array([thread[1]]), views)
+            self.visit(access, np.array([thread[1]]), clocks)
 
-    def visit(self, access: Access, lanes: np.ndarray, views: WarpClocks) -> None:
+    def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
         self.exits.visit(access, lanes)
-        if access.row == access.home or self.started(access.row, access.home, views):
+        if access.row == access.home or self.started(access.row, access.home, clocks):
             return
         peer = self.cohort.number(access.home)
         message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"
@@ -129,12 +130,13 @@ class Accesses(Order):
         key = "start", access.instr.span.line
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
 
-    def _report(self, spot: AccessSet, index: int, second: Access, views: WarpClocks) -> None:
+    def _report(self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
-        first, space = self.log[index], spot.space
+        first = self.log[index]
+        space = access_set.space
         lines = first.instr.span.line, second.instr.span.line
         key = (space, *lines, first.write, second.write)
-        weakly = views.weak.get(first.component, -1) >= first.time
+        weakly = clocks.weak.get(first.component, -1) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"
         unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
         forgiven = same or (weakly and not unfenced)
@@ -145,23 +147,23 @@ class Accesses(Order):
             why = "; they may store the same"
         elif weakly:
             why = "; only a proxy fence or a tcgen05 fence is missing"
-        shadow = self.shadow(space, spot.home)
-        here, lanes = shadow.entries(spot.places, index)
-        region = region_of(spot, here, shadow.tables.unit, self.allocated)
+        shadow = self.shadow(space, access_set.home)
+        here, lanes = shadow.entries(access_set.places, index)
+        region = region_of(access_set, here, shadow.tables.unit, self.allocated)
         self.found[key] = finding(
             Verdict.review if forgiven else Verdict.error,
             f"race-{space}-memory",
             f"{second} is not ordered after {first}{why}",
-            site_of(self.cohort, second, spot.lanes[here.any(axis=1)], region),
+            site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),
             site_of(self.cohort, first, lanes, region),
         )
 
 
-def _ordered(space: str, first: Access, second: Access, views: WarpClocks) -> bool:
-    """Whether ``first`` happened before ``second``, whose issuer has these views, or both may meet."""
-    clock = views.tensor if space == "tensor" else views.generic
+def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:
+    """Whether ``first`` happened before ``second``, whose issuer has these clocks, or both may meet."""
+    clock = clocks.tensor if space == "tensor" else clocks.generic
     if space != "tensor" and not second.generic and first.generic and first.write:
-        clock = views.fenced[space]
+        clock = clocks.fenced[space]
     if clock.get(first.component, -1) >= first.time:
         return True
     if apart(first.strength, second.strength, first.row == second.row):

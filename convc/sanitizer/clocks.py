@@ -54,7 +54,7 @@ class ClockMessage:
         for space, clock in other.fenced.items():
             join(self.fenced[space], clock)
 
-    def tell(self, known: Mapping[int, int]) -> None:
+    def announce(self, known: Mapping[int, int]) -> None:
         """Add what everybody who hears of it may rely on: that work has completed, and is visible to all."""
         join(self.generic, known)
         join(self.weak, known)

@@ -41,7 +41,8 @@ class Writes(Observer):
             return
         offset = np.asarray(offset)
         rows = np.arange(self.cohort.ctas) if strand.rows is None else strand.rows
-        warps, lanes = np.asarray(strand.warps)[:, None], np.arange(32)
+        warps = np.asarray(strand.warps)[:, None]
+        lanes = np.arange(32)
         if kind != "st" and mask is None and (not offset.ndim or offset.shape[0] == 1):
             rows = rows[[0, -1]]  # all load the same: two stand for them
         shape = (len(rows), len(warps), 32)
@@ -57,7 +58,8 @@ class Writes(Observer):
 
     def copy(self, strand, instr, transfer) -> None:
         """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
-        memory, cta = transfer.memory, self.cohort.place.number[transfer.rows]
+        memory = transfer.memory
+        cta = self.cohort.place.number[transfer.rows]
         if memory is None or memory.kind == "atom":
             return
         if memory.kind == "ld":
@@ -96,9 +98,11 @@ class Writes(Observer):
     def _store(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray, thread) -> None:
         """Compare with the writers so far, and become the writer."""
         tables, places, offsets, who = self._find(buffer, starts, size, cta)
-        writer, line = tables.get("writer"), tables.get("writer line")
+        writer = tables.get("writer")
+        line = tables.get("writer line")
         before, by = writer[places], line[places]
-        writer[places], line[places] = who, instr.index
+        writer[places] = who
+        line[places] = instr.index
         collided = writer[places] != who
         before, by = np.where(collided, writer[places], before), np.where(collided, instr.index, by)
         clash = (before >= 0) & (self._cluster(before) != self._cluster(who))
@@ -113,9 +117,11 @@ class Writes(Observer):
     def _load(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
         tables, places, _, who = self._find(buffer, starts, size, cta)
-        reader, line = tables.get("reader"), tables.get("reader line")
+        reader = tables.get("reader")
+        line = tables.get("reader line")
         fresh = reader[places] < 0
-        reader[places[fresh]], line[places[fresh]] = who[fresh], instr.index
+        reader[places[fresh]] = who[fresh]
+        line[places[fresh]] = instr.index
         other = self._cluster(reader[places]) != self._cluster(who)
         tables.get("another")[places[other]] = who[other]
         tables.get("another line")[places[other]] = instr.index
@@ -123,13 +129,16 @@ class Writes(Observer):
     def _compare(self, buffer: str, tables: Sparse, name: str) -> None:
         """Report readers of what another cluster writes."""
         for start, part in tables.known():
-            reader, writer = tables.get(name)[part], tables.get("writer")[part]
-            loads, stores = tables.get(f"{name} line")[part], tables.get("writer line")[part]
+            reader = tables.get(name)[part]
+            writer = tables.get("writer")[part]
+            loads = tables.get(f"{name} line")[part]
+            stores = tables.get("writer line")[part]
             clash = (reader >= 0) & (writer >= 0) & (self._cluster(reader) != self._cluster(writer))
             clash &= ~(self.strong[loads] & self.strong[stores])
             for load in np.unique(loads[clash]).tolist():
                 at = int((clash & (loads == load)).argmax())
-                instr, other = self.body[load], self.body[int(stores[at])]
+                instr = self.body[load]
+                other = self.body[int(stores[at])]
                 offset = start + at * tables.unit
                 self._report(instr, int(reader[at]), other, int(writer[at]), buffer, offset, None)
 

@@ -2,7 +2,7 @@
 
 Followed are the CTAs of the first cluster of every cohort, all with one set of clocks. Messages pass through mbarriers
 (of the own CTA, or of a peer by its shared::cluster address), CTA barriers, the cluster barrier, and single locations
-that strong accesses release and acquire; fences and waits move knowledge between the views of a warp (see `clocks`).
+that strong accesses release and acquire; fences and waits move knowledge between the clocks of a warp (see `clocks`).
 Arrivals and waits without ``.cluster`` order across CTAs too: compilers in wide use leave the scope of an mbarrier
 operation out.
 """
@@ -43,7 +43,7 @@ class Order(Observer):
         self.cohort = cohort
         self.owner: list[int] = []
         self.warps: dict[tuple[int, int], WarpClocks] = {}
-        self.pipes: dict[tuple, AsyncStream] = {}
+        self.streams: dict[tuple, AsyncStream] = {}
         self.barriers: dict[Home, Barrier] = {}
         self.meetings: dict[tuple, ClockMessage] = {}
         self.locations = Locations()
@@ -59,19 +59,19 @@ class Order(Observer):
         self.owner.append(row)
         return len(self.owner) - 1
 
-    def views(self, row: int, warp: int) -> WarpClocks:
+    def clocks(self, row: int, warp: int) -> WarpClocks:
         """The clocks of a warp."""
         key = row, warp
         if key not in self.warps:
             self.warps[key] = WarpClocks(component=self.component(row))
         return self.warps[key]
 
-    def pipe(self, kind: str, row: int, *thread: int) -> AsyncStream:
+    def stream(self, kind: str, row: int, *thread: int) -> AsyncStream:
         """The stream of asynchronous work of a kind that a thread or a warp issues."""
         key = kind, row, *thread
-        if key not in self.pipes:
-            self.pipes[key] = AsyncStream(self.component(row))
-        return self.pipes[key]
+        if key not in self.streams:
+            self.streams[key] = AsyncStream(self.component(row))
+        return self.streams[key]
 
     def barrier(self, home: Home) -> Barrier:
         """What is known of a barrier."""
@@ -79,9 +79,9 @@ class Order(Observer):
             self.barriers[home] = Barrier(AsyncStream(self.component(home[0])))
         return self.barriers[home]
 
-    def started(self, row: int, peer: int, views: WarpClocks) -> bool:
-        """Whether a warp with these views knows that a peer of its CTA has started: by a meeting or any message."""
-        if (row, peer) not in self.met and any(self.owner[component] == peer for component in views.generic):
+    def started(self, row: int, peer: int, clocks: WarpClocks) -> bool:
+        """Whether a warp with these clocks knows that a peer of its CTA has started: by a meeting or any message."""
+        if (row, peer) not in self.met and any(self.owner[component] == peer for component in clocks.generic):
             self.met.add((row, peer))
         return (row, peer) in self.met
 
@@ -107,22 +107,23 @@ class Order(Observer):
 
     def arrive(self, strand, instr, barrier, homes) -> None:
         """Release, where it is an arrival and not relaxed."""
-        name, touched = instr.form.name, set()
+        name = instr.form.name
+        touched = set()
         for at, row, _, warp, lanes in actors(strand):
             home = (row if homes is None else int(homes[at]), barrier)
-            views = self.views(row, warp)
-            views.tick()
+            clocks = self.clocks(row, warp)
+            clocks.tick()
             self.touch(instr, row, (warp, int(lanes[0])), home)
             touched.add(home)
             opened = self.barrier(home).open
             if name == "cp.async.mbarrier.arrive":
-                copies = self.pipe("cp.async", row, warp)
-                opened.tell({copies.component: copies.time})
+                copies = self.stream("cp.async", row, warp)
+                opened.announce({copies.component: copies.time})
                 copies.next()
             elif "relaxed" in instr.mods or "arrive" not in name:
-                opened.add(views.released.get(home[0] != row, NOTHING))
+                opened.add(clocks.released.get(home[0] != row, NOTHING))
             else:
-                opened.add(views)
+                opened.add(clocks)
         self.settle(touched)
 
     def wait(self, strand, instr, barrier, done) -> None:
@@ -130,14 +131,14 @@ class Order(Observer):
         waiting = [(row, warp, int(lanes[0])) for at, row, _, warp, lanes in actors(strand) if done[at]]
         self.settle({(row, barrier) for row, _, _ in waiting})
         for row, warp, lane in waiting:
-            views = self.views(row, warp)
-            views.tick()
+            clocks = self.clocks(row, warp)
+            clocks.tick()
             self.touch(instr, row, (warp, lane), (row, barrier))
             message = self.barrier((row, barrier)).done
             if "relaxed" in instr.mods:
-                views.pending.setdefault(False, ClockMessage()).add(message)
+                clocks.pending.setdefault(False, ClockMessage()).add(message)
             else:
-                views.add(message)
+                clocks.add(message)
 
     def commit(self, strand, instr, barrier, thread, signals) -> None:
         """The barriers hear of all earlier tensor operations of this thread, and of what the thread knows.
@@ -145,47 +146,48 @@ class Order(Observer):
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
         """
         for row, home in signals:
-            views, work = self.views(row, thread[0]), self.pipe("tensor", row, *thread)
-            views.tick()
-            views.publish()
+            clocks = self.clocks(row, thread[0])
+            work = self.stream("tensor", row, *thread)
+            clocks.tick()
+            clocks.publish()
             time = work.next()
             self.touch(instr, row, thread, (home, barrier), work)
             opened = self.barrier((home, barrier)).open
-            opened.add(views)
-            opened.tell({work.component: time})
+            opened.add(clocks)
+            opened.announce({work.component: time})
         self.settle({(home, barrier) for _, home in signals})
 
     # ---- groups of copies ------------------------------------------------------------------------------------------
 
     def commit_group(self, strand, instr) -> None:
         """Close the running group."""
-        for pipe, _ in self._groups(strand, instr, ("bulk read", "bulk write")):
-            pipe.close()
+        for stream, _ in self._groups(strand, instr, ("bulk read", "bulk write")):
+            stream.close()
 
     def wait_group(self, strand, instr, left) -> None:
         """The warp knows of all but the latest groups; with ``.read``, only that their sources have been read."""
         kinds = ("bulk read",) if "read" in instr.mods else ("bulk read", "bulk write")
-        for pipe, views in self._groups(strand, instr, kinds):
+        for stream, clocks in self._groups(strand, instr, kinds):
             if instr.form.name == "cp.async.wait_all":
-                pipe.close()
-            views.learn(pipe.known(left))
+                stream.close()
+            clocks.learn(stream.known(left))
 
     def _groups(self, strand, instr, kinds: tuple[str, ...]) -> list[tuple[AsyncStream, WarpClocks]]:
-        """The pipes that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
+        """The streams that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
         bulk = instr.form.name.startswith("cp.async.bulk")
         keys = []
         for _, row, _, warp, lanes in actors(strand):
             threads = [(warp, lane) for lane in lanes.tolist()] if bulk else [(warp,)]
             keys += [(kind, row, *thread) for thread in threads for kind in (kinds if bulk else ("cp.async",))]
-        return [(self.pipes[key], self.views(key[1], key[2])) for key in keys if key in self.pipes]
+        return [(self.streams[key], self.clocks(key[1], key[2])) for key in keys if key in self.streams]
 
     # ---- barriers of the CTA and of the cluster ----------------------------------------------------------------------
 
     def cta_barrier(self, strand, instr, index, leave) -> None:
         """bar.sync: everybody who arrives tells everybody who leaves."""
-        generations = strand.ticket[1]
+        generations = strand.ticket.generation
         for at, row, _, warp, _ in actors(strand):
-            self._meet(("cta", row, index, int(generations[at])), self.views(row, warp), leave)
+            self._meet(("cta", row, index, int(generations[at])), self.clocks(row, warp), leave)
 
     def cluster_barrier(self, strand, instr, leave) -> None:
         """barrier.cluster; a relaxed arrival passes on what a fence before it released."""
@@ -194,48 +196,49 @@ class Order(Observer):
             meeting = ("cluster", int(tickets[row, warp]))
             if leave:
                 self.met |= {(row, peer) for peer in range(self.cohort.watched)}
-            views = self.views(row, warp)
+            clocks = self.clocks(row, warp)
             relaxed = "relaxed" in instr.mods and not leave
-            self._meet(meeting, views.released.get(True, NOTHING) if relaxed else views, leave)
+            self._meet(meeting, clocks.released.get(True, NOTHING) if relaxed else clocks, leave)
 
-    def _meet(self, meeting: tuple, views: ClockMessage, leave: bool) -> None:
+    def _meet(self, meeting: tuple, clocks: ClockMessage, leave: bool) -> None:
         message = self.meetings.setdefault(meeting, ClockMessage())
         if leave:
-            views.add(message)
+            clocks.add(message)
         else:
-            message.add(views)
+            message.add(clocks)
 
     # ---- fences ----------------------------------------------------------------------------------------------------
 
     def fence(self, strand, instr) -> None:
         """Proxy fences, thread fences, tcgen05 fences and waits."""
         for _, row, _, warp, _ in actors(strand):
-            views = self.views(row, warp)
+            clocks = self.clocks(row, warp)
             match instr.form.name:
                 case "tcgen05.wait":
-                    pipe = self.pipe("tcgen05." + instr.slots["op"].removeprefix("wait::"), row, warp)
-                    known = {pipe.component: pipe.time}
-                    join(views.unpublished, known)
-                    join(views.weak, known)
-                    join(views.tensor, views.unpublished)
+                    stream = self.stream("tcgen05." + instr.slots["op"].removeprefix("wait::"), row, warp)
+                    known = {stream.component: stream.time}
+                    join(clocks.unpublished, known)
+                    join(clocks.weak, known)
+                    join(clocks.tensor, clocks.unpublished)
                 case "tcgen05.fence" if "fence::after_thread_sync" in instr.mods:
-                    join(views.tensor, views.generic)
+                    join(clocks.tensor, clocks.generic)
                 case "tcgen05.fence":
-                    views.publish()
+                    clocks.publish()
                 case "fence.proxy" | "fence.proxy.restrict":
-                    self._proxy(views, instr.slots.get("proxykind") or "async")
+                    self._proxy(clocks, instr.slots.get("proxykind") or "async")
                 case "fence.mbarrier_init":
-                    inits, made = self.pipe("init", row, warp), ClockMessage()
-                    made.tell({inits.component: inits.time})
-                    join(views.fenced["shared"], made.generic)
-                    views.release((False, True), made)
+                    inits = self.stream("init", row, warp)
+                    made = ClockMessage()
+                    made.announce({inits.component: inits.time})
+                    join(clocks.fenced["shared"], made.generic)
+                    clocks.release((False, True), made)
                 case "fence" | "fence.sync_restrict":
                     slots = instr.slots
-                    views.fence(slots.get("sem") or "both", slots.get("scope") or slots["level"])
+                    clocks.fence(slots.get("sem") or "both", slots.get("scope") or slots["level"])
 
     @staticmethod
-    def _proxy(views: WarpClocks, kind: str) -> None:
+    def _proxy(clocks: WarpClocks, kind: str) -> None:
         """fence.proxy.async: of shared or of global memory alone, or of both."""
-        for space, fenced in views.fenced.items():
+        for space, fenced in clocks.fenced.items():
             if kind == "async" or kind.startswith(f"async.{space}"):
-                join(fenced, views.generic)
+                join(fenced, clocks.generic)

@@ -33,18 +33,20 @@ class Exits:
                 self.visits[key] = access, lanes
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
-        """A finding for every visit that the CTA's warps, whose last views are given, have not heard of."""
+        """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
         told: dict[int, Clock] = {}
-        for (row, _), views in warps.items():
-            join(told.setdefault(row, {}), views.generic)
+        for (row, _), clocks in warps.items():
+            join(told.setdefault(row, {}), clocks.generic)
         for (home, component), (access, lanes) in self.visits.items():
             if told.get(home, {}).get(component, -1) >= access.time:
                 continue
             if access.home == access.row:
-                rule, key = "exit-before-completion", "unobserved"
+                rule = "exit-before-completion"
+                key = "unobserved"
                 message = f"the CTA exits although nobody has waited for the {access}"
             else:
-                rule, key = "exit-before-peer", "unordered"
+                rule = "exit-before-peer"
+                key = "unordered"
                 gone = self.cohort.number(home)
                 message = f"CTA {gone} may exit before the {access}, which reaches its memory: nothing orders the two"
             site = site_of(self.cohort, access, lanes, None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.isa.observe import actors, touches
+from convc.machine.isa.observe import actors, lane_accesses
 from convc.machine.state.observer import Transfer
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.sanitizer.accesses import Accesses
@@ -31,98 +31,101 @@ class Races(Accesses):
 
     # ---- ordinary instructions -----------------------------------------------------------------------------------
 
-    def shared(self, strand, instr, kind, touches) -> None:
+    def shared(self, strand, instr, kind, accesses) -> None:
         """Ordinary loads, stores and atomics, and cp.async."""
         strength = strength_of(instr)
         name = WRITERS.get(instr.form.name, kind)
-        counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in touches}}
-        for touch in touches:
-            row, warp = touch.row, touch.warp
-            views = self.views(row, warp)
-            views.tick()
-            more = {"home": touch.home, "strength": strength, "nth": counted[row, warp], "write": kind != "ld"}
-            more |= self._stream(name, row, warp, views)
-            entry = self.entry(instr, name, row, warp, views, **more)
-            self.access("shared", touch.home, touch.places, touch.lanes, entry, views)
-            starts = [("shared", touch.home, place) for place in touch.places[:, 0].tolist()]
-            self._observe(starts, kind, row, strength, views)
+        counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
+        for access in accesses:
+            row = access.row
+            warp = access.warp
+            clocks = self.clocks(row, warp)
+            clocks.tick()
+            more = {"home": access.home, "strength": strength, "nth": counted[row, warp], "write": kind != "ld"}
+            more |= self._stream(name, row, warp, clocks)
+            entry = self.entry(instr, name, row, warp, clocks, **more)
+            self.access("shared", access.home, access.places, access.lanes, entry, clocks)
+            starts = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
+            self._observe(starts, kind, row, strength, clocks)
 
-    def _stream(self, name: str, row: int, warp: int, views: WarpClocks) -> dict[str, int]:
+    def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> dict[str, int]:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
         if name not in ("cp.async", "init"):
             return {}
-        pipe = self.pipe(name, row, warp)
+        stream = self.stream(name, row, warp)
         if name == "init":
-            views.learn({pipe.component: pipe.next()})
-        return {"component": pipe.component, "time": pipe.time}
+            clocks.learn({stream.component: stream.next()})
+        return {"component": stream.component, "time": stream.time}
 
-    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, views: WarpClocks) -> None:
+    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, clocks: WarpClocks) -> None:
         """Release and acquire at the locations of a strong access; a weak store makes an end of what was there."""
         if strength is None and not (kind == "st" and self.locations.held):
             return
         for place in dict.fromkeys(places):
             if kind != "st" and strength is not None:
-                self.locations.read(place, row, views, strength)
+                self.locations.read(place, row, clocks, strength)
             if kind != "ld":
-                self.locations.write(place, row, views, strength, update=kind == "atom")
+                self.locations.write(place, row, clocks, strength, update=kind == "atom")
 
     def global_access(self, strand, instr, kind, buffer, offset, size, mask) -> None:
         """Ordinary loads, stores and atomics, and the sources of cp.async."""
         strength = strength_of(instr)
         starts = np.broadcast_to(np.asarray(offset), (strand.row_count, len(strand.warps), 32))
         for at, row, w, warp, lanes in actors(strand, mask):
-            views = self.views(row, warp)
-            views.tick()
+            clocks = self.clocks(row, warp)
+            clocks.tick()
             own = starts[at, w, lanes].astype(np.int64)
             more = {"strength": strength, "nth": self.nth(instr, row, warp), "write": kind in ("st", "atom")}
-            more |= self._stream(kind, row, warp, views)
-            self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, views, **more), views)
-            self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, views)
+            more |= self._stream(kind, row, warp, clocks)
+            self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, clocks, **more), clocks)
+            self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, clocks)
 
     def _global(
-        self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, views: WarpClocks
+        self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, clocks: WarpClocks
     ) -> None:
         """Lanes (n,), each at its own, or one lane at all offsets of a buffer access ``size`` bytes from there on."""
         if starts.size:
             found = self.shadow("global", buffer).tables.find(starts, size)
             places, offsets = (part.reshape(len(lanes), -1) for part in found)
-            self.perform(AccessSet("global", buffer, lanes, places, offsets), access, views)
+            self.perform(AccessSet("global", buffer, lanes, places, offsets), access, clocks)
 
     def init(self, strand, instr, barrier) -> None:
         """mbarrier.init writes the object."""
         super().init(strand, instr, barrier)
-        self.shared(strand, instr, "st", touches(strand, barrier, 8))
+        self.shared(strand, instr, "st", lane_accesses(strand, barrier, 8))
 
     def async_store(self, strand, instr, parts) -> None:
         """st.async, red.async: ordinary stores that others know of when the barrier's phase completes."""
-        strength, name = strength_of(instr), instr.form.name
-        for touch, address in parts:
-            views, home = self.views(touch.row, touch.warp), (touch.home, address)
-            views.tick()
+        strength = strength_of(instr)
+        name = instr.form.name
+        for access, address in parts:
+            clocks = self.clocks(access.row, access.warp)
+            home = (access.home, address)
+            clocks.tick()
             copies = self.barrier(home).copies
             entry = self.entry(
                 instr,
                 name,
-                touch.row,
-                touch.warp,
-                views,
+                access.row,
+                access.warp,
+                clocks,
                 component=copies.component,
                 time=copies.time,
                 write=True,
-                home=touch.home,
+                home=access.home,
                 strength=strength,
-                nth=self.nth(instr, touch.row, touch.warp),
+                nth=self.nth(instr, access.row, access.warp),
             )
-            self.access("shared", touch.home, touch.places, touch.lanes, entry, views)
-            self._signal(instr, touch.row, (touch.warp, int(touch.lanes[0])), home, views)
-        self.settle({(touch.home, address) for touch, address in parts})
+            self.access("shared", access.home, access.places, access.lanes, entry, clocks)
+            self._signal(instr, access.row, (access.warp, int(access.lanes[0])), home, clocks)
+        self.settle({(access.home, address) for access, address in parts})
 
-    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], views: WarpClocks) -> None:
+    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], clocks: WarpClocks) -> None:
         """The barrier hears of a copy when that is done, and of what its issuer knew."""
         barrier = self.barrier(home)
         self.touch(instr, row, thread, home, barrier.copies)
-        barrier.open.add(views)
-        barrier.open.tell({barrier.copies.component: barrier.copies.time})
+        barrier.open.add(clocks)
+        barrier.open.announce({barrier.copies.component: barrier.copies.time})
 
     # ---- asynchronous copies ---------------------------------------------------------------------------------------
 
@@ -136,25 +139,29 @@ class Races(Accesses):
 
     def _copy(self, instr, transfer: Transfer, at: int) -> None:
         """What one of the issuing CTAs does."""
-        row, (warp, lane) = int(transfer.rows[at]), transfer.thread
-        views, nth, lanes = self.views(row, warp), self.nth(instr, row, warp, lane), np.array([lane])
-        views.tick()
+        row = int(transfer.rows[at])
+        (warp, lane) = transfer.thread
+        clocks = self.clocks(row, warp)
+        nth = self.nth(instr, row, warp, lane)
+        lanes = np.array([lane])
+        clocks.tick()
         homes = list(zip(transfer.homes[at].tolist(), transfer.signals[at].tolist(), strict=True))
         if transfer.barrier is None:
-            reads, writes = self.pipe("bulk read", row, warp, lane), self.pipe("bulk write", row, warp, lane)
+            reads = self.stream("bulk read", row, warp, lane)
+            writes = self.stream("bulk write", row, warp, lane)
         else:
             reads = writes = self.barrier((homes[0][1], transfer.barrier)).copies
         strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
 
-        def entry(pipe: AsyncStream, home: int, write: bool) -> Access:
+        def entry(stream: AsyncStream, home: int, write: bool) -> Access:
             return self.entry(
                 instr,
                 "copy",
                 row,
                 warp,
-                views,
-                component=pipe.component,
-                time=pipe.time,
+                clocks,
+                component=stream.component,
+                time=stream.time,
                 nth=nth,
                 write=write,
                 actor=f"a copy of warp {warp}",
@@ -164,16 +171,17 @@ class Races(Accesses):
                 strength=strength if write else None,
             )
 
-        self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), views)
+        self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), clocks)
         memory = transfer.memory
         for _, starts, size in memory.lines(np.array([at])) if memory is not None else ():
-            inside, store = starts[starts >= 0], memory.kind != "ld"
-            self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), views)
+            inside = starts[starts >= 0]
+            store = memory.kind != "ld"
+            self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
         for home, bell in homes:
             signal = (bell, transfer.barrier)
-            pipe = self.barrier(signal).copies
-            self.access("shared", home, transfer.writes[None], lanes, entry(pipe, home, True), views)
-            self._signal(instr, row, (warp, lane), signal, views)
+            stream = self.barrier(signal).copies
+            self.access("shared", home, transfer.writes[None], lanes, entry(stream, home, True), clocks)
+            self._signal(instr, row, (warp, lane), signal, clocks)
 
     # ---- tensor memory ---------------------------------------------------------------------------------------------
 
@@ -181,9 +189,11 @@ class Races(Accesses):
         """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
         warp, lane = operation.thread
         for row in [row for row in operation.rows if row < self.cohort.watched]:
-            views, work = self.views(row, warp), self.pipe("tensor", row, warp, lane)
-            views.tick()
-            stream, time = (operation.kind, operation.target), work.next()
+            clocks = self.clocks(row, warp)
+            work = self.stream("tensor", row, warp, lane)
+            clocks.tick()
+            stream = (operation.kind, operation.target)
+            time = work.next()
             fields = {
                 "component": work.component,
                 "time": time,
@@ -196,11 +206,11 @@ class Races(Accesses):
             }
             for home in (row & ~1, row | 1) if operation.pair else (row,):
                 lanes = np.array([lane])
-                read = self.entry(instr, operation.kind, row, warp, views, home=home, **fields)
-                self.access("shared", home, operation.shared[None], lanes, read, views)
-                self.access("tensor", home, operation.reads[None], lanes, read, views)
-                write = self.entry(instr, operation.kind, row, warp, views, home=home, write=True, **fields)
-                self.access("tensor", home, operation.writes[None], lanes, write, views)
+                read = self.entry(instr, operation.kind, row, warp, clocks, home=home, **fields)
+                self.access("shared", home, operation.shared[None], lanes, read, clocks)
+                self.access("tensor", home, operation.reads[None], lanes, read, clocks)
+                write = self.entry(instr, operation.kind, row, warp, clocks, home=home, write=True, **fields)
+                self.access("tensor", home, operation.writes[None], lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
@@ -209,33 +219,34 @@ class Races(Accesses):
             self.pipelines[work.component] = Pipeline(ordered)
         return self.pipelines[work.component]
 
-    def tensor(self, strand, instr, kind, touches) -> None:
+    def tensor(self, strand, instr, kind, accesses) -> None:
         """tcgen05.ld and st: known to others only behind their wait."""
-        for touch in touches:
-            views, work = self.views(touch.row, touch.warp), self.pipe(f"tcgen05.{kind}", touch.row, touch.warp)
-            views.tick()
+        for access in accesses:
+            clocks = self.clocks(access.row, access.warp)
+            work = self.stream(f"tcgen05.{kind}", access.row, access.warp)
+            clocks.tick()
             entry = self.entry(
                 instr,
                 kind,
-                touch.row,
-                touch.warp,
-                views,
+                access.row,
+                access.warp,
+                clocks,
                 component=work.component,
                 time=work.next(),
                 generic=False,
                 write=kind == "st",
-                nth=self.nth(instr, touch.row, touch.warp),
+                nth=self.nth(instr, access.row, access.warp),
             )
-            self.access("tensor", touch.home, touch.places, touch.lanes, entry, views)
+            self.access("tensor", access.home, access.places, access.lanes, entry, clocks)
 
     def allocate(self, strand, instr, row, warp, column, columns, free) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
         cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(1, -1)
         if free:
-            views = self.views(row, warp)
-            views.tick()
-            entry = self.entry(instr, "dealloc", row, warp, views, write=True, nth=self.nth(instr, row, warp))
-            self.access("tensor", row, cells, np.array([0]), entry, views)
+            clocks = self.clocks(row, warp)
+            clocks.tick()
+            entry = self.entry(instr, "dealloc", row, warp, clocks, write=True, nth=self.nth(instr, row, warp))
+            self.access("tensor", row, cells, np.array([0]), entry, clocks)
         elif instr.slots["cta_group"] == "cta_group::2":
             self.met.add((row, row ^ 1))
         self.allocated[row, column] = columns

@@ -27,10 +27,10 @@ class ObserverList(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         for name in EVENTS:
             told = [getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)]
-            setattr(self, name, functools.partial(_tell, told))
+            setattr(self, name, functools.partial(_notify, told))
 
 
-def _tell(told: Sequence[Callable], *args, **more) -> None:
+def _notify(told: Sequence[Callable], *args, **more) -> None:
     for method in told:
         method(*args, **more)
 

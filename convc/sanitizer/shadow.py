@@ -169,7 +169,8 @@ class Shadow:
 
     def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
-        here, lanes = np.zeros(places.shape, bool), []
+        here = np.zeros(places.shape, bool)
+        lanes = []
         for table in self.tables.arrays.values():
             entry = table[places]
             own = entry >> 5 == number

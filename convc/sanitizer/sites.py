@@ -42,18 +42,18 @@ def finding(verdict: Verdict, rule: str, message: str, site: Site, other: Site |
     return Finding(verdict=verdict, rule=rule, message=message, other=other, **known)
 
 
-def region_of(spot: AccessSet, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:
-    """The part of a spot where ``here`` (bool).
+def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:
+    """The part of an access set where ``here`` (bool).
 
     Args:
         unit: bytes per place.
         allocated: columns of each allocation, by CTA and first column.
     """
-    offsets = np.unique(spot.offsets[here])
-    if spot.space == "tensor":
+    offsets = np.unique(access_set.offsets[here])
+    if access_set.space == "tensor":
         lanes, columns = offsets // COLUMNS, offsets % COLUMNS
         first = max(
-            (start for (row, start) in allocated if row == spot.home and start <= int(columns.min())), default=0
+            (start for (row, start) in allocated if row == access_set.home and start <= int(columns.min())), default=0
         )
         return Region(
             space="tensor",
@@ -63,4 +63,4 @@ def region_of(spot: AccessSet, here: np.ndarray, unit: int, allocated: dict[tupl
     runs = merged(tuple(offsets.tolist()), unit)
     if len(runs) > RUNS:
         runs = ((runs[0][0], runs[-1][1]),)
-    return Region(space=spot.space, buffer=spot.home if spot.space == "global" else None, runs=runs)
+    return Region(space=access_set.space, buffer=access_set.home if access_set.space == "global" else None, runs=runs)

@@ -66,21 +66,21 @@ class Locations:
     def __init__(self) -> None:
         self.held: dict[tuple, dict[tuple[int, bool], ClockMessage]] = {}
 
-    def read(self, place: tuple, row: int, views: WarpClocks, strength: Strength) -> None:
+    def read(self, place: tuple, row: int, clocks: WarpClocks, strength: Strength) -> None:
         """A strong read: hear now, or behind the next acquire fence."""
         for (source, wide), message in self.held.get(place, {}).items():
             if source != row and not (wide and strength.wide):
                 continue
             if strength.acquire:
-                views.add(message)
+                clocks.add(message)
             else:
-                views.pending.setdefault(source != row, ClockMessage()).add(message)
+                clocks.pending.setdefault(source != row, ClockMessage()).add(message)
 
-    def write(self, place: tuple, row: int, views: WarpClocks, strength: Strength | None, update: bool) -> None:
+    def write(self, place: tuple, row: int, clocks: WarpClocks, strength: Strength | None, update: bool) -> None:
         """A write; an atomic ``update`` passes on what was held there."""
         if not update:
             self.held.pop(place, None)
         for wide in (False, True) if strength is not None and strength.wide else (False,) if strength else ():
-            message = views if strength.release else views.released.get(wide)
+            message = clocks if strength.release else clocks.released.get(wide)
             if message is not None:
                 self.held.setdefault(place, {}).setdefault((row, wide), ClockMessage()).add(message)

@@ -43,14 +43,14 @@ class Warps(Observer):
         if self.filling:
             self._registers(strand, instr)
 
-    def tensor(self, strand, instr, kind, touches) -> None:
+    def tensor(self, strand, instr, kind, accesses) -> None:
         """A tcgen05.ld begins to fill registers."""
         if kind == "ld":
             slots = strand.program.flow.facts[instr.index].writes
-            for touch in touches:
-                lanes = touch.places // COLUMNS
+            for access in accesses:
+                lanes = access.places // COLUMNS
                 region = Region(space="tensor", lanes=(int(lanes.min()), int(lanes.max())))
-                self.filling.setdefault((touch.row, touch.warp), {}).update(dict.fromkeys(slots, (instr, region)))
+                self.filling.setdefault((access.row, access.warp), {}).update(dict.fromkeys(slots, (instr, region)))
 
     def fence(self, strand, instr) -> None:
         """tcgen05.wait::ld: they are filled."""
@@ -59,7 +59,7 @@ class Warps(Observer):
                 self.filling.pop(warp, None)
 
     def _converged(self, strand, instr) -> None:
-        depth = sum(frame.join != instr.index or frame.other is not None for frame in strand.frames)
+        depth = strand.depth(instr.index)
         if depth < self.depth.get(id(strand), 0):
             self.parted |= _warps(strand)
         self.depth[id(strand)] = depth

@@ -24,12 +24,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from convc.errors import MachineFault
-
-if TYPE_CHECKING:
-    from convc.ptx import Instr
+from convc.ptx import Instr
 
 POLICIES = ("eager", "late", "seeded")
 CHANCE = 0.25
@@ -105,26 +102,26 @@ class Pending:
 
     def perform_one(self) -> bool:
         """Perform what has waited longest (``seeded``: anything); False when nothing waits."""
-        pipes = self._signalling or self._silent
-        if not pipes:
+        streams = self._signalling or self._silent
+        if not streams:
             return False
-        pipe = next(iter(pipes))
+        stream = next(iter(streams))
         if self.policy == "seeded":
-            pipe = self._random.choice([*self._signalling, *self._silent])
-            pipes = self._signalling if pipe in self._signalling else self._silent
-        self._perform(pipes, pipe)
+            stream = self._random.choice([*self._signalling, *self._silent])
+            streams = self._signalling if stream in self._signalling else self._silent
+        self._perform(streams, stream)
         return True
 
     def _number(self) -> int:
         self._issued += 1
         return self._issued
 
-    def _perform(self, pipes: dict[object, AsyncStream], pipe: object) -> None:
-        queue = pipes[pipe]
+    def _perform(self, streams: dict[object, AsyncStream], stream: object) -> None:
+        queue = streams[stream]
         free = sum(rank == queue[0][0] for rank, _ in queue) if self.policy == "seeded" else 1
         at = self._random.randrange(free) if free > 1 else 0
         _, action = queue[at]
         del queue[at]
         if not queue:
-            del pipes[pipe]
+            del streams[stream]
         action()

@@ -15,12 +15,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import lru_cache
+from typing import overload
 
 import numpy as np
 
 from convc.ptx.syntax import TYPE_BITS
 
 Value = int | bool | np.ndarray
+
+Function = Callable[..., Value]
+"""An operation on values."""
+
+ArrayFunction = Callable[..., np.ndarray]
+"""An operation on unsigned (or bool) arrays of three axes; `lifted` makes a `Function` of it."""
 
 DTYPE = {
     1: np.dtype(bool),
@@ -52,7 +59,7 @@ def array(value: Value, bits: int) -> np.ndarray:
     return np.full((1, 1, 1), value, DTYPE[bits])
 
 
-def lifted(function: Callable[..., np.ndarray], *widths: int) -> Callable[..., Value]:
+def lifted(function: ArrayFunction, *widths: int) -> Function:
     """A function of unsigned arrays made to take ints too: all ints give an int, computed by the same code."""
 
     def run(*values: Value) -> Value:
@@ -62,9 +69,10 @@ def lifted(function: Callable[..., np.ndarray], *widths: int) -> Callable[..., V
     return run
 
 
-def packed(function: Callable[..., Value], bits: int, parts: int = 2) -> Callable[..., Value]:
+def packed(function: Function, bits: int, parts: int = 2) -> Function:
     """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers."""
-    total, part = DTYPE[bits * parts], DTYPE[bits]
+    total = DTYPE[bits * parts]
+    part = DTYPE[bits]
     mask = MASK[bits]
 
     def element(value: Value, index: int) -> Value:
@@ -113,15 +121,19 @@ def narrow(value: Value) -> Value:
     return value
 
 
+@overload
+def signed(value: np.ndarray, bits: int) -> np.ndarray: ...
+@overload
+def signed(value: int, bits: int) -> int: ...
 def signed(value: Value, bits: int) -> Value:
-    """The same bits read as two's complement."""
+    """A value's bits read as two's complement."""
     if isinstance(value, np.ndarray):
         return value.view(SIGNED[bits])
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def unsigned(value: Value, bits: int) -> Value:
-    """A signed result back to bits."""
+    """The bits of a signed result."""
     if isinstance(value, np.ndarray):
         return value.view(DTYPE[bits])
     return value & MASK[bits]
@@ -144,7 +156,7 @@ def floats(value: Value, bits: int) -> np.ndarray | np.floating:
 
 
 def from_floats(value: np.ndarray | np.floating, bits: int) -> Value:
-    """Floating point back to bits; a numpy scalar becomes an int."""
+    """The bits of floating-point numbers; a numpy scalar becomes an int."""
     if isinstance(value, np.ndarray):
         return value.view(DTYPE[bits])
     return int(value.view(DTYPE[bits]))

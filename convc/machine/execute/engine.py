@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from convc.errors import ConvcError, DeadlockError, MachineError
 from convc.ir.findings import Verdict
+from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
-from convc.machine.execute.decode import Program, Run, registers_of
-from convc.machine.isa.threads import witness
-from convc.machine.state.cohort import Cohort, Launch
+from convc.machine.execute.decode import DecodedKernel, registers_of
+from convc.machine.isa.registry import Run
+from convc.machine.isa.threads import first_active_warp
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.strand import DONE, Strand
@@ -18,44 +23,55 @@ TURN = 1 << 16
 """Instructions after which a strand lets others run at its next backward jump, and is watched for spinning."""
 
 
-def run_cohort(launch: Launch, program: Program, first: int, ctas: int) -> None:
-    """Run ``ctas`` CTAs from linear number ``first`` to their end."""
-    cohort = Cohort(launch, first, ctas, program.shared_bytes(launch.dynamic_shared))
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
-    warps = np.arange(-(-threads // 32))
-    strand = Strand(cohort, program, None, warps, program.registers(cohort, warps))
-    if threads % 32:
-        lanes = (warps[:, None] * 32 + np.arange(32)[None, :])[None] < threads
-        strand.set_mask(lanes)
-    cohort.strands.append(strand)
-    observer, ops = launch.observer, program.ops if cohort.pending.eager else _dependent(program)
+def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
+    """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
+    cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
+    ops = decoded.ops if cohort.pending.eager else _dependent(decoded)
     if observer is not None:
-        ops = [_observed(program, pc, ops, observer) for pc in range(len(program.ops))]
+        ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
-    while cohort.strands:
-        turn = list(cohort.strands)
-        cohort.pending.between_turns()
-        moved = [_run(current, ops) for current in turn]
-        moved.append(len(cohort.strands) > len(turn))  # a split is progress: the new strand has not run yet
-        cohort.strands = [s for s in cohort.strands if not s.done]
-        if not any(moved) and cohort.strands and not cohort.pending.perform_one():
-            raise _deadlock(cohort)
+    _take_turns(cohort, ops, _first_strand(cohort, decoded))
     while cohort.pending.perform_one():
         pass
     cohort.core.perform(cohort.core.take())
-    _leftovers(cohort)
+    _report_leftovers(cohort)
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas
-    launch.spare.keep(cohort.shared.bytes)
-    launch.spare.keep(cohort.tensor.cells)
+    launch.pool.keep(cohort.shared.bytes)
+    launch.pool.keep(cohort.tensor.cells)
 
 
-def _observed(program: Program, pc: int, ops: list[Run], observer: Observer) -> Run:
+def _first_strand(cohort: Cohort, decoded: DecodedKernel) -> Strand:
+    """All warps of all CTAs, at the first instruction."""
+    threads = math.prod(cohort.launch.block)
+    warps = np.arange(cohort.warps)
+    running: list[Strand] = []
+    strand = Strand(cohort, decoded, running, None, warps, decoded.slots.fresh_values(cohort, warps))
+    if threads % 32:
+        strand.set_mask((warps[:, None] * 32 + np.arange(32))[None] < threads)
+    running.append(strand)
+    return strand
+
+
+def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
+    """Run a strand, and those that split off from it, one after the other until all have ended."""
+    running = first.running
+    while running:
+        turn = list(running)
+        cohort.pending.between_turns()
+        moved = [_run(strand, ops) for strand in turn]
+        moved.append(len(running) > len(turn))  # a split is progress: the new strand has not run yet
+        running[:] = [strand for strand in running if not strand.done]
+        if not any(moved) and running and not cohort.pending.perform_one():
+            raise _deadlock(cohort, running)
+
+
+def _observed(decoded: DecodedKernel, pc: int, ops: list[Run], observer: Observer) -> Run:
     """Operation ``pc``, announced to an observer."""
-    if pc == len(program.kernel.body):
+    if pc == len(decoded.kernel.body):
         return ops[pc]
-    instr = program.kernel.body[pc]
+    instr = decoded.kernel.body[pc]
 
     def run(strand: Strand) -> int | None:
         observer.step(strand, instr)
@@ -64,27 +80,27 @@ def _observed(program: Program, pc: int, ops: list[Run], observer: Observer) -> 
     return run
 
 
-def _dependent(program: Program) -> list[Run]:
+def _dependent(decoded: DecodedKernel) -> list[Run]:
     """The operations, each after the tcgen05.ld under way that fill a register which it names."""
-    body = program.kernel.body
-    names = [
-        {r.slot for operand in instr.operands for r in registers_of(operand)}
-        | (set() if instr.guard is None else {instr.guard.slot})
-        for instr in body
-    ]
-    filled = set().union(*(names[pc] for pc, instr in enumerate(body) if instr.form.name == "tcgen05.ld"))
+    body = decoded.kernel.body
+    names = [{r.slot for operand in instr.operands for r in registers_of(operand)} for instr in body]
+    for instr, named in zip(body, names, strict=True):
+        if instr.guard is not None:
+            named.add(instr.guard.slot)
+    loads = [pc for pc, instr in enumerate(body) if instr.form.name == "tcgen05.ld"]
+    filled = frozenset(slot for pc in loads for slot in names[pc])
     if not filled:
-        return program.ops
-    return [_filled(program, pc, frozenset(filled & named)) for pc, named in enumerate([*names, set()])]
+        return decoded.ops
+    return [_filled(decoded, pc, filled & named) for pc, named in enumerate([*names, set()])]
 
 
-def _filled(program: Program, pc: int, names: frozenset[int]) -> Run:
+def _filled(decoded: DecodedKernel, pc: int, names: frozenset[int]) -> Run:
     """Operation ``pc``, after the loads under way that fill a register of ``names``."""
 
     def run(strand: Strand) -> int | None:
         if names and strand.loads:
             strand.loads = finish(strand, strand.loads, names)
-        return program.ops[pc](strand)
+        return decoded.ops[pc](strand)
 
     return run
 
@@ -92,7 +108,8 @@ def _filled(program: Program, pc: int, names: frozenset[int]) -> Run:
 def _run(strand: Strand, ops: list[Run]) -> bool:
     """Run a strand until it blocks, exits, or has had its turn; True when it got anywhere."""
     pc = strand.pc
-    executed, watch = 0, None
+    executed = 0
+    watch: tuple[int, list[Value]] | None = None
     moved = True
     try:
         while True:
@@ -101,6 +118,8 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
                 pc += 1
             elif result >= 0:
                 if executed > TURN and result <= pc:
+                    # A long run: from here on watch one loop. When it comes round with every register as it was, it
+                    # spins; otherwise somebody else may have a turn.
                     if watch is None:
                         watch = (result, strand.regs.copy())
                     elif watch[0] == result:
@@ -116,16 +135,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
                 break
             executed += 1
     except ConvcError as error:
-        if error.span is None and pc < len(strand.program.kernel.body):
-            error.span = strand.program.kernel.body[pc].span
-        error.where = error.where or _who(strand)
-        if isinstance(error, MachineError):
-            _site(error, strand, pc)
-            if strand.row_count > 1:  # any of them may be the one
-                error.cta = error.warp = None
-                error.lanes = ()
-            elif len(strand.warps) > 1:
-                error.warp, error.lanes = None, ()
+        _locate(error, strand, pc)
         raise
     strand.pc = pc
     if not moved and executed:
@@ -135,10 +145,29 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     return moved
 
 
+def _locate(error: ConvcError, strand: Strand, pc: int) -> None:
+    """Say where an error happened: instruction, CTAs and warps of the strand."""
+    body = strand.program.kernel.body
+    if error.span is None and pc < len(body):
+        error.span = body[pc].span
+    error.where = error.where or _describe(strand)
+    if isinstance(error, MachineError):
+        _site(error, strand, pc)
+        if strand.row_count > 1:  # any of them may be the one
+            error.cta = None
+            error.warp = None
+            error.lanes = ()
+        elif len(strand.warps) > 1:
+            error.warp = None
+            error.lanes = ()
+
+
 def _site(error: MachineError, strand: Strand, pc: int) -> None:
     """Note the step, and a warp of the strand."""
-    who = witness(strand)
-    error.cta, error.warp, error.lanes = strand.cohort.number(who["row"]), who["warp"], who["lanes"]
+    who = first_active_warp(strand)
+    error.cta = strand.cohort.number(who.row)
+    error.warp = who.warp
+    error.lanes = who.lanes
     body = strand.program.kernel.body
     error.step = body[pc].step if pc < len(body) else None
 
@@ -151,26 +180,28 @@ def _same(before: list[Value], after: list[Value]) -> bool:
     )
 
 
-def _who(strand: Strand) -> str:
+def _describe(strand: Strand) -> str:
+    """The CTAs and warps of a strand, for people."""
     rows = range(strand.cohort.ctas) if strand.rows is None else strand.rows
-    first, last = strand.cohort.number(rows[0]), strand.cohort.number(rows[-1])
+    first = strand.cohort.number(rows[0])
+    last = strand.cohort.number(rows[-1])
     ctas = f"CTA {first}" if strand.row_count == 1 else f"CTAs {first}..{last}"
     warps = ", ".join(str(int(w)) for w in strand.warps)
     return f"{ctas}, warp{'s' if len(strand.warps) > 1 else ''} {warps}"
 
 
-def _deadlock(cohort: Cohort) -> DeadlockError:
+def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
     """Describe where every strand stands and the state of every barrier."""
-    lines = []
-    body = cohort.strands[0].program.kernel.body
-    for strand in cohort.strands:
+    lines: list[str] = []
+    first = strands[0]
+    body = first.program.kernel.body
+    for strand in strands:
         instr = body[strand.pc]
         step = f" (step {instr.step})" if instr.step else ""
-        lines.append(f"{_who(strand)}: {instr.span.file}:{instr.span.line}{step}: waits for {strand.waiting}")
-    row = 0 if cohort.strands[0].rows is None else int(cohort.strands[0].rows[0])
+        lines.append(f"{_describe(strand)}: {instr.span.file}:{instr.span.line}{step}: waits for {strand.waiting}")
+    row = 0 if first.rows is None else int(first.rows[0])
     for address, barrier in sorted(cohort.barriers.items()):
         lines.append(f"mbarrier {address:#x} in CTA {cohort.number(row)}: {barrier.describe(row)}")
-    first = cohort.strands[0]
     error = DeadlockError(
         "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),
         span=body[first.pc].span,
@@ -180,14 +211,14 @@ def _deadlock(cohort: Cohort) -> DeadlockError:
     return error
 
 
-def _leftovers(cohort: Cohort) -> None:
+def _report_leftovers(cohort: Cohort) -> None:
     """What a kernel must have put back before it exits."""
-    cohort.bulk_groups.report_leftovers(cohort)
+    cohort.bulk_groups.report_leftovers(cohort.findings)
     for base, columns in cohort.tensor.allocated.items():
-        cohort.report(
+        cohort.findings.report(
             "tensor-memory-leak",
             f"{columns} columns of tensor memory at column {base} were not freed before exit",
             None,
             Verdict.error,
-            row=int((cohort.tensor.owner == base).any(axis=1).argmax()),
+            Who(row=int((cohort.tensor.owner == base).any(axis=1).argmax())),
         )

@@ -1,21 +1,13 @@
-"""Addresses of functions, and which functions an indirect call may reach.
+"""Which functions an indirect call may reach.
 
-A function's address is a number that says which function of the module it is; there is no memory at it. An indirect
-call may reach the functions with a body whose address the module takes somewhere (in a variable's initial value, as
-virtual methods are, or by mov) and whose parameters and results are as long as those of the prototype.
+They are the functions with a body whose address the module takes somewhere (in a variable's initial value, as virtual
+methods are, or by mov) and whose parameters and results are as long as those of the call's prototype.
 """
 
 from __future__ import annotations
 
-from convc.machine.memory.global_memory import FUNCTIONS
+from convc.machine.state.variables import Initial
 from convc.ptx import Func, Kernel, Module, Prototype, Variable
-
-DISTANCE = 16
-
-
-def address(module: Module, name: str) -> int:
-    """Address of a function of the module."""
-    return FUNCTIONS + DISTANCE * [function.name for function in module.functions].index(name)
 
 
 def fitting(module: Module, prototype: Prototype) -> list[Kernel]:
@@ -33,7 +25,7 @@ def fitting(module: Module, prototype: Prototype) -> list[Kernel]:
     ]
 
 
-def _named(value) -> list[str]:
+def _named(value: Initial | None) -> list[str]:
     """Names of the functions in an initial value."""
     if isinstance(value, tuple):
         return [name for item in value for name in _named(item)]

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from convc.errors import UnmodelledError
-from convc.machine.execute import functions
+from convc.machine.execute.functions import fitting
+from convc.machine.state.variables import function_address
 from convc.ptx import (
     Address,
     Arguments,
@@ -80,7 +81,8 @@ class _Inliner:
         self.outside = {variable.name for variable in module.variables}
         self.body: list[Instr] = []
         self.registers = list(kernel.registers)
-        self.local, self.call_params = list(kernel.local), list(kernel.call_params)
+        self.local = list(kernel.local)
+        self.call_params = list(kernel.call_params)
         self.shared = {variable.name: variable for variable in kernel.shared}
         self.dynamic = kernel.extern_shared
         self.copies = 0
@@ -208,15 +210,18 @@ class _Inliner:
 
     def _call_through_pointer(self, call: Instr, depth: int) -> None:
         """Compare the address with that of one function after the other; the one it is of is called."""
-        pointer, miss, ends = call.args["pointer"], self._predicate("call"), []
+        pointer = call.args["pointer"]
+        miss = self._predicate("call")
+        ends = []
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
-        within = functions.fitting(self.module, call.args["prototype"])
+        within = fitting(self.module, call.args["prototype"])
         missed = f"a call through {pointer.name}, which holds the address of no function that fits,"
         if depth >= MAX_DEPTH:
-            within, missed = [], f"more than {MAX_DEPTH} calls inside one another"
+            within = []
+            missed = f"more than {MAX_DEPTH} calls inside one another"
         for function in within:
-            address = functions.address(self.module, function.name)
+            address = function_address(self.module, function.name)
             self._add(call, SETP, (miss, pointer, Imm(address, False, address)), ("ne", "u64"))
             other = len(self.body)
             self._add(call, BRA, (Label("next", -1),), guard=Guard(miss.slot, miss.name))

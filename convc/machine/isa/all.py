@@ -22,12 +22,11 @@ import convc.machine.isa.scalar.integer_forms
 import convc.machine.isa.scalar.logic
 import convc.machine.isa.scalar.move
 import convc.machine.isa.scalar.products
-import convc.machine.isa.sync.bar_red
+import convc.machine.isa.sync.barriers
 import convc.machine.isa.sync.clusters
 import convc.machine.isa.sync.control
 import convc.machine.isa.sync.launch_control
 import convc.machine.isa.sync.mbarriers
-import convc.machine.isa.sync.misc
 import convc.machine.isa.tcgen05.alloc
 import convc.machine.isa.tcgen05.commit_wait
 import convc.machine.isa.tcgen05.cp_shift

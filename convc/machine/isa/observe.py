@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from convc.machine.isa.copies.operands import CopyTarget, IssueGroup
+from convc.machine.base.values import Value
+from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
+from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Transfer
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 LANES = np.arange(32)
 NOTHING = np.empty(0, np.int64)
 
 
-def watched_rows(strand: Strand) -> list[tuple[int, int]]:
+class Actor(NamedTuple):
+    """A warp that executes in a watched CTA.
+
+    Attributes:
+        at, row: the CTA, as its position in the strand and as its row in the cohort.
+        warp_at, warp: the warp, as its position in the strand and as its number in the CTA.
+        lanes: (n,) its lanes that execute.
+    """
+
+    at: int
+    row: int
+    warp_at: int
+    warp: int
+    lanes: np.ndarray
+
+
+def watched_rows(strand: ObservedStrand) -> list[tuple[int, int]]:
     """(position in the strand, row in the cohort) of the CTAs that observers are told of."""
     count = strand.cohort.watched
     if strand.rows is None:
@@ -20,21 +41,21 @@ def watched_rows(strand: Strand) -> list[tuple[int, int]]:
     return [(position, int(strand.rows[position])) for position in np.flatnonzero(strand.rows < count).tolist()]
 
 
-def actors(strand: Strand, mask: np.ndarray | None = None) -> list[tuple[int, int, int, int, np.ndarray]]:
-    """(position, row, warp position, warp, lanes) of every warp that executes in a watched CTA.
-
-    ``mask`` has the lanes that execute, where it is not the strand's.
-    """
-    rows, mask = watched_rows(strand), strand.mask if mask is None else mask
+def actors(strand: ObservedStrand, mask: np.ndarray | None = None) -> list[Actor]:
+    """Every warp that executes in a watched CTA; ``mask`` has the lanes, where they are not the strand's."""
+    rows = watched_rows(strand)
+    mask = strand.mask if mask is None else mask
     warps = list(enumerate(strand.warps.tolist()))
     if mask is None:
-        return [(at, row, w, warp, LANES) for at, row in rows for w, warp in warps]
+        return [Actor(at, row, w, warp, LANES) for at, row in rows for w, warp in warps]
     full = np.broadcast_to(mask, (strand.row_count, len(warps), 32))
-    found = [(at, row, w, warp, np.flatnonzero(full[at, w])) for at, row in rows for w, warp in warps]
-    return [actor for actor in found if actor[-1].size]
+    found = [Actor(at, row, w, warp, np.flatnonzero(full[at, w])) for at, row in rows for w, warp in warps]
+    return [actor for actor in found if actor.lanes.size]
 
 
-def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) -> list[LaneAccess]:
+def lane_accesses(
+    strand: ObservedStrand, offset: Value, size: int, homes: np.ndarray | None = None
+) -> list[LaneAccess]:
     """Accesses of ``size`` bytes of shared memory at offsets that broadcast to (rows, warps, lanes).
 
     ``homes`` are the CTAs whose memory it is, of the same shape; None: each its own.
@@ -42,7 +63,7 @@ def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) 
     shape = (strand.row_count, len(strand.warps), 32)
     starts = np.broadcast_to(np.asarray(offset), shape)
     owners = None if homes is None else np.broadcast_to(homes, shape)
-    found = []
+    found: list[LaneAccess] = []
     for at, row, w, warp, lanes in actors(strand):
         places = starts[at, w, lanes].astype(np.int64)[:, None] + np.arange(size)
         if owners is None:
@@ -54,34 +75,36 @@ def touches(strand: Strand, offset, size: int, homes: np.ndarray | None = None) 
     return found
 
 
-def tell_shared(strand: Strand, instr, kind: str, offset, size: int, homes: np.ndarray | None = None) -> None:
-    """Tell the observer of ordinary accesses of shared memory; see `touches`."""
+def notify_shared(
+    strand: Strand, instr: Instr, kind: str, offset: Value, size: int, homes: np.ndarray | None = None
+) -> None:
+    """Tell the observer of ordinary accesses of shared memory; see `lane_accesses`."""
     observer = strand.cohort.observer
     if observer is not None:
-        observer.shared(strand, instr, kind, touches(strand, offset, size, homes))
+        observer.shared(strand, instr, kind, lane_accesses(strand, offset, size, homes))
 
 
-def tell_copy(
+def notify_copy(
     strand: Strand,
-    instr,
-    turn: IssueGroup,
-    path: CopyTarget | None,
+    instr: Instr,
+    group: IssueGroup,
+    target: CopyTarget | None,
     *,
     reads: np.ndarray = NOTHING,
     writes: np.ndarray = NOTHING,
     memory: GlobalRange | None = None,
 ) -> None:
-    """Tell the observer of a copy that the CTAs of a turn issue: along a path, or (None) into global memory."""
+    """Tell the observer of a copy that the CTAs of a group issue: to a target, or (None) into global memory."""
     cohort = strand.cohort
     if cohort.observer is None:
         return
-    rows = np.arange(cohort.ctas) if turn.rows is None else turn.rows
+    rows = np.arange(cohort.ctas) if group.rows is None else group.rows
     homes = signals = np.empty((len(rows), 0), np.int64)
-    if path is not None:
+    if target is not None:
         everyone = np.arange(cohort.ctas)
-        homes = (everyone if path.rows is None else path.rows).reshape(len(rows), -1)
-        signals = (everyone if path.signals is None else path.signals).reshape(len(rows), -1)
-    warp, lane = turn.thread
+        homes = (everyone if target.rows is None else target.rows).reshape(len(rows), -1)
+        signals = (everyone if target.signals is None else target.signals).reshape(len(rows), -1)
+    warp, lane = group.thread
     transfer = Transfer(
         rows=rows,
         thread=(int(strand.warps[warp]), lane),
@@ -89,7 +112,7 @@ def tell_copy(
         writes=writes,
         homes=homes,
         signals=signals,
-        barrier=None if path is None else path.barrier,
+        barrier=None if target is None else target.barrier,
         memory=memory,
     )
     cohort.observer.copy(strand, instr, transfer)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from convc.machine.base.switches import CHOICES
+from convc.machine.state.slots import SlotTable
+from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
-if TYPE_CHECKING:
-    from convc.machine.execute.decode import Program
-    from convc.machine.state.strand import Strand
-    from convc.ptx import Instr
+Run = Callable[[Strand], int | None]
+"""An instruction ready to run: returns None to go on, a program counter to jump, or `BLOCK` or `DONE` of `strand`."""
 
-Run = Callable[["Strand"], int | None]
-Builder = Callable[["Instr", "Program"], Run]
+Builder = Callable[[Instr, SlotTable], Run]
+"""Makes what an instruction does: looks up slots, constants and modifiers once, before anything runs."""
 
 OPS: dict[str, Builder] = {}
 NO_RESULT: set[str] = set()

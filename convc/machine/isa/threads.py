@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.machine.base.findings import Who
+from convc.machine.base.values import Value
 from convc.machine.state.strand import Strand
 
 
@@ -14,29 +16,29 @@ def thread_shape(strand: Strand) -> tuple[int, int, int]:
 
 def rows_of(strand: Strand) -> np.ndarray:
     """Row numbers of the strand's CTAs in the cohort, shaped (rows, 1, 1)."""
-    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-    return rows[:, None, None]
+    return strand.cohort.rows_or_all(strand.rows)[:, None, None]
 
 
-def witness(strand: Strand, chosen: np.ndarray | None = None) -> dict:
-    """The first warp that executes, as `Cohort.report` takes it: row of the CTA, number of the warp, lanes.
+def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> Who:
+    """The first warp that executes, with its lanes that do.
 
-    ``chosen`` (bool, as `thread_shape`) are the threads that matter; None: all.
+    Args:
+        strand: its active threads execute.
+        chosen: bool, broadcastable to `thread_shape`: the threads that matter; None for all.
     """
     mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
     mask = mask if chosen is None else mask & chosen
     full = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))
     at, warp, _ = np.argwhere(full)[0].tolist()
     row = at if strand.rows is None else int(strand.rows[at])
-    return {"row": row, "warp": int(strand.warps[warp]), "lanes": tuple(np.flatnonzero(full[at, warp]).tolist())}
+    return Who(row=row, warp=int(strand.warps[warp]), lanes=tuple(np.flatnonzero(full[at, warp]).tolist()))
 
 
 def active_rows(strand: Strand) -> np.ndarray | None:
     """Rows of the CTAs in which any thread executes; None for all of the cohort."""
     if isinstance(strand.count, int):
         return strand.rows
-    rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
-    return rows[strand.count > 0]
+    return strand.cohort.rows_or_all(strand.rows)[strand.count > 0]
 
 
 def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
@@ -46,6 +48,13 @@ def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
     mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
     full = np.broadcast_to(address, mask.shape)
     return np.where(mask, full, full.flat[mask.argmax()])
+
+
+def extent(offset: Value, size: int) -> tuple[int, int, bool]:
+    """(lowest offset, highest offset, whether one of them is no multiple of ``size``)."""
+    if isinstance(offset, np.ndarray):
+        return int(offset.min()), int(offset.max()), bool((offset % size).any())
+    return offset, offset, offset % size != 0
 
 
 def threads_active(strand: Strand) -> int:

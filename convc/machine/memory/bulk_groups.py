@@ -9,15 +9,11 @@ were committed; the copies of one group are not ordered (PTX manual, "Async-grou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from convc.ir.findings import Verdict
-
-if TYPE_CHECKING:
-    from convc.machine.state.cohort import Cohort
-    from convc.ptx import Instr
+from convc.machine.base.findings import FindingSink, Who
+from convc.ptx import Instr
 
 OPEN, COMMITTED = 0, 1
 
@@ -82,7 +78,7 @@ class BulkGroups:
         del sizes[: -1 - pending]
         return 0 if thread in self._parted else sum(sizes)
 
-    def report_leftovers(self, cohort: Cohort) -> None:
+    def report_leftovers(self, findings: FindingSink) -> None:
         """At exit: a finding for threads that left copies uncommitted, or committed and never waited for."""
         for (warp, lane), counts in self._threads.items():
             for kind, rule, text in (
@@ -92,5 +88,5 @@ class BulkGroups:
                 left = np.flatnonzero(counts[kind])
                 if left.size:
                     verdict = Verdict.error if kind == OPEN else Verdict.review
-                    who = {"row": int(left[0]), "warp": warp, "lanes": (lane,)}
-                    cohort.report(rule, f"a thread {text}", self._last[warp, lane], verdict, **who)
+                    who = Who(row=int(left[0]), warp=warp, lanes=(lane,))
+                    findings.report(rule, f"a thread {text}", self._last[warp, lane], verdict, who)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import DTYPE, array
+from convc.machine.base.values import DTYPE, Value, array
+from convc.ptx import Instr
 
 SHIFT = 40
 MODULE_FIRST = 0x4000
@@ -50,14 +51,20 @@ class Buffer:
 
 
 class GlobalMemory:
-    """All buffers of a launch."""
+    """All buffers of a launch.
+
+    Attributes:
+        buffers, module: of the launch file, and .global variables, in the order of their addresses.
+        watch: global address of a byte whose writers are noted; None: of none.
+        writers: instruction, CTA, warp and lane of each of them.
+    """
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
         self.by_name: dict[str, Buffer] = {}
         self.module: list[Buffer] = []
-        self.watch: tuple[int, int] | None = None
-        self.watched: list[tuple] = []
+        self.watch: int | None = None
+        self.writers: list[tuple[Instr, int, int, int]] = []
 
     def add(self, name: str, data: np.ndarray) -> Buffer:
         """Place a buffer; ``data`` is any contiguous array, used in place when its size is a multiple of 16 bytes."""
@@ -118,7 +125,7 @@ class GlobalMemory:
         return buffer, offset
 
 
-def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int) -> list:
+def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int) -> list[Value]:
     """``count`` consecutive elements at byte offsets of a flat uint8 array: ints, or arrays shaped as ``offset``."""
     size = bits // 8
     if isinstance(offset, int):
@@ -131,14 +138,20 @@ def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int
 
 
 def write_words(
-    data: np.ndarray, offset: np.ndarray, values: list, bits: int, mask: np.ndarray | None, winner: str = "highest"
+    data: np.ndarray,
+    offset: np.ndarray,
+    values: list[Value],
+    bits: int,
+    mask: np.ndarray | None,
+    winner: str = "highest",
 ) -> None:
     """Store ``values`` (ints or arrays that broadcast with ``offset``) one after another at byte offsets.
 
     ``mask`` (bool, broadcastable to ``offset``) selects the lanes that write. Where lanes collide the ``winner`` is the
     highest or the lowest, which the PTX manual leaves undefined: the switch ``colliding_stores``.
     """
-    size, count = bits // 8, len(values)
+    size = bits // 8
+    count = len(values)
     if bits == 128:
         values = [array(v, 128) for v in values]
     shape = offset.shape
@@ -157,6 +170,7 @@ def write_words(
     index = (offset // total).reshape(-1)
     if mask is not None:
         keep = np.broadcast_to(mask, shape).reshape(-1)
-        index, units = index[keep], units[keep]
+        index = index[keep]
+        units = units[keep]
     step = -1 if winner == "lowest" else 1
     target[index[::step]] = units[::step]

@@ -106,9 +106,9 @@ class InitMask:
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024."""
 
-    def __init__(self, ctas: int, size: int, spare: ArrayPool | None = None) -> None:
+    def __init__(self, ctas: int, size: int, pool: ArrayPool | None = None) -> None:
         self.size = size
         padded = max(1024, -(-size // 1024) * 1024)
-        self.bytes = (spare or ArrayPool()).poison((ctas, padded), np.uint8)
+        self.bytes = (pool or ArrayPool()).poison((ctas, padded), np.uint8)
         self.chunks = self.bytes.view(CHUNK)
         self.written = InitMask(ctas, padded)

@@ -7,85 +7,67 @@ global memory, so the order in which cohorts run does not matter to a correct ke
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.ir.findings import Finding, Verdict
 from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
-from convc.machine.base.switches import Switches
+from convc.machine.base.findings import FindingSink
 from convc.machine.base.values import Value, narrow
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
-from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.mbarrier import MBarrier
-from convc.machine.memory.shared_memory import ArrayPool, SharedMemory
-from convc.machine.state.counters import Counters
+from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.state.barriers import ClusterBarrier, NamedBarrier
+from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.queue import TensorCore
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 
 
-@dataclass(slots=True)
-class Launch:
-    """What all cohorts of a launch share."""
-
-    program: object
-    memory: GlobalMemory
-    params: np.ndarray
-    tensor_maps: dict[int, tuple[str, object]]
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    dynamic_shared: int
-    file: str
-    observer: Observer | None = None
-    switches: Switches = Switches()  # noqa: RUF009 - frozen record
-    policy: str = "eager"
-    seed: int = 0
-    counters: Counters = field(default_factory=Counters)
-    findings: dict[tuple, Finding] = field(default_factory=dict)
-    spare: ArrayPool = field(default_factory=ArrayPool)
-
-
-class NamedBarrier:
-    """One of the 16 CTA barriers: who has arrived in the current generation."""
-
-    __slots__ = ("arrived", "generation")
-
-    def __init__(self, ctas: int) -> None:
-        self.arrived = np.zeros(ctas, np.int64)
-        self.generation = np.zeros(ctas, np.int64)
-
-
 class Cohort:
-    """State of the CTAs ``first .. first + ctas - 1``, counted cluster by cluster (see `clusters`)."""
+    """State of the CTAs ``first .. first + ctas - 1``, counted cluster by cluster (see `cluster_ranks`).
 
-    def __init__(self, launch: Launch, first: int, ctas: int, shared_bytes: int) -> None:
+    Attributes:
+        ctas: how many CTAs; a CTA is named by its row here, 0 and up.
+        observer: told of everything that happens; None: nobody.
+        barriers: mbarriers by their shared address. named: CTA barriers by their number.
+        local: uint8, local memory of all threads, once somebody uses it.
+        ticks: what the clocks show.
+        declined: CTAs that have seen a request for another cluster declined.
+        exited: int64 (ctas,): warps that have exited.
+        warps: warps of a CTA.
+    """
+
+    def __init__(
+        self, launch: Launch, first: int, ctas: int, shared_bytes: int, observer: Observer | None = None
+    ) -> None:
         self.launch = launch
         self.counters = launch.counters
-        self.observer = launch.observer
-        self.first = first
+        self.observer = observer
         self.ctas = ctas
-        self.shared = SharedMemory(ctas, shared_bytes, launch.spare)
-        self.tensor = TensorMemory(ctas, launch.switches.placement, launch.spare)
-        self.core = TensorCore(self)
-        self.barriers: dict[int, MBarrier] = {}
-        self.bulk_groups = BulkGroups(ctas)
-        self.pending = Pending(launch.policy, launch.seed)
-        self.named: dict[int, NamedBarrier] = {}
-        self.strands: list = []
-        self.local: np.ndarray | None = None
-        self.ticks = 0
-        self.declined: set[int] = set()  # CTAs that have seen a request for another cluster declined
-        self.exited = np.zeros(ctas, np.int64)
         self.cluster_size = math.prod(launch.cluster)
-        self.cluster_barrier: object | None = None
         self.warps = -(-math.prod(launch.block) // 32)
         self.place = place(launch.grid, launch.cluster, first, ctas)
+        self.findings = FindingSink(launch.findings, launch.file, self.place.number)
+        self.shared = SharedMemory(ctas, shared_bytes, launch.pool)
+        self.tensor = TensorMemory(ctas, launch.switches.placement, launch.pool)
+        self.pending = Pending(launch.policy, launch.seed)
+        datapath = Datapath(
+            ctas=ctas, shared=self.shared, tensor=self.tensor, switches=launch.switches, findings=self.findings
+        )
+        self.core = TensorCore(datapath, self.pending)
+        self.barriers: dict[int, MBarrier] = {}
+        self.named: dict[int, NamedBarrier] = {}
+        self.cluster_barrier = ClusterBarrier(ctas, self.warps)
+        self.bulk_groups = BulkGroups(ctas)
+        self.local: np.ndarray | None = None
+        self.ticks = 0
+        self.declined: set[int] = set()
+        self.exited = np.zeros(ctas, np.int64)
 
     @cached_property
     def copy_groups(self) -> CopyGroups:
@@ -97,9 +79,20 @@ class Cohort:
         """How many CTAs observers are told of lane by lane: those of the first cluster, rows 0 and up."""
         return self.cluster_size
 
+    def rows_or_all(self, rows: np.ndarray | None) -> np.ndarray:
+        """Rows as numbers, where None stands for all."""
+        return np.arange(self.ctas) if rows is None else rows
+
     def number(self, row: int) -> int:
         """Linear number in the grid (x fastest) of the CTA in a row."""
         return int(self.place.number[row])
+
+    def named_barrier(self, index: int) -> NamedBarrier:
+        """A CTA barrier by its number."""
+        found = self.named.get(index)
+        if found is None:
+            found = self.named[index] = NamedBarrier(self.ctas)
+        return found
 
     def barrier(self, address: int, name: str) -> MBarrier:
         """The mbarrier at a shared address; faults when none was initialised there."""
@@ -160,30 +153,3 @@ class Cohort:
             "lanemask_ge": 0xFFFFFFFF & ~((1 << lanes) - 1),
         }
         return masks[base].astype(np.uint32).reshape(1, 1, 32)
-
-    def report(
-        self,
-        rule: str,
-        message: str,
-        instr,
-        verdict: Verdict = Verdict.error,
-        *,
-        row: int | None = None,
-        warp: int | None = None,
-        lanes: tuple[int, ...] = (),
-    ) -> None:
-        """Record a finding once per rule and instruction; ``row``, ``warp`` and ``lanes`` are a witness."""
-        key = (rule, instr.index if instr is not None else None)
-        if key in self.launch.findings:
-            return
-        self.launch.findings[key] = Finding(
-            verdict=verdict,
-            rule=rule,
-            message=message,
-            file=instr.span.file if instr is not None else self.launch.file,
-            line=instr.span.line if instr is not None else 0,
-            step=instr.step if instr is not None else None,
-            cta=None if row is None else self.number(row),
-            warp=warp,
-            lanes=lanes,
-        )

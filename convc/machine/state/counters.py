@@ -8,13 +8,10 @@ performed in the end: neither the completion policy nor the cohorts change a cou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from convc.machine.tensor_core.fetch import SPAN
+from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.zero_columns import zero_columns
-
-if TYPE_CHECKING:
-    from convc.machine.tensor_core.mma import Mma
 
 
 @dataclass(slots=True)
@@ -111,7 +108,8 @@ class Counters:
     def include(self, other: Counters) -> None:
         """Add the counts of other CTAs of the same launch."""
         for entry in fields(self):
-            mine, more = getattr(self, entry.name), getattr(other, entry.name)
+            mine = getattr(self, entry.name)
+            more = getattr(other, entry.name)
             if isinstance(mine, Copies):
                 mine.include(more)
             elif isinstance(mine, dict):
@@ -142,7 +140,8 @@ class Counters:
         """
         shape = mma.shape
         taking = 2 * issued if shape.pair else issued
-        a_bytes, b_bytes = 0 if mma.a_in_tensor else issued * shape.m * SPAN, issued * shape.n * SPAN
+        a_bytes = 0 if mma.a_in_tensor else issued * shape.m * SPAN
+        b_bytes = issued * shape.n * SPAN
         self.mma += issued
         self.multiply_adds += issued * shape.m * shape.n * shape.k
         self.mma_lanes += taking * shape.banks * shape.rows

@@ -1,9 +1,10 @@
 """What an observer of one execution is told.
 
-An observer sees every effect of a launch and changes none. The machine calls it only where `Cohort.observer` is set, so
+An observer sees every effect of a launch and changes none: what it is shown of a cohort and of a strand,
+`ObservedCohort` and `ObservedStrand`, can be read only. The machine calls it only where `Cohort.observer` is set, so
 that checking costs nothing when it is off. All calls come in the order in which the machine performs things; a call
 about an asynchronous operation comes when a thread issues it, which is when its ordering obligations arise (completion
-policy ``eager``, see `pending`).
+policy ``eager``, see `completion`).
 
 CTAs are named by their row in the cohort. What single lanes do is told of the first cluster alone (rows below
 `Cohort.watched`): without clusters that is one CTA.
@@ -13,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from convc.machine.state.cohort import Cohort
-    from convc.machine.state.strand import Strand
-    from convc.ptx import Instr
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.tensor_core.mma import Accumulator
+from convc.ptx import Instr
 
 Places = np.ndarray
 """Byte addresses (shared memory) or flat cell numbers, lane * 512 + column (tensor memory)."""
@@ -96,7 +95,7 @@ class Operation:
         rows: the CTAs that issue it. pair: it works on both CTAs of each one's pair.
         thread: warp number and lane.
         shared: shared memory read; reads, writes: tensor memory; in each CTA that takes part.
-        target: accumulator and shape of an mma (see `Mma.accumulator`).
+        target: of an mma, its accumulator and shape; else None.
     """
 
     kind: str
@@ -106,84 +105,96 @@ class Operation:
     shared: Places
     reads: Places
     writes: Places
-    target: object
+    target: Accumulator | None
 
 
 class Observer:
     """Does nothing; checkers override what they need."""
 
-    def begin(self, cohort: Cohort) -> None:
+    def begin(self, cohort: ObservedCohort) -> None:
         """A cohort is about to run."""
 
-    def end(self, cohort: Cohort) -> None:
+    def end(self, cohort: ObservedCohort) -> None:
         """All CTAs of the cohort have exited."""
 
-    def step(self, strand: Strand, instr: Instr) -> None:
+    def step(self, strand: ObservedStrand, instr: Instr) -> None:
         """An instruction is about to be executed (or tried: a blocked wait comes again)."""
 
     # ---- accesses --------------------------------------------------------------------------------------------------
 
-    def shared(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
+    def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """Shared memory is accessed by ordinary instructions: ``ld``, ``st``, ``atom``, or ``cp.async``."""
 
-    def async_store(self, strand: Strand, instr: Instr, parts: list[tuple[LaneAccess, int]]) -> None:
+    def async_store(self, strand: ObservedStrand, instr: Instr, parts: Sequence[tuple[LaneAccess, int]]) -> None:
         """st.async or red.async: stores, each with the shared address of the barrier that it signals where it goes."""
 
     def global_access(
-        self, strand: Strand, instr: Instr, kind: str, buffer: str, offset: int | Places, size: int, mask: Places | None
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        kind: str,
+        buffer: str,
+        offset: int | Places,
+        size: int,
+        mask: Places | None,
     ) -> None:
         """``size`` bytes at byte offsets of a buffer, which broadcast with ``mask`` to (rows, warps, lanes).
 
         ``kind`` is ``ld``, ``st``, ``atom`` or ``cp.async``. All CTAs are told of.
         """
 
-    def tensor(self, strand: Strand, instr: Instr, kind: str, touches: list[LaneAccess]) -> None:
+    def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld or st."""
 
     def allocate(
-        self, strand: Strand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
+        self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
         """tcgen05.alloc, or dealloc where ``free``."""
 
-    def tensor_op(self, strand: Strand, instr: Instr, operation: Operation) -> None:
+    def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
         """mma, cp or shift is issued."""
 
-    def copy(self, strand: Strand, instr: Instr, transfer: Transfer) -> None:
+    def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """An asynchronous copy is issued, by any CTAs of the cohort."""
 
     # ---- synchronisation -------------------------------------------------------------------------------------------
 
     def commit(
-        self, strand: Strand, instr: Instr, barrier: int, thread: tuple[int, int], signals: list[tuple[int, int]]
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        barrier: int,
+        thread: tuple[int, int],
+        signals: Sequence[tuple[int, int]],
     ) -> None:
         """tcgen05.commit: barriers are signalled once this thread's tensor operations are done.
 
         ``signals`` are pairs of the CTA that commits and the CTA whose barrier it is, of the watched CTAs.
         """
 
-    def commit_group(self, strand: Strand, instr: Instr) -> None:
+    def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:
         """cp.async.commit_group or cp.async.bulk.commit_group."""
 
-    def wait_group(self, strand: Strand, instr: Instr, left: int) -> None:
+    def wait_group(self, strand: ObservedStrand, instr: Instr, left: int) -> None:
         """cp.async.wait_group (or wait_all), or cp.async.bulk.wait_group: at most ``left`` groups are under way."""
 
-    def init(self, strand: Strand, instr: Instr, barrier: int) -> None:
+    def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """mbarrier.init."""
 
-    def arrive(self, strand: Strand, instr: Instr, barrier: int, homes: np.ndarray | None) -> None:
+    def arrive(self, strand: ObservedStrand, instr: Instr, barrier: int, homes: np.ndarray | None) -> None:
         """A thread arrives at an mbarrier, or changes its transaction count.
 
         ``homes`` are the CTAs whose barrier it is, one per CTA of the strand; None: each its own.
         """
 
-    def wait(self, strand: Strand, instr: Instr, barrier: int, done: np.ndarray) -> None:
+    def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
         """A wait on an mbarrier has succeeded in the CTAs of the strand where ``done`` (bool)."""
 
-    def cta_barrier(self, strand: Strand, instr: Instr, index: int, leave: bool) -> None:
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, index: int, leave: bool) -> None:
         """A warp arrives at a CTA barrier, or leaves it; ``strand.ticket`` has the generation that it met in."""
 
-    def cluster_barrier(self, strand: Strand, instr: Instr, leave: bool) -> None:
+    def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """A warp arrives at the barrier of its cluster, or leaves it; the barrier's ticket says in which phase."""
 
-    def fence(self, strand: Strand, instr: Instr) -> None:
+    def fence(self, strand: ObservedStrand, instr: Instr) -> None:
         """Any fence, tcgen05.wait or tcgen05.fence."""

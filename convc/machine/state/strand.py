@@ -8,25 +8,22 @@ branch's post-dominator (see `flow`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from convc.machine.base.values import Value, array, narrow
-from convc.machine.state.pending_registers import RegisterMove, finish
-
-if TYPE_CHECKING:
-    from convc.machine.execute.decode import Program
-    from convc.machine.state.cohort import Cohort
+from convc.machine.state.barriers import Ticket
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.program import Program
+from convc.ptx import Instr
 
 BLOCK = -1
-YIELD = -2
-DONE = -3
+DONE = -2
 """What an instruction may return besides None (go on) and a program counter (jump)."""
 
 
-class _EverySlot(frozenset):
+class _EverySlot(frozenset[int]):
     """The set of all register slots."""
 
     def __contains__(self, slot: object) -> bool:
@@ -38,7 +35,14 @@ EVERY_SLOT = _EverySlot()
 
 @dataclass(slots=True)
 class Frame:
-    """One divergence: where the lanes meet, the side still to run, and what held before."""
+    """One divergence.
+
+    Attributes:
+        join: instruction where the lanes meet again; None: at the exit.
+        other: instruction at which the side that is still to run begins; None when none is.
+        other_mask: bool, the lanes of that side.
+        mask, keep: those of the strand before its lanes parted.
+    """
 
     join: int | None
     other: int | None
@@ -46,31 +50,72 @@ class Frame:
     mask: np.ndarray | None
     keep: frozenset[int] | None
 
+    def part(self, axis: int, index: np.ndarray) -> Frame:
+        """The divergence in some CTAs (axis 0) or warps (axis 1) of the strand."""
+        other_mask = _mask_part(self.other_mask, axis, index)
+        return replace(self, other_mask=other_mask, mask=_mask_part(self.mask, axis, index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterMove:
+    """A tcgen05.ld or st that warps of a strand have issued (see `convc.machine.state.pending_registers`).
+
+    Attributes:
+        instr: the instruction.
+        act: ``act(strand, operands)`` performs it for the active warps.
+        operands: register values at issue.
+        mask: bool (rows | 1, warps | 1, 32 | 1), the lanes that issued it; None for all.
+        fills: slots of the registers that it writes.
+    """
+
+    instr: Instr
+    act: Callable[[Strand, list[Value]], None]
+    operands: list[Value]
+    mask: np.ndarray | None
+    fills: frozenset[int] = frozenset()
+
+    def part(self, axis: int, index: np.ndarray) -> RegisterMove:
+        """The move in some CTAs (axis 0) or warps (axis 1) of the strand."""
+        operands = [_part(value, axis, index) if isinstance(value, np.ndarray) else value for value in self.operands]
+        return replace(self, operands=operands, mask=_mask_part(self.mask, axis, index))
+
 
 class Strand:
     """Registers and position of a group of warps.
 
     Attributes:
+        running: the strands of the cohort that have not ended; a split adds one.
         rows: indices of its CTAs in the cohort, or None for all of them.
         warps: warp numbers inside the CTA, ascending.
         regs: one value per register slot, followed by constants and special registers.
         mask: bool array broadcastable to (rows, warps, 32) of the active lanes, or None when all are.
+        count: active lanes of each CTA: an int where it is the same in all, else int (rows,).
+        active: (warp position, lane) where just one thread is active, the same in all CTAs; else None.
         keep: while lanes are parted, the slots whose values must be merged on a write; else None.
         outer: while one predicated instruction runs, the mask around it.
+        frames: divergences that it is inside of, the innermost last.
         waiting: what it waits for when blocked (text for a deadlock report).
-        loads, stores: tcgen05.ld and st that its warps issued and did not wait for, see `register_moves`.
+        ticket: what it holds while it waits at a CTA barrier.
+        loads, stores: tcgen05.ld and st that its warps issued and did not wait for.
     """
 
     __slots__ = (
         "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "regs",
-        "row_count", "rows", "stores", "ticket", "waiting", "warps",
+        "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
-        self, cohort: Cohort, program: Program, rows: np.ndarray | None, warps: np.ndarray, regs: list[Value]
+        self,
+        cohort: Cohort,
+        program: Program,
+        running: list[Strand],
+        rows: np.ndarray | None,
+        warps: np.ndarray,
+        regs: list[Value],
     ) -> None:
         self.cohort = cohort
         self.program = program
+        self.running = running
         self.rows = rows
         self.row_count = cohort.ctas if rows is None else len(rows)
         self.warps = warps
@@ -81,7 +126,7 @@ class Strand:
         self.keep: frozenset[int] | None = None
         self.frames: list[Frame] = []
         self.waiting = ""
-        self.ticket: tuple | None = None
+        self.ticket: Ticket | None = None
         self.done = False
         self.loads: list[RegisterMove] = []
         self.stores: list[RegisterMove] = []
@@ -139,7 +184,7 @@ class Strand:
 
     def frozen(self) -> Strand:
         """A copy that keeps lanes and registers as they are, for work that is performed later."""
-        copy = Strand(self.cohort, self.program, self.rows, self.warps, self.regs.copy())
+        copy = Strand(self.cohort, self.program, self.running, self.rows, self.warps, self.regs.copy())
         copy.set_mask(self.mask)
         return copy
 
@@ -169,110 +214,127 @@ class Strand:
         return self._split(0, chosen)
 
     def _split(self, axis: int, chosen: np.ndarray) -> Strand:
-        def part(value, index):
-            if not isinstance(value, np.ndarray) or value.shape[axis] == 1:
-                return value
-            return value[index] if axis == 0 else value[:, index]
+        """Move the CTAs (axis 0) or warps (axis 1) that are not ``chosen`` into a new strand, which runs by itself.
 
-        def moves(index):
-            return ([m.part(lambda v: part(v, index)) for m in ms] for ms in (self.loads, self.stores))
+        Both go on at the same instruction, with the divergences and the pending moves of their own part.
+        """
+        stay = np.flatnonzero(chosen)
+        go = np.flatnonzero(~chosen)
+        # Registers that are the same along the axis stay as they are, shared by both. The others may become the same
+        # in a part: narrowing them here keeps what follows fast.
+        everything = self.regs
+        wide = [(slot, v) for slot, v in enumerate(everything) if isinstance(v, np.ndarray) and v.shape[axis] > 1]
 
-        wide = [i for i, value in enumerate(self.regs) if isinstance(value, np.ndarray) and value.shape[axis] > 1]
-
-        def parts(index):
-            regs = self.regs.copy()
-            for i in wide:
-                regs[i] = narrow(regs[i][index] if axis == 0 else regs[i][:, index])
+        def registers(index: np.ndarray) -> list[Value]:
+            regs = everything.copy()
+            for slot, value in wide:
+                regs[slot] = narrow(_part(value, axis, index))
             return regs
 
-        stay, go = np.flatnonzero(chosen), np.flatnonzero(~chosen)
-        rows, warps = self.rows, self.warps
         if axis == 0:
-            all_rows = np.arange(self.cohort.ctas) if rows is None else rows
-            other = Strand(self.cohort, self.program, all_rows[go], warps, parts(go))
-            self.rows, self.row_count = all_rows[stay], len(stay)
+            rows = np.arange(self.cohort.ctas) if self.rows is None else self.rows
+            other = Strand(self.cohort, self.program, self.running, rows[go], self.warps, registers(go))
+            self.rows = rows[stay]
+            self.row_count = len(stay)
         else:
-            other = Strand(self.cohort, self.program, rows, warps[go], parts(go))
-            self.warps = warps[stay]
+            other = Strand(self.cohort, self.program, self.running, self.rows, self.warps[go], registers(go))
+            self.warps = self.warps[stay]
         other.pc = self.pc
         other.keep = self.keep
-        other.frames = [Frame(f.join, f.other, part(f.other_mask, go), part(f.mask, go), f.keep) for f in self.frames]
-        for f in self.frames:
-            f.other_mask, f.mask = part(f.other_mask, stay), part(f.mask, stay)
-        other.loads, other.stores = moves(go)
-        self.loads, self.stores = moves(stay)
-        other.set_mask(part(self.mask, go))
-        self.regs = parts(stay)
-        self.set_mask(part(self.mask, stay))
-        self.cohort.strands.append(other)
+        other.frames = [frame.part(axis, go) for frame in self.frames]
+        other.loads = [move.part(axis, go) for move in self.loads]
+        other.stores = [move.part(axis, go) for move in self.stores]
+        other.set_mask(_mask_part(self.mask, axis, go))
+        self.frames = [frame.part(axis, stay) for frame in self.frames]
+        self.loads = [move.part(axis, stay) for move in self.loads]
+        self.stores = [move.part(axis, stay) for move in self.stores]
+        self.regs = registers(stay)
+        self.set_mask(_mask_part(self.mask, axis, stay))
+        self.running.append(other)
         return other
 
-    # ---- divergence inside a warp --------------------------------------------------------------------------------
+    # ---- divergence inside a warp ------------------------------------------------------------------------------------
+
+    def depth(self, at: int) -> int:
+        """How many divergences hold at instruction ``at``; one whose lanes have all arrived at its join does not."""
+        return sum(frame.join != at or frame.other is not None for frame in self.frames)
 
     def diverge(self, branch: int, target: int, taken: np.ndarray) -> int:
-        """Part the lanes at a branch; returns where the first side (the one that does not lead to the join) goes on."""
+        """Part the lanes at a branch: one side runs on to the join, then the other.
+
+        Args:
+            branch: index of the branch. target: where it leads.
+            taken: bool, the lanes that jump.
+
+        Returns:
+            Where the side that runs first goes on.
+        """
         flow = self.program.flow
         join = flow.join(branch)
         self.program.watch_join(join)
-        shape = np.broadcast_shapes(taken.shape, (1, 1, 1) if self.mask is None else self.mask.shape)
         base = np.ones((1, 1, 1), bool) if self.mask is None else self.mask
-        taken = np.broadcast_to(taken, shape) & base
-        stay = ~taken & base
-        first, second = (target, branch + 1), (taken, stay)
+        taken = np.broadcast_to(taken, np.broadcast_shapes(taken.shape, base.shape)) & base
+        run, run_mask = target, taken
+        other: int | None = branch + 1
+        other_mask: np.ndarray | None = ~taken & base
         if target == join:
-            first, second = (branch + 1, target), (stay, taken)
-        run, other = first
-        run_mask, other_mask = second
+            run, run_mask, other, other_mask = branch + 1, other_mask, target, taken
         if other == join:
+            # One side has nothing to do before the join (an "if" without "else"): its lanes only wait. A loop comes
+            # by again with fewer and fewer lanes; the frame of its first round says what comes after all.
             top = self.frames[-1] if self.frames else None
             if top is not None and top.join == join and top.other is None:
                 self.set_mask(run_mask)
                 return run
-            other, other_mask = None, None
+            other = other_mask = None
         elif self.cohort.launch.switches.divergence == "next":
-            run, other, run_mask, other_mask = other, run, other_mask, run_mask
+            run, run_mask, other, other_mask = branch + 1, other_mask, target, run_mask
         self.frames.append(Frame(join, other, other_mask, self.mask, self.keep))
-        keep = flow.live_in(join) | (flow.live_in(other) if other is not None else frozenset())
+        # A register that is read again after the join, or by the other side, must not lose the values of the lanes
+        # that wait now; every other register may become a plain value, as if this side were all there is.
+        keep = flow.live_in(join)
+        if other is not None:
+            keep |= flow.live_in(other)
         self.keep = keep | (self.keep or frozenset())
         self.set_mask(run_mask)
         return run
 
     def meet(self, pc: int) -> int:
         """Arrive at a join: run the side that waits, or go on with all lanes. Returns the next program counter."""
+        # Several branches may share a join, so that one arrival can end several divergences.
         while self.frames and self.frames[-1].join == pc:
             frame = self.frames[-1]
             if frame.other is not None:
-                return self._other_side(frame)
+                return self._run_other_side(frame, frame.other)
             self.frames.pop()
             self.keep = frame.keep
             self.set_mask(frame.mask)
         return pc
 
-    def _other_side(self, frame: Frame) -> int:
-        """Begin the side of a branch that has waited."""
-        pc, frame.other = frame.other, None
+    def _run_other_side(self, frame: Frame, start: int) -> int:
+        """Begin the side of a branch that has waited; returns where it does."""
+        frame.other = None
+        # The first side has run: nobody but the code behind the join still needs what its lanes hold.
         self.keep = self.program.flow.live_in(frame.join) | (frame.keep or frozenset())
         self.set_mask(frame.other_mask)
-        return pc
+        return start
 
     def retire(self) -> int:
         """The active lanes exit. Returns where the remaining lanes go on, or DONE."""
+        everyone = np.ones((1, 1, 1), bool)
+        staying = ~(everyone if self.mask is None else self.mask)
         for frame in self.frames:
-            base = np.ones((1, 1, 1), bool) if frame.mask is None else frame.mask
-            frame.mask = base & ~self.mask
+            frame.mask = (everyone if frame.mask is None else frame.mask) & staying
         while self.frames:
             frame = self.frames[-1]
             if frame.other is not None:
-                return self._other_side(frame)
+                return self._run_other_side(frame, frame.other)
             self.frames.pop()
             self.keep = frame.keep
-            if frame.join is not None and frame.mask.any():
+            if frame.join is not None and frame.mask is not None and frame.mask.any():
                 self.set_mask(frame.mask)
                 return frame.join
         self.done = True
-        if self.stores:
-            self.set_mask(None)
-            self.stores = finish(self, self.stores)
         self.cohort.exited[slice(None) if self.rows is None else self.rows] += len(self.warps)
         return DONE
 
@@ -285,7 +347,8 @@ class Strand:
 
     def only(self, mask: np.ndarray, run: Callable[[Strand], int | None]) -> int | None:
         """Run one instruction in just these lanes, merging everything it writes."""
-        saved_mask, saved_keep = self.mask, self.keep
+        saved_mask = self.mask
+        saved_keep = self.keep
         self.outer = saved_mask
         self.set_mask(mask)
         self.keep = EVERY_SLOT
@@ -294,3 +357,14 @@ class Strand:
         finally:
             self.keep = saved_keep
             self.set_mask(saved_mask)
+
+
+def _part(array: np.ndarray, axis: int, index: np.ndarray) -> np.ndarray:
+    """Some positions of an axis that may have the length 1, which stands for all."""
+    if array.shape[axis] == 1:
+        return array
+    return array[index] if axis == 0 else array[:, index]
+
+
+def _mask_part(mask: np.ndarray | None, axis: int, index: np.ndarray) -> np.ndarray | None:
+    return None if mask is None else _part(mask, axis, index)

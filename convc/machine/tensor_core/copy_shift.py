@@ -28,23 +28,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
+from convc.machine.base.findings import Who
+from convc.machine.base.switches import Switches
 from convc.machine.tensor_core import fetch, formats
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.smem_layout import chunk_offsets
-from convc.machine.tensor_core.tensor_memory import LANES
+from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
+from convc.ptx import Instr
 from convc.ptx.descriptors import decode_shared
-
-if TYPE_CHECKING:
-    from convc.machine.base.switches import Switches
-    from convc.machine.state.cohort import Cohort
-    from convc.machine.tensor_core.mma import Mma
-    from convc.ptx.syntax import Instr
 
 SHIFT_COLUMNS = 8
 UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
@@ -52,7 +49,7 @@ UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
 
 
 def joined(queue: Iterable[Mma | Copy | Shift | RowShift]) -> Iterator[Mma | Copy | Shift | RowShift]:
-    """The same operations, with moves of columns side by side that follow each other as one."""
+    """Operations in order, where moves of columns side by side that follow each other become one."""
     last: Mma | Copy | Shift | RowShift | None = None
     for item in queue:
         if last is not None and not isinstance(last, Mma) and type(item) is type(last) and item == last.next():
@@ -105,7 +102,8 @@ def unit_index(descriptor: int, count: int, rows: int, width: int) -> np.ndarray
 
 def evenly(lanes: np.ndarray) -> slice | np.ndarray:
     """The lanes as a slice, which numpy copies faster, where they are evenly spaced."""
-    first, step = int(lanes[0]), int(lanes[1] - lanes[0])
+    first = int(lanes[0])
+    step = int(lanes[1] - lanes[0])
     last = int(lanes[-1])
     even = step > 0 and np.array_equal(lanes, np.arange(first, last + 1, step))
     return slice(first, last + 1, step) if even else lanes
@@ -137,23 +135,23 @@ class Copy:
             return None
         return replace(self, taddr=self.taddr + step, descriptor=self.descriptor + step // 4)
 
-    def execute(self, cohort: Cohort, switches: Switches) -> None:
+    def execute(self, path: Datapath) -> None:
         """Copy now."""
-        shared, tensor = cohort.shared, cohort.tensor
-        lanes, width = copy_places(self, switches)
+        tensor = path.tensor
+        lanes, width = copy_places(self, path.switches)
         column = self.taddr & 0xFFFF
         rows = None if self.rows is None else np.asarray(self.rows)
-        self._check(cohort, lanes, column, width * self.count, rows)
+        self._check(tensor, lanes, column, width * self.count, rows)
         try:
             index = unit_index(self.descriptor, self.count, lanes.shape[1], width)
         except ValueError as error:
             raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
-        self._check_source(cohort, index, rows)
+        self._check_source(path, index, rows)
         select = slice(None) if rows is None else rows
         width *= self.count
-        units = np.take(shared.chunks[select], index, axis=1).view(np.uint8)
+        units = np.take(path.shared.chunks[select], index, axis=1).view(np.uint8)
         if self.decompress is not None:
-            units = self._unpack(units, switches.six_bit)
+            units = _unpacked(units, UNPACKED[self.decompress], path.switches.six_bit)
         cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
         panel = tensor.panel(column, width)
         for own in lanes:
@@ -165,9 +163,9 @@ class Copy:
         if key not in tensor.written.known:
             tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
 
-    def _check_source(self, cohort: Cohort, index: np.ndarray, rows: np.ndarray | None) -> None:
+    def _check_source(self, path: Datapath, index: np.ndarray, rows: np.ndarray | None) -> None:
         """The units must lie inside shared memory, and what is used of them must have been written."""
-        shared = cohort.shared
+        shared = path.shared
         used = 16 if self.decompress is None else formats.unit_bytes(UNPACKED[self.decompress], "padded")
         key = ("cp", self.descriptor, self.shape, self.count, used)
         if key in shared.written.known:
@@ -181,21 +179,16 @@ class Copy:
         missing = shared.written.missing(key, places, rows)
         if missing:
             message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
-            cohort.report("shared-memory-unwritten", message, self.instr, row=shared.written.lacking(places, rows))
+            who = Who(row=shared.written.lacking(places, rows))
+            path.findings.report("shared-memory-unwritten", message, self.instr, who=who)
 
-    def _unpack(self, units: np.ndarray, six_bit: str) -> np.ndarray:
-        """One element per byte: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
-        element = UNPACKED[self.decompress]
-        flat = units.reshape(-1, 16)
-        up = 2 if element == "e2m1" else int(six_bit == "high")
-        return (formats.codes(flat, element, "padded", six_bit) << up).reshape(units.shape)
-
-    def _check(self, cohort: Cohort, lanes: np.ndarray, column: int, width: int, rows: np.ndarray | None) -> None:
+    def _check(self, tensor: TensorMemory, lanes: np.ndarray, column: int, width: int, rows: np.ndarray | None) -> None:
+        """The cells must lie inside what is allocated, from a multiple of 128 bits on."""
         if int(lanes.max()) >= 128:
             raise self._fault(f"tcgen05.cp of shape {self.shape} from lane {self.taddr >> 16} on passes lane 127")
         if column % 4:
             raise self._fault(f"tcgen05.cp to column {column}: the column must be a multiple of 4 (128 bits)")
-        if not cohort.tensor.holds(column, width, rows):
+        if not tensor.holds(column, width, rows):
             raise self._fault(
                 f"tcgen05.cp writes columns {column}..{column + width - 1}, which are not allocated",
                 "compare with tcgen05.alloc",
@@ -203,6 +196,13 @@ class Copy:
 
     def _fault(self, message: str, hint: str = "") -> MachineFault:
         return MachineFault(message, span=self.instr.span, hint=hint)
+
+
+def _unpacked(units: np.ndarray, element: str, six_bit: str) -> np.ndarray:
+    """One element per byte of 16-byte units: 4-bit ones in bits 5..2, 6-bit ones in bits 5..0 or 6..1."""
+    flat = units.reshape(-1, 16)
+    up = 2 if element == "e2m1" else int(six_bit == "high")
+    return (formats.codes(flat, element, "padded", six_bit) << up).reshape(units.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,30 +218,31 @@ class Shift:
         """The shift of the next columns."""
         return replace(self, taddr=self.taddr + SHIFT_COLUMNS * self.count)
 
-    def execute(self, cohort: Cohort, switches: Switches) -> None:
+    def execute(self, path: Datapath) -> None:
         """Shift now."""
         lane, column = self.taddr >> 16, self.taddr & 0xFFFF
+        extent = path.switches.shift_extent
         rows = None if self.rows is None else np.asarray(self.rows)
         if lane % 32 or lane >= 128:
             raise MachineFault(
                 f"tcgen05.shift at lane {lane}: the lane must be a multiple of 32 below 128", span=self.instr.span
             )
         width = SHIFT_COLUMNS * self.count
-        if not cohort.tensor.holds(column, width, rows):
+        if not path.tensor.holds(column, width, rows):
             raise MachineFault(
                 f"tcgen05.shift of columns {column}..{column + width - 1}, which are not allocated",
                 span=self.instr.span,
             )
-        if switches.shift_extent == "all" and lane:
-            cohort.report(
+        if extent == "all" and lane:
+            path.findings.report(
                 "shift-extent",
                 f"tcgen05.shift at lane {lane}: whether one or all four sub-partitions move is not settled; "
                 "here all do",
                 self.instr,
                 Verdict.review,
-                row=0 if rows is None else self.rows[0],
+                Who(row=0 if self.rows is None else self.rows[0]),
             )
-        move_lanes(cohort, column, width, shift_parts(self.taddr, switches.shift_extent), rows)
+        move_lanes(path.tensor, column, width, shift_parts(self.taddr, extent), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,15 +257,14 @@ class RowShift:
         """The move of the next columns."""
         return replace(self, column=self.column + SHIFT_COLUMNS * self.count)
 
-    def execute(self, cohort: Cohort, switches: Switches) -> None:
+    def execute(self, path: Datapath) -> None:
         """Shift now."""
         rows = None if self.rows is None else np.asarray(self.rows)
-        move_lanes(cohort, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
+        move_lanes(path.tensor, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
 
 
-def move_lanes(cohort: Cohort, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
+def move_lanes(tensor: TensorMemory, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
     """Lane i takes lane i + 1 in some columns of the sub-partitions ``parts``; their last lanes keep their content."""
-    tensor = cohort.tensor
     cells = tensor.panel(column, width).reshape(tensor.ctas, 4, 32 * width)
     for part in parts:
         for select in (slice(None),) if rows is None else rows:

@@ -8,17 +8,12 @@ instruction is summed as the hardware does (`numerics`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from convc.machine.tensor_core import numerics
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
-
-if TYPE_CHECKING:
-    from convc.machine.base.switches import Switches
-    from convc.machine.state.cohort import Cohort
 
 WORKING_SET = 1 << 22
 """Bytes of operands and accumulators processed at a time: many CTAs a call, and they stay inside a level-3 cache."""
@@ -27,21 +22,24 @@ WORKING_SET = 1 << 22
 class Product:
     """A run of instructions that share a target, being executed."""
 
-    def __init__(self, cohort: Cohort, switches: Switches, run: list[Mma]) -> None:
-        self.cohort, self.switches, self.run = cohort, switches, run
+    def __init__(self, path: Datapath, run: list[Mma]) -> None:
+        self.path = path
+        self.run = run
         self.first = run[0]
         self.shape = self.first.shape
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
-        self.exact = switches.numerics == "exact" and self.shape.kind != "i8"
+        self.exact = path.switches.numerics == "exact" and self.shape.kind != "i8"
 
     def execute(self) -> None:
         """Check everything, then multiply a few CTAs at a time."""
-        first, shape, cohort = self.first, self.shape, self.cohort
-        operands = Operands(cohort, self.switches, self.run)
-        a, b = operands.a(), operands.b()
+        first = self.first
+        shape = self.shape
+        operands = Operands(self.path, self.run)
+        a = operands.a()
+        b = operands.b()
         lanes, column = operands.accumulator()
         scales = operands.scales() if shape.factors else None
-        everyone = np.arange(cohort.ctas) if self.rows is None else self.rows
+        everyone = np.arange(self.path.ctas) if self.rows is None else self.rows
         per_cta = 4 * (2 * (shape.rows + shape.b_rows) * len(self.run) * shape.k + 2 * 128 * shape.columns)
         step = max(1, WORKING_SET // per_cta)
         step += step % 2 if shape.pair else 0
@@ -60,10 +58,11 @@ class Product:
 
     def _multiply(self, select, a, b, factors, lanes, column: int, mask: np.ndarray | None) -> None:
         """One product for the selected CTAs: a (ctas or 1, banks or 1, rows, k), b (ctas or 1, b_rows, k)."""
-        shape, accumulate = self.shape, self.first.accumulate
+        shape = self.shape
+        accumulate = self.first.accumulate
         desc = shape.desc
         columns = slice(column, column + shape.columns)
-        tensor = self.cohort.tensor
+        tensor = self.path.tensor
         if desc.negate_a != desc.negate_b:
             a = -a
         direct = isinstance(select, slice) and not shape.spread_lanes
@@ -115,7 +114,8 @@ class Product:
 
     def _rounded(self, a, b, factors, old: np.ndarray) -> np.ndarray:
         """New cells by plain arithmetic."""
-        shape, first = self.shape, self.first
+        shape = self.shape
+        first = self.first
         if factors is not None:
             a, b = self._scaled(a, b, factors)
         product = self._matmul(a, b)
@@ -159,14 +159,17 @@ class Product:
 
     def _exact(self, a, b, factors, old: np.ndarray) -> np.ndarray:
         """New cells as the hardware adds, bank by bank."""
-        shape, desc = self.shape, self.shape.desc
+        shape = self.shape
+        desc = self.shape.desc
         b = self._joined(b)
         addend = self._addend(old) if self.first.accumulate else np.zeros(old.shape, np.float32)
         out = np.empty(old.shape, np.uint32)
         for bank in range(shape.banks):
             lanes = slice(bank * shape.rows, (bank + 1) * shape.rows)
             part = slice(bank * shape.columns, (bank + 1) * shape.columns)
-            left, right, c = a[:, min(bank, a.shape[1] - 1)], b[:, part], addend[:, lanes]
+            left = a[:, min(bank, a.shape[1] - 1)]
+            right = b[:, part]
+            c = addend[:, lanes]
             if shape.factors and shape.kind != "mxf8f6f4":
                 out[:, lanes] = numerics.fused_groups(left, right, factors[0], factors[1][:, part], desc.scale_type, c)
                 continue

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.machine.tensor_core import formats
 from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets
+from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.ptx.descriptors import decode_shared
-
-if TYPE_CHECKING:
-    from convc.machine.tensor_core.tensor_memory import TensorMemory
 
 SPAN = 32
 """Bytes of each operand row that one dense tcgen05.mma consumes (PTX manual, tcgen05 matrix shapes)."""

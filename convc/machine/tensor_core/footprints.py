@@ -41,11 +41,13 @@ def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
 
 
 def _mma(mma: Mma) -> Footprint:
-    shape, desc = mma.shape, mma.shape.desc
+    shape = mma.shape
+    desc = mma.shape.desc
     skip = 0 if mma.zero is None else zero_columns(mma.zero, shape, "after")[1]
     shared = [_operand(shape, mma.b, shape.b_rows, desc.b_type, desc.transpose_b, skip)]
     d = TensorMemory.places(shape.lanes(mma.d >> 16), mma.d & 0xFFFF, shape.columns)
-    reads, writes = [d] if mma.accumulate else [], [d]
+    reads = [d] if mma.accumulate else []
+    writes = [d]
     if mma.a_in_tensor:
         reads.append(TensorMemory.places(shape.lanes(mma.a >> 16), mma.a & 0xFFFF, fetch.A_COLUMNS))
         if mma.ashift:

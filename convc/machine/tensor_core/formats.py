@@ -1,15 +1,7 @@
-"""Number formats of tensor-core operands, and how their bits are packed.
+"""Elements of tensor-core operands: how their bits are packed, and what they are in float32.
 
 Everything is decoded exactly: subnormals are kept, infinities and NaNs stay what they are. Formats of 8 bits and
-less go through a table of all their values.
-
-| format | sign, exponent, mantissa | special values |
-| --- | --- | --- |
-| e4m3 | 1, 4, 3 | NaN where all bits but the sign are set; no infinity, largest 448 |
-| e5m2 | 1, 5, 2 | as IEEE 754 |
-| e2m3, e3m2, e2m1 | 1, 2, 3; 1, 3, 2; 1, 2, 1 | none |
-| ue8m0 | scale factor 2^(x - 127) | NaN where all bits are set |
-| ue4m3 | scale factor: the magnitude of e4m3, bit 7 has no effect | NaN as e4m3 |
+less go through a table of all their values (`convc.machine.base.narrow_formats`).
 
 Packings of a 16-byte unit of an operand:
 
@@ -20,49 +12,21 @@ Packings of a 16-byte unit of an operand:
 | spread | 16, one per byte: 4-bit in bits 5..2, 6-bit in bits 5..0 or 6..1 | the same kinds in tensor memory |
 | packed | 32, even k in the low half of a byte | kinds mxf4 and mxf4nvf4 |
 
-Sources: OCP formats; PTX manual, tcgen05 data types and packing formats; microsoft/MMA-Sim for special values; a
-read-back of decompressed copies on SM100 (mlc-ai/TIRx-harness) for the position of 4- and 6-bit elements. A CUTLASS
-example puts 6-bit elements in bits 6..1: the switch ``six_bit``.
+Sources: PTX manual, tcgen05 data types and packing formats; a read-back of decompressed copies on SM100
+(mlc-ai/TIRx-harness) for the position of 4- and 6-bit elements. A CUTLASS example puts 6-bit elements in bits 6..1: the
+switch ``six_bit``.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
+
+from convc.machine.base.narrow_formats import table
 
 BITS = {
     "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "e2m3": 6, "e3m2": 6, "e2m1": 4, "u8": 8, "s8": 8,
 }  # fmt: skip
 """Bits that an element takes in dense storage (tf32 in 32-bit words)."""
-
-FIELDS = {"e4m3": (4, 3), "e5m2": (5, 2), "e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}
-"""Exponent and mantissa bits of the small formats."""
-
-
-@lru_cache(maxsize=16)
-def table(name: str) -> np.ndarray:
-    """float32 value of every bit pattern of a format of at most 8 bits."""
-    if name == "u8":
-        return np.arange(256, dtype=np.float32)
-    if name == "s8":
-        return np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32)
-    if name == "ue8m0":
-        return np.append(np.ldexp(np.float32(1), np.arange(-127, 128)), np.float32(np.nan)).astype(np.float32)
-    if name == "ue4m3":
-        return np.tile(np.abs(table("e4m3")[:128]), 2)
-    exponent, mantissa = FIELDS[name]
-    code = np.arange(1 << (exponent + mantissa))
-    power, fraction = code >> mantissa, code & ((1 << mantissa) - 1)
-    bias = (1 << (exponent - 1)) - 1
-    significand = np.where(power == 0, fraction, fraction + (1 << mantissa))
-    values = np.ldexp(significand.astype(np.float64), np.maximum(power, 1) - bias - mantissa)
-    if name == "e4m3":
-        values[-1] = np.nan
-    if name == "e5m2":
-        top = power == (1 << exponent) - 1
-        values[top] = np.where(fraction[top] == 0, np.inf, np.nan)
-    return np.concatenate([values, -values]).astype(np.float32)
 
 
 def packing(kind: str, element: str, in_tensor: bool) -> str:

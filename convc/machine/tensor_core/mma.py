@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.machine.tensor_core.fetch import A_COLUMNS
 from convc.machine.tensor_core.shapes import Shape
+from convc.ptx import Instr
 
-if TYPE_CHECKING:
-    from convc.ptx.syntax import Instr
+Accumulator = tuple[int, str, int, int, bool, bool]
+"""Address of an accumulator, and what else decides how it is used: kind, M, N, pair, weight-stationary."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +67,13 @@ class Mma:
         return self.d, self.shape, self.rows, self.a_in_tensor, self.zero, self.mask
 
     @property
-    def accumulator(self) -> tuple:
+    def accumulator(self) -> Accumulator:
         """Accumulator and shape: two MMAs of one thread that share them are ordered (PTX manual, "Pipelined")."""
         shape = self.shape
         return self.d, shape.kind, shape.m, shape.n, shape.pair, shape.ws
 
     def overlaps(self) -> bool:
         """Whether D covers columns that hold A."""
-        first, a = self.d & 0xFFFF, self.a & 0xFFFF
+        first = self.d & 0xFFFF
+        a = self.a & 0xFFFF
         return self.a_in_tensor and first < a + A_COLUMNS and a < first + self.shape.columns

@@ -6,18 +6,15 @@ Faults where a descriptor or an address leaves its memory; findings where an ope
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.base.findings import Who
 from convc.machine.tensor_core import fetch, formats, scale_factors
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.zero_columns import zero_columns
-
-if TYPE_CHECKING:
-    from convc.machine.base.switches import Switches
-    from convc.machine.state.cohort import Cohort
 
 Fetch = Callable[[slice | np.ndarray], np.ndarray]
 """A function of the selected CTAs (a slice or an index array) that reads their operand as float32.
@@ -29,15 +26,18 @@ The first axis of the result is 1 where all of them hold the same.
 class Operands:
     """The operands of a run of instructions that share a target."""
 
-    def __init__(self, cohort: Cohort, switches: Switches, run: list[Mma]) -> None:
-        self.cohort, self.switches, self.run = cohort, switches, run
+    def __init__(self, path: Datapath, run: list[Mma]) -> None:
+        self.path = path
+        self.switches = path.switches
+        self.run = run
         self.first = run[0]
         self.shape = self.first.shape
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
 
     def a(self) -> Fetch:
         """Operand A: (ctas or 1, banks or 1, rows, k)."""
-        shape, desc = self.shape, self.shape.desc
+        shape = self.shape
+        desc = self.shape.desc
         if self.first.a_in_tensor:
             return self._tensor_operand()
         found = self._shared_operand("a", shape.rows, desc.a_type, desc.transpose_a, 0)
@@ -45,7 +45,9 @@ class Operands:
 
     def b(self) -> Fetch:
         """Operand B: (ctas or 1, b_rows, k), shifted and zeroed."""
-        shape, desc, zero = self.shape, self.shape.desc, self.first.zero
+        shape = self.shape
+        desc = self.shape.desc
+        zero = self.first.zero
         columns, shift = (None, 0) if zero is None else zero_columns(zero, shape, self.switches.zero_mask)
         found = self._shared_operand("b", shape.b_rows, desc.b_type, desc.transpose_b, shift)
         if columns is None or not columns.size:
@@ -60,7 +62,9 @@ class Operands:
 
     def _tensor_operand(self) -> Fetch:
         """A from tensor memory: (ctas, banks or 1, rows, k)."""
-        shape, first, tensor = self.shape, self.first, self.cohort.tensor
+        shape = self.shape
+        first = self.first
+        tensor = self.path.tensor
         lane = first.a >> 16
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
             raise self._fault(f"operand A at tensor-memory lane {lane}: not allowed for M={shape.m}")
@@ -80,7 +84,8 @@ class Operands:
             if missing:
                 message = f"operand A reads {missing} cells of tensor memory never written"
                 self._report("tensor-memory-unwritten", message, tensor.written.lacking(places, self.rows))
-        element, packed_as = shape.desc.a_type, formats.packing(shape.kind, shape.desc.a_type, True)
+        element = shape.desc.a_type
+        packed_as = formats.packing(shape.kind, shape.desc.a_type, True)
         six_bit = self.switches.six_bit
 
         def run(select):
@@ -95,7 +100,8 @@ class Operands:
 
     def _shared_operand(self, name: str, rows: int, element: str, transposed: bool, skip: int) -> Fetch:
         """A function (select) -> float32 (ctas or 1, rows, k) that fetches operand ``name`` of the whole run."""
-        shape, shared = self.shape, self.cohort.shared
+        shape = self.shape
+        shared = self.path.shared
         descriptors = tuple(getattr(mma, name) for mma in self.run)
         packed_as = formats.packing(shape.kind, element, False)
         try:
@@ -119,7 +125,7 @@ class Operands:
 
     def _check_reach(self, name: str, descriptor: int, key: tuple, places: np.ndarray) -> None:
         """The operand must lie inside shared memory, and every byte of it must have been written."""
-        shared = self.cohort.shared
+        shared = self.path.shared
         if int(places.max()) >= shared.size:
             raise self._fault(
                 f"descriptor of {name.upper()} {descriptor:#018x} reaches shared address {int(places.max()):#x}, "
@@ -136,7 +142,9 @@ class Operands:
 
     def scales(self) -> list[Fetch]:
         """Scale factors of A (ctas, rows, factors) and of B (ctas, n, factors)."""
-        shape, desc, tensor = self.shape, self.shape.desc, self.cohort.tensor
+        shape = self.shape
+        desc = self.shape.desc
+        tensor = self.path.tensor
         split = shape.pair and shape.m == 128
         found = []
         for name, address, rows, first, halves in (
@@ -172,7 +180,9 @@ class Operands:
 
     def accumulator(self) -> tuple[np.ndarray, int]:
         """Lanes and first column of D, checked."""
-        first, shape, tensor = self.first, self.shape, self.cohort.tensor
+        first = self.first
+        shape = self.shape
+        tensor = self.path.tensor
         lane, column = first.d >> 16, first.d & 0xFFFF
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
             raise self._fault(f"accumulator address {first.d:#010x}: lane {lane} is not allowed for M={shape.m}")
@@ -197,7 +207,9 @@ class Operands:
 
     def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple]:
         """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
-        first, rows, tensor = self.first, self.rows, self.cohort.tensor
+        first = self.first
+        rows = self.rows
+        tensor = self.path.tensor
         key = ("d", first.d, self.shape.word, self.shape.ws, self.shape.pair)
         if (
             first.mask is None
@@ -207,7 +219,7 @@ class Operands:
             yield key, lanes, rows
             return
         enabled = first.mask.enabled[:, lanes]
-        everyone = np.arange(self.cohort.ctas) if rows is None else rows
+        everyone = np.arange(self.path.ctas) if rows is None else rows
         if len(enabled) == 1:
             yield (*key, enabled.tobytes()), lanes[enabled[0]], rows
             return
@@ -217,7 +229,7 @@ class Operands:
 
     def mark(self, lanes: np.ndarray, column: int) -> None:
         """Note that D is written."""
-        tensor = self.cohort.tensor
+        tensor = self.path.tensor
         for key, own, rows in self._written_lanes(lanes):
             if key not in tensor.written.known:  # else every cell is marked already
                 tensor.written.mark(tensor.places(own, column, self.shape.columns), rows)
@@ -226,7 +238,7 @@ class Operands:
         """Record a finding, of the CTA ``row`` or of the first that takes part."""
         if row is None:
             row = 0 if self.first.rows is None else self.first.rows[0]
-        self.cohort.report(rule, message, self.first.instr, row=row)
+        self.path.findings.report(rule, message, self.first.instr, who=Who(row=row))
 
     def _fault(self, message: str, hint: str = "") -> MachineFault:
         return MachineFault(message, span=self.first.instr.span, hint=hint)

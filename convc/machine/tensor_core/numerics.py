@@ -102,7 +102,8 @@ def fused_groups(
     groups = a.shape[-1] // GROUP
     repeat = groups // scale_a.shape[-1]
     of_a, of_b = (terms(np.repeat(s, repeat, axis=-1), scale_type) for s in (scale_a, scale_b))
-    value, exponent = [], []
+    value = []
+    exponent = []
     for group in range(groups):
         part = slice(group * GROUP, (group + 1) * GROUP)
         exact = np.matmul(a[:, :, part].astype(np.float64), b[:, :, part].astype(np.float64).swapaxes(1, 2))
@@ -117,7 +118,8 @@ def add(products: Terms, c: np.ndarray, d_type: str, fraction: int) -> np.ndarra
     addend = terms(c, d_type)
     special = ~(np.isfinite(products.value).all(-1) & np.isfinite(addend.value))
     any_special = bool(special.any())
-    value, last = products.value, addend.value
+    value = products.value
+    last = addend.value
     if any_special:
         value, last = np.where(special[..., None], 0.0, value), np.where(special, 0.0, last)
     top = np.maximum(products.exponent.max(-1), addend.exponent)

@@ -9,19 +9,21 @@ K, which is what makes the machine fast (see `multiply`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from convc.machine.base.completion import Pending
+from convc.machine.base.findings import Who
 from convc.machine.tensor_core.collectors import Collectors
 from convc.machine.tensor_core.copy_shift import Copy, RowShift, Shift, joined
+from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.execute_mma import Product
 from convc.machine.tensor_core.fetch import A_COLUMNS
 from convc.machine.tensor_core.footprints import Footprint, footprint
 from convc.machine.tensor_core.mma import Mma
 
-if TYPE_CHECKING:
-    from convc.machine.state.cohort import Cohort
+Queued = Mma | Copy | Shift
+"""An issued operation."""
 
 INTEGER_RUN = 8
 """Most MMAs of kind i8 in one product: 256 products of 16 bits stay exact in float32."""
@@ -30,64 +32,62 @@ INTEGER_RUN = 8
 class TensorCore:
     """Queue and execution of one cohort's asynchronous tensor operations."""
 
-    def __init__(self, cohort: Cohort) -> None:
-        self.cohort = cohort
-        self.queue: list[Mma | Copy | Shift] = []
-        self.collectors = Collectors(cohort.ctas)
-        self.switches = cohort.launch.switches
+    def __init__(self, path: Datapath, pending: Pending) -> None:
+        self.path = path
+        self.switches = path.switches
+        self.queue: list[Queued] = []
+        self.collectors = Collectors(path.ctas)
+        self._pending = pending
 
-    def issue(self, mma: Mma, count: int, collector: tuple[str, str] | None = None) -> None:
-        """Queue an MMA issued ``count`` times (once per CTA or pair); ``collector`` is (buffer, usage)."""
-        self.cohort.counters.multiply(mma, count, collector, self.switches.zero_mask)
-        if collector is not None:
-            self._collect(mma, *collector)
-        self.queue.append(mma)
-
-    def _collect(self, mma: Mma, buffer: str, usage: str) -> None:
+    def multiply(self, mma: Mma, collector: tuple[str, str]) -> None:
+        """Queue an MMA; ``collector`` is (buffer, usage)."""
+        buffer, usage = collector
         shape = mma.shape
         matrix = (mma.a, mma.a_in_tensor, shape.m) if buffer == "a" else (mma.b, shape.n)
         rows = None if mma.rows is None else np.asarray(mma.rows)
         problem = self.collectors.apply(buffer, usage, (shape.kind, *matrix), rows)
         if problem is not None:
-            self.cohort.report("collector-protocol", problem, mma.instr, row=0 if rows is None else mma.rows[0])
+            who = Who(row=0 if mma.rows is None else mma.rows[0])
+            self.path.findings.report("collector-protocol", problem, mma.instr, who=who)
+        self.queue.append(mma)
 
-    def enqueue(self, move: Copy | Shift) -> None:
+    def move(self, item: Copy | Shift) -> None:
         """Queue a copy or a shift."""
-        self.queue.append(move)
+        self.queue.append(item)
 
-    def footprint(self, item: Mma | Copy | Shift) -> Footprint:
+    def footprint(self, item: Queued) -> Footprint:
         """What an operation touches: shared bytes it reads, tensor-memory cells it reads, and cells it writes."""
         return footprint(item, self.switches)
 
     def seal(self) -> None:
         """Execute everything queued; where work is not performed at once (see `pending`), only a commit takes it."""
-        if self.queue and self.cohort.pending.eager:
+        if self.queue and self._pending.eager:
             self.perform(self.take())
 
-    def take(self) -> list[Mma | Copy | Shift]:
+    def take(self) -> list[Queued]:
         """Everything queued, which the caller will `perform`."""
         queue, self.queue = self.queue, []
         return queue
 
-    def perform(self, queue: list[Mma | Copy | Shift]) -> None:
+    def perform(self, queue: list[Queued]) -> None:
         """Execute operations in order."""
         with np.errstate(invalid="ignore", over="ignore"):
             self._perform(queue)
 
-    def _perform(self, queue: list[Mma | Copy | Shift]) -> None:
+    def _perform(self, queue: list[Queued]) -> None:
         run: list[Mma] = []
         for item in joined(self._shifting(queue)):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
-                self._execute(run)
+                Product(self.path, run).execute()
                 run = []
             if isinstance(item, Mma):
                 run.append(item)
             else:
-                item.execute(self.cohort, self.switches)
+                item.execute(self.path)
         if run:
-            self._execute(run)
+            Product(self.path, run).execute()
 
-    def _shifting(self, queue: list[Mma | Copy | Shift]) -> Iterator[Mma | Copy | Shift | RowShift]:
+    def _shifting(self, queue: list[Queued]) -> Iterator[Queued | RowShift]:
         """The queue with the moves of .ashift as items of their own, as late as they may come: copies may pass them."""
         late: list[RowShift] = []
         for item in queue:
@@ -99,7 +99,7 @@ class TensorCore:
                 late.append(RowShift(item.a & 0xFFFF, item.rows))
         yield from late
 
-    def _sees(self, item: Mma | Copy | Shift, moves: list[RowShift]) -> bool:
+    def _sees(self, item: Queued, moves: list[RowShift]) -> bool:
         """Whether the moves come before an operation that follows them."""
         if isinstance(item, Copy):
             return self.switches.ashift_then_cp != "unordered"
@@ -109,7 +109,8 @@ class TensorCore:
 
     def _continues(self, run: list[Mma], mma: Mma) -> bool:
         """Whether an instruction may join a run without changing what the run means."""
-        last, shape = run[-1], mma.shape
+        last = run[-1]
+        shape = mma.shape
         if not mma.accumulate or mma.scale or mma.target != last.target:
             return False
         if shape.factors or self.switches.numerics == "exact":
@@ -117,6 +118,3 @@ class TensorCore:
         if shape.kind == "i8" and (shape.desc.saturate or len(run) == INTEGER_RUN):
             return False
         return not (mma.overlaps() or last.overlaps())
-
-    def _execute(self, run: list[Mma]) -> None:
-        Product(self.cohort, self.switches, run).execute()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.tensor_core import formats
+from convc.machine.base.narrow_formats import table
 
 ADDRESS = 0x3FFFFFFF
 """Bits of a scale-factor address without the id."""
@@ -47,7 +47,8 @@ def read(
     halves = 2 if split else 1
     part = rows // halves
     row = np.arange(part)
-    found, same = [], True
+    found = []
+    same = True
     for half in range(halves):
         lane, at = row % 32 + 64 * half, column + row // 32
         own = cells[:, lane, at]
@@ -57,4 +58,4 @@ def read(
     data = np.concatenate(found, axis=1)
     shifts = 8 * (first + np.arange(count, dtype=np.uint32))
     codes = (data[:, :, None] >> shifts.astype(np.uint32)) & np.uint32(0xFF)
-    return np.take(formats.table(scale_type), codes), same
+    return np.take(table(scale_type), codes), same

@@ -30,9 +30,9 @@ class TensorMemory:
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
     """
 
-    def __init__(self, ctas: int, placement: str = "first", spare: ArrayPool | None = None) -> None:
+    def __init__(self, ctas: int, placement: str = "first", pool: ArrayPool | None = None) -> None:
         self.ctas = ctas
-        self._spare = spare or ArrayPool()
+        self._pool = pool or ArrayPool()
         self.placement = placement
         self._cells = np.empty((ctas, LANES, 0), np.uint32)
         self._panels: dict[tuple[int, int], np.ndarray] = {}
@@ -103,7 +103,7 @@ class TensorMemory:
         self._holds.clear()
         width = BLOCK * (int(start.max()) + blocks)
         if self._cells.shape[2] < width:
-            grown = self._spare.poison((self.ctas, LANES, width), np.uint32)
+            grown = self._pool.poison((self.ctas, LANES, width), np.uint32)
             grown[:, :, : self._cells.shape[2]] = self.cells
             self._cells = grown
         return BLOCK * start

@@ -7,20 +7,31 @@ channels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from convc.ir.tensormap import TensorMap
 from convc.machine.tma.walk import positions
 
-if TYPE_CHECKING:
-    from convc.machine.tma.load import LoadResult
-
 CACHE_BYTES = 64 << 20
 """Memory that the walks of one loader may take."""
 
 Coordinate = int | np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadResult:
+    """What one copy did.
+
+    Attributes:
+        bytes: the mbarrier's transaction count in each CTA: the full box, filled elements included (recorded).
+        filled: how many of the bytes of all CTAs together are fill.
+        written: (start, stop) byte ranges, relative to the destination address, that now hold data or fill.
+    """
+
+    bytes: int
+    filled: int
+    written: tuple[tuple[int, int], ...]
 
 
 @dataclass(slots=True, kw_only=True)

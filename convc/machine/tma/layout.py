@@ -41,7 +41,8 @@ class Layout:
 
 def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
     """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
-    data, slots = tmap.row_bytes >> 4, tmap.row_pitch >> 4
+    data = tmap.row_bytes >> 4
+    slots = tmap.row_pitch >> 4
     place = np.arange(rows * slots)
     row, slot = place // slots, place % slots
     line = phase + (place >> 3)

@@ -16,32 +16,17 @@ CTAs with equal coordinates are gathered once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.base.swizzle import XOR
-from convc.machine.tma.cache import Coordinate, Walk, WalkCache, signed
+from convc.machine.tma.cache import Coordinate, LoadResult, Walk, WalkCache, signed
 from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.source import CHUNK, FILL, padded_chunks, source_chunks
 from convc.machine.tma.walk import ROWS4, Form, form
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
-    """What one copy did.
-
-    Attributes:
-        bytes: the mbarrier's transaction count in each CTA: the full box, filled elements included (recorded).
-        filled: how many of the bytes of all CTAs together are fill.
-        written: (start, stop) byte ranges, relative to the destination address, that now hold data or fill.
-    """
-
-    bytes: int
-    filled: int
-    written: tuple[tuple[int, int], ...]
 
 
 class TensorLoader:
@@ -161,7 +146,8 @@ class TensorLoader:
 
     def _load_by_channel(self, smem, address, coords, offsets, rows, mode) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
-        numbers, filled = np.arange(smem.shape[0]) if rows is None else np.asarray(rows), 0
+        numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
+        filled = 0
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel
             rest = (c[chosen] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords[1:])
@@ -227,7 +213,8 @@ class TensorLoader:
 
     def _filled(self, bad: np.ndarray, walk: Walk, inside: int) -> int:
         """Bytes of fill that the CTAs get: whole rows where ``bad`` (copies, rows), else all but ``inside`` bytes."""
-        lines, row = bad.sum(axis=1), self.tmap.row_bytes
+        lines = bad.sum(axis=1)
+        row = self.tmap.row_bytes
         filled = lines * row + (bad.shape[1] - lines) * (row - inside)
         if walk.members is not None:
             filled = filled[walk.members]

@@ -99,11 +99,15 @@ def encode(tmap: TensorMap, address: int) -> bytes:
     """
     record = np.zeros(1, RECORD)
     swizzle = next((m, kinds.index(tmap.swizzle)) for m, kinds in enumerate(SWIZZLES) if tmap.swizzle in kinds)
-    record["magic"], record["global_address"] = MAGIC, address
-    record["mode"], record["rank"] = MODES.index(tmap.mode), tmap.rank - 1
-    record["elemtype"], record["fill_mode"] = TYPES.index(tmap.dtype), FILLS.index(tmap.fill)
+    record["magic"] = MAGIC
+    record["global_address"] = address
+    record["mode"] = MODES.index(tmap.mode)
+    record["rank"] = tmap.rank - 1
+    record["elemtype"] = TYPES.index(tmap.dtype)
+    record["fill_mode"] = FILLS.index(tmap.fill)
     record["swizzle_mode"], record["swizzle_atomicity"] = swizzle
-    record["channels"], record["pixels"] = tmap.channels, tmap.pixels
+    record["channels"] = tmap.channels
+    record["pixels"] = tmap.pixels
     for name, values, less in (
         ("global_dim", tmap.dims, 1),
         ("global_stride", tmap.strides, 0),
@@ -125,7 +129,8 @@ def decode(raw: bytes) -> tuple[TensorMap, int]:
             "the driver's encoding is not public",
         )
     record = np.frombuffer(raw, RECORD)[0]
-    mode, rank = MODES[record["mode"]], int(record["rank"]) + 1
+    mode = MODES[record["mode"]]
+    rank = int(record["rank"]) + 1
     if record["interleave_layout"]:
         raise MachineFault(f"the machine has no interleaved layouts, got {INTERLEAVES[record['interleave_layout']]}")
     kinds = SWIZZLES[record["swizzle_mode"]]

@@ -14,7 +14,8 @@ from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import writer_of
 from convc.machine.base.cluster_ranks import RANK_SHIFT, place
-from convc.machine.isa.copies.operands import CopyTarget, complete, own_route, route
+from convc.machine.base.findings import Who
+from convc.machine.isa.copies.issue import CopyTarget, complete, copy_target, own_target
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.tma.reduce import reduce_into, reduction
@@ -147,8 +148,7 @@ def leftovers(act) -> list[tuple]:
     groups.issue((4, 0), None, None)
     act(groups)
     found = []
-    cohort = SimpleNamespace(report=lambda *arguments, **who: found.append((*arguments, who)))
-    groups.report_leftovers(cohort)
+    groups.report_leftovers(SimpleNamespace(report=lambda *arguments: found.append(arguments)))
     return [(rule, text, verdict, who) for rule, text, _, verdict, who in found]
 
 
@@ -156,7 +156,7 @@ def test_a_copy_never_committed_is_an_error():
     ((rule, text, verdict, who),) = leftovers(lambda groups: None)
     assert (rule, verdict) == ("bulk-group-uncommitted", Verdict.error)
     assert text == "a thread issued bulk copies and exited without cp.async.bulk.commit_group"
-    assert who == {"row": 0, "warp": 4, "lanes": (0,)}
+    assert who == Who(row=0, warp=4, lanes=(0,))
 
 
 def test_a_group_never_waited_for_is_worth_a_look():
@@ -167,7 +167,7 @@ def test_a_group_never_waited_for_is_worth_a_look():
     ((rule, text, verdict, who),) = leftovers(act)
     assert (rule, verdict) == ("bulk-group-unwaited", Verdict.review)
     assert text.startswith("a thread exited without cp.async.bulk.wait_group")
-    assert who == {"row": 1, "warp": 4, "lanes": (0,)}
+    assert who == Who(row=1, warp=4, lanes=(0,))
 
 
 def test_waiting_for_all_but_one_leaves_one():
@@ -212,34 +212,34 @@ def at(rank: int, address: int = 256) -> int:
 
 
 def test_local_addresses_stay_in_the_cta():
-    assert route(cohort(4, 1), None, 256, 8) == CopyTarget(256, 8, None, 1, None)
-    assert own_route(cohort(2, 2), np.array([1, 3]), at(1), at(1, 8)).address == 256
+    assert copy_target(cohort(4, 1), None, 256, 8) == CopyTarget(256, 8, None, 1, None)
+    assert own_target(cohort(2, 2), np.array([1, 3]), at(1), at(1, 8)).address == 256
     with pytest.raises(MachineFault, match="an address in CTA 1 of the cluster"):
-        own_route(cohort(2, 2), np.array([0, 2]), at(1), 8)
+        own_target(cohort(2, 2), np.array([0, 2]), at(1), 8)
 
 
 def test_a_cluster_address_names_a_cta_of_each_cluster():
-    found = route(cohort(2, 2), np.array([0, 2]), at(1), at(1, 8))
+    found = copy_target(cohort(2, 2), np.array([0, 2]), at(1), at(1, 8))
     assert (found.rows.tolist(), found.signals.tolist()) == ([1, 3], [1, 3])
 
 
 def test_multicast_reaches_the_masked_ctas_of_each_cluster():
-    found = route(cohort(2, 4), np.array([1, 4]), 256, 8, 0b1010)
+    found = copy_target(cohort(2, 4), np.array([1, 4]), 256, 8, 0b1010)
     assert (found.rows.tolist(), found.repeat) == ([1, 3, 5, 7], 2)
     assert found.spread(np.array([10, 20])).tolist() == [10, 10, 20, 20]
-    assert route(cohort(2, 2), np.array([0, 2]), 256, 8, 0b11).rows is None
+    assert copy_target(cohort(2, 2), np.array([0, 2]), 256, 8, 0b11).rows is None
 
 
 def test_a_pair_may_signal_either_of_its_ctas():
     four = cohort(1, 4)
-    assert route(four, np.array([3]), at(3), at(2, 8), None, True).signals.tolist() == [2]
-    assert route(four, np.array([0]), 256, at(1, 8), 0b1111, True).signals.tolist() == [1, 1, 3, 3]
+    assert copy_target(four, np.array([3]), at(3), at(2, 8), None, True).signals.tolist() == [2]
+    assert copy_target(four, np.array([0]), 256, at(1, 8), 0b1111, True).signals.tolist() == [1, 1, 3, 3]
     with pytest.raises(MachineFault, match=r"in CTA 0 of the cluster and its destination in CTA 3; .* in its pair"):
-        route(four, np.array([3]), at(3), at(0, 8), None, True)
+        copy_target(four, np.array([3]), at(3), at(0, 8), None, True)
     with pytest.raises(MachineFault, match="they must be in the same CTA"):
-        route(four, np.array([3]), at(3), at(2, 8))
+        copy_target(four, np.array([3]), at(3), at(2, 8))
     with pytest.raises(MachineFault, match="names no CTA of a cluster of 4"):
-        route(four, np.array([3]), at(4), at(4, 8))
+        copy_target(four, np.array([3]), at(4), at(4, 8))
 
 
 def test_a_barrier_counts_every_destination_that_signals_it():

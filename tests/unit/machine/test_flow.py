@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.machine.execute.flow import Flow, FlowFacts
+from convc.machine.state.flow import Flow, FlowFacts
 
 
 def fact(target=None, falls=True, reads=(), writes=()):

@@ -13,28 +13,33 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.completion import named
 from convc.machine.base.values import Value, array
-from convc.machine.isa.memory.ld_st import address_of, shared_offset
-from convc.machine.isa.observe import tell_shared
-from convc.machine.isa.registry import op
+from convc.machine.isa.memory.shared_space import shared_offset
+from convc.machine.isa.observe import notify_shared
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.mbarriers import barrier_address
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import NotPred
+from convc.ptx import Instr, NotPred
 
 
 @op("cp.async", result=False)
-def async_copy(instr, program):
+def async_copy(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, src_size | ignore_src}: bytes past src_size are zeros; ignore_src means src_size 0."""
-    args, size = instr.args, instr.args["size"].value
-    target, source = address_of(args["dst"], program), address_of(args["src"], program)
-    limit = program.slot(args["src_size"], 32) if args.get("src_size") is not None else None
+    args = instr.args
+    size = instr.args["size"].value
+    target = address_of(args["dst"], table)
+    source = address_of(args["src"], table)
+    limit = table.slot(args["src_size"], 32) if args.get("src_size") is not None else None
     ignore = args.get("ignore_src")
     negated = isinstance(ignore, NotPred)
-    ignored = None if ignore is None else program.slot(ignore.reg if negated else ignore)
+    ignored = None if ignore is None else table.slot(ignore.reg if negated else ignore)
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         shape = thread_shape(strand)
         active = np.broadcast_to(True if strand.mask is None else strand.mask, shape)
@@ -60,8 +65,8 @@ def async_copy(instr, program):
 
             cohort.copy_groups.issue(_threads(strand), some)
         if cohort.observer is not None:
-            tell_shared(strand, instr, "cp.async", offset, size)
-            _tell_sources(strand, instr, origin, wanted, active)
+            notify_shared(strand, instr, "cp.async", offset, size)
+            _notify_sources(strand, instr, origin, wanted, active)
 
     return run
 
@@ -72,11 +77,12 @@ def _threads(strand: Strand) -> np.ndarray:
     return number.reshape(-1) if strand.mask is None else number[np.broadcast_to(strand.mask, number.shape)]
 
 
-def _tell_sources(strand: Strand, instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
+def _notify_sources(strand: Strand, instr: Instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
     """Tell the observer what the ``active`` threads read: ``wanted`` bytes from ``origin`` on, each (threads,)."""
     for count in np.unique(wanted[wanted > 0]).tolist():
         buffer, start = strand.cohort.launch.memory.locate(origin[wanted == count], 1)
-        offset, taking = np.zeros(active.shape, np.int64), np.zeros(active.shape, bool)
+        offset = np.zeros(active.shape, np.int64)
+        taking = np.zeros(active.shape, bool)
         taking[active] = wanted == count
         offset[taking] = start
         strand.cohort.observer.global_access(strand, instr, "cp.async", buffer.name, offset, count, taking)
@@ -112,7 +118,7 @@ def _fetch(cohort: Cohort, origin: np.ndarray, wanted: np.ndarray, size: int) ->
 
 
 @op("cp.async.commit_group", result=False)
-def commit_group(instr, program):
+def commit_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.commit_group: close the group of each thread."""
 
     def run(strand: Strand) -> None:
@@ -125,7 +131,7 @@ def commit_group(instr, program):
 
 
 @op("cp.async.wait_group", "cp.async.wait_all", result=False)
-def wait_group(instr, program):
+def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.wait_group n: wait for all groups but the latest n. wait_all: commit_group, then wait_group 0."""
     count = instr.args.get("n")
     left = 0 if count is None else count.value
@@ -135,7 +141,8 @@ def wait_group(instr, program):
             strand.cohort.observer.wait_group(strand, instr, left)
         if strand.cohort.pending.eager:
             return
-        threads, groups = _threads(strand), strand.cohort.copy_groups
+        threads = _threads(strand)
+        groups = strand.cohort.copy_groups
         if count is None:
             groups.commit(threads)
         groups.wait(threads, left)
@@ -144,19 +151,21 @@ def wait_group(instr, program):
 
 
 @op("cp.async.mbarrier.arrive", result=False)
-def arrive_on_copies(instr, program):
+def arrive_on_copies(instr: Instr, table: SlotTable) -> Run:
     """cp.async.mbarrier.arrive{.noinc} [addr]: an arrival of each thread when its earlier copies are done.
 
     Without .noinc the pending count is raised by one first, so that the barrier's count need not include it.
     """
-    address, noinc = barrier_address(instr, program), instr.slots.get("noinc") is not None
+    address = barrier_address(instr, table)
+    noinc = instr.slots.get("noinc") is not None
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         where = address(strand)
         barrier = cohort.barrier(where, "cp.async.mbarrier.arrive")
         if not cohort.pending.eager:
-            rows, count = strand.rows, strand.count
+            rows = strand.rows
+            count = strand.count
             copies = cohort.copy_groups.earlier(_threads(strand))
             if not noinc:
                 barrier.arrive(cohort.ctas, rows, -count)

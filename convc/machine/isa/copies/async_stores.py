@@ -19,15 +19,16 @@ from convc.machine.base.completion import named
 from convc.machine.base.values import DTYPE, MASK, Value, width
 from convc.machine.isa.memory import spaces
 from convc.machine.isa.memory.atomics import Atomic
-from convc.machine.isa.memory.ld_st import address_of, shared_address_of, space_of
+from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.memory.shared_space import remote
 from convc.machine.isa.observe import actors
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import type_of
-from convc.machine.isa.threads import rows_of, thread_shape, witness
+from convc.machine.isa.operands import address_of, shared_address_of, type_of
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.threads import first_active_warp, rows_of, thread_shape
 from convc.machine.state.observer import LaneAccess
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Vector
+from convc.ptx import Instr, Vector
 
 
 def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
@@ -40,10 +41,11 @@ def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
 class Signal:
     """What follows the store: complete_tx of ``size`` bytes per thread."""
 
-    def __init__(self, instr, program, size: int) -> None:
-        self.instr, self.size = instr, size
-        self.target = shared_address_of(instr.args["a"], program)
-        self.barrier = shared_address_of(instr.args["mbar"], program)
+    def __init__(self, instr: Instr, table: SlotTable, size: int) -> None:
+        self.instr = instr
+        self.size = size
+        self.target = shared_address_of(instr.args["a"], table)
+        self.barrier = shared_address_of(instr.args["mbar"], table)
 
     def follow(self, strand: Strand, act: Callable[[Strand], None]) -> None:
         """Perform ``act`` for the active threads and signal their barriers, now or when the policy says so."""
@@ -67,12 +69,12 @@ class Signal:
         if (rows != bells)[active].any():
             raise MachineFault(f"{name}: the mbarrier and the destination must be in the same CTA of the cluster")
         if (rows == rows_of(strand))[active].any():
-            strand.cohort.report(
+            strand.cohort.findings.report(
                 "async-store-own-cta",
                 f"{name} to the thread's own CTA is undefined",
                 self.instr,
                 Verdict.review,
-                **witness(strand),
+                who=first_active_warp(strand),
             )
         for address in np.unique(barriers[active]).tolist():
             strand.cohort.barrier(address, name)
@@ -90,9 +92,9 @@ class Signal:
                 there = np.flatnonzero(threads)
                 barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
         if cohort.observer is not None:
-            self._tell(strand)
+            self._notify(strand)
 
-    def _tell(self, strand: Strand) -> None:
+    def _notify(self, strand: Strand) -> None:
         """Tell the observer what each warp sends to each barrier of each CTA."""
         local, homes = _places(strand, self.target(strand.regs))
         bells, _ = _places(strand, self.barrier(strand.regs))
@@ -107,12 +109,14 @@ class Signal:
 
 
 @op("st.async", result=False)
-def store(instr, program):
+def store(instr: Instr, table: SlotTable) -> Run:
     """st.async{.vec}.type [a], b, [mbar]."""
-    space, bits = space_of(instr), width(type_of(instr))
+    space = space_of(instr)
+    bits = width(type_of(instr))
     source = instr.args["b"]
-    slots = [program.slot(o, bits) for o in (source.items if isinstance(source, Vector) else (source,))]
-    address, signal = address_of(instr.args["a"], program), Signal(instr, program, bits // 8 * len(slots))
+    slots = [table.slot(o, bits) for o in (source.items if isinstance(source, Vector) else (source,))]
+    address = address_of(instr.args["a"], table)
+    signal = Signal(instr, table, bits // 8 * len(slots))
 
     def low(value: Value) -> Value:
         return value.astype(DTYPE[bits]) if isinstance(value, np.ndarray) else value & MASK[bits]
@@ -125,8 +129,8 @@ def store(instr, program):
 
 
 @op("red.async", result=False)
-def reduce(instr, program):
+def reduce(instr: Instr, table: SlotTable) -> Run:
     """red.async.op.type [a], b, [mbar]."""
-    atomic = Atomic(instr, program)
-    signal = Signal(instr, program, atomic.size)
+    atomic = Atomic(instr, table)
+    signal = Signal(instr, table, atomic.size)
     return lambda strand: signal.follow(strand, atomic)

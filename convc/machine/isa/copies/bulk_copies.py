@@ -9,17 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.isa.copies.operands import (
+from convc.machine.isa.copies.issue import (
     CopyTarget,
     IssueGroup,
     aligned,
     complete,
+    copy_target,
     global_span,
+    issue_groups,
     own_address,
-    own_route,
-    route,
+    own_target,
     shared_span,
-    turns,
 )
 from convc.machine.isa.copies.tensor_copies import (
     check_written,
@@ -28,53 +28,58 @@ from convc.machine.isa.copies.tensor_copies import (
     perform_load,
     perform_store,
 )
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.observe import tell_copy
-from convc.machine.isa.registry import op
+from convc.machine.isa.observe import notify_copy
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.observer import GlobalRange, LaneAccess, Lines
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.reduce import reduce_into, reduction
+from convc.ptx import Instr
 
 
 @op("cp.async.bulk.load", result=False)
-def bulk_load(instr, program):
+def bulk_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar] {, mask}: global to shared memory of one CTA or several."""
-    args, name = instr.args, "cp.async.bulk"
-    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
-    size_slot = program.slot(args["size"], 32)
-    mask = [program.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
+    args = instr.args
+    name = "cp.async.bulk"
+    destination, barrier, source = (address_of(args[key], table) for key in ("dst", "mbar", "src"))
+    size_slot = table.slot(args["size"], 32)
+    mask = [table.slot(args["mask"], 16)] if instr.slots.get("multicast") else []
     local = instr.slots["dst"] == "shared::cta"
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         origin = source(regs)
-        for turn in turns(strand, [target(regs), barrier(regs), regs[size_slot], *(regs[s] for s in mask)]):
-            where, signal, size, *ranks = turn.values
+        scalars = [destination(regs), barrier(regs), regs[size_slot], *(regs[s] for s in mask)]
+        for group in issue_groups(strand, scalars):
+            where, signal, size, *ranks = group.values
             if local:
-                path = own_route(cohort, turn.rows, where, signal)
+                target = own_target(cohort, group.rows, where, signal)
             else:
-                path = route(cohort, turn.rows, where, signal, ranks[0] if ranks else None)
-            aligned(name, **{"shared address": path.address, "size": size})
-            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, origin), size)
-            perform_load(strand, instr, turn, _load, path, size, buffer, offset)
+                target = copy_target(cohort, group.rows, where, signal, ranks[0] if ranks else None)
+            aligned(name, **{"shared address": target.address, "size": size})
+            buffer, offset = global_span(cohort.launch.memory, name, group.pick(strand, origin), size)
+            perform_load(strand, instr, group, _load, target, size, buffer, offset)
 
     return run
 
 
-def _load(strand: Strand, instr, turn: IssueGroup, path: CopyTarget, size: int, buffer, offset) -> None:
+def _load(strand: Strand, instr: Instr, group: IssueGroup, target: CopyTarget, size: int, buffer, offset) -> None:
     """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
     cohort = strand.cohort
     if isinstance(offset, np.ndarray):
-        data = buffer.data[path.spread(offset)[:, None] + np.arange(size)]
+        data = buffer.data[target.spread(offset)[:, None] + np.arange(size)]
     else:
         data = buffer.data[offset : offset + size]
-    places = _deliver(strand, instr, path, size, data)
-    tell_copy(strand, instr, turn, path, writes=places, memory=_reach(buffer, "ld", offset, size))
-    count = cohort.ctas if path.rows is None else len(path.rows)
+    places = _deliver(strand, instr, target, size, data)
+    notify_copy(strand, instr, group, target, writes=places, memory=_reach(buffer, "ld", offset, size))
+    count = cohort.ctas if target.rows is None else len(target.rows)
     copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
 
 
@@ -92,57 +97,63 @@ def _reach(
     return GlobalRange(buffer=buffer.name, kind=kind, lines=lines)
 
 
-def _deliver(strand: Strand, instr, path: CopyTarget, size: int, data: np.ndarray, operation=None) -> np.ndarray:
+def _deliver(
+    strand: Strand, instr: Instr, target: CopyTarget, size: int, data: np.ndarray, operation=None
+) -> np.ndarray:
     """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
 
     Returns the places written.
     """
     cohort = strand.cohort
-    where = shared_span(cohort, instr.form.name, path.address, size)
-    rows = slice(None) if path.rows is None else path.rows
+    where = shared_span(cohort, instr.form.name, target.address, size)
+    rows = slice(None) if target.rows is None else target.rows
     if operation is None:
         cohort.shared.bytes[rows, where] = data
-        cohort.shared.written.mark(where, path.rows)
+        cohort.shared.written.mark(where, target.rows)
     else:
-        check_written(cohort, instr, where.start, ((0, size),), path.rows)
+        check_written(cohort, instr, where.start, ((0, size),), target.rows)
         kind, combine = operation
         for row, own in zip(np.arange(cohort.ctas)[rows], data, strict=True):
-            target = cohort.shared.bytes[row, where].view(kind)
-            target[:] = combine(target, own.view(kind))
-    complete(cohort, path, size, instr.form.name)
+            held = cohort.shared.bytes[row, where].view(kind)
+            held[:] = combine(held, own.view(kind))
+    complete(cohort, target, size, instr.form.name)
     return np.arange(where.start, where.stop)
 
 
 @op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
-def bulk_peer(instr, program):
+def bulk_peer(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar]: shared memory of this CTA to that of a CTA of the cluster."""
-    args, name = instr.args, instr.form.name
-    target, barrier, source = (address_of(args[key], program) for key in ("dst", "mbar", "src"))
-    size_slot = program.slot(args["size"], 32)
+    args = instr.args
+    name = instr.form.name
+    destination, barrier, source = (address_of(args[key], table) for key in ("dst", "mbar", "src"))
+    size_slot = table.slot(args["size"], 32)
     operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        for turn in turns(strand, [target(regs), source(regs), barrier(regs), regs[size_slot]]):
-            where, origin, signal, size = turn.values
-            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
-            path = route(cohort, turn.rows, where, signal)
-            aligned(name, destination=path.address, source=origin, size=size)
-            perform_load(strand, instr, turn, _send, origin, path, size, operation)
+        for group in issue_groups(strand, [destination(regs), source(regs), barrier(regs), regs[size_slot]]):
+            where, origin, signal, size = group.values
+            origin = own_address(cohort, group.rows, origin, "the source of a bulk copy")
+            target = copy_target(cohort, group.rows, where, signal)
+            aligned(name, destination=target.address, source=origin, size=size)
+            perform_load(strand, instr, group, _send, origin, target, size, operation)
 
     return run
 
 
-def _send(strand: Strand, instr, turn: IssueGroup, origin: int, path: CopyTarget, size: int, operation) -> None:
-    """``size`` bytes at shared address ``origin`` of the turn's CTAs to a CTA of each one's cluster."""
-    data = _from_shared(strand.cohort, instr, origin, size, turn.rows)
-    places = _deliver(strand, instr, path, size, data, operation)
-    tell_copy(strand, instr, turn, path, reads=np.arange(origin, origin + size), writes=places)
-    strand.cohort.counters.peer_copies.add(turn.count, size)
+def _send(
+    strand: Strand, instr: Instr, group: IssueGroup, origin: int, target: CopyTarget, size: int, operation
+) -> None:
+    """``size`` bytes at shared address ``origin`` of the group's CTAs to a CTA of each one's cluster."""
+    data = _from_shared(strand.cohort, instr, origin, size, group.rows)
+    places = _deliver(strand, instr, target, size, data, operation)
+    notify_copy(strand, instr, group, target, reads=np.arange(origin, origin + size), writes=places)
+    strand.cohort.counters.peer_copies.add(group.count, size)
 
 
-def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
+def _from_shared(cohort: Cohort, instr: Instr, origin: int, size: int, rows: np.ndarray | None) -> np.ndarray:
     """Bytes (ctas, size) of the shared memory of the issuing CTAs."""
     where = shared_span(cohort, instr.form.name, origin, size)
     check_written(cohort, instr, origin, ((0, size),), rows)
@@ -150,35 +161,38 @@ def _from_shared(cohort: Cohort, instr, origin: int, size: int, rows: np.ndarray
 
 
 @op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
-def bulk_store(instr, program):
+def bulk_store(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, byte mask}: shared to global memory."""
-    args, name = instr.args, instr.form.name
-    target, source = address_of(args["dst"], program), address_of(args["src"], program)
-    size_slot = program.slot(args["size"], 32)
-    mask = [program.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
+    args = instr.args
+    name = instr.form.name
+    target = address_of(args["dst"], table)
+    source = address_of(args["src"], table)
+    size_slot = table.slot(args["size"], 32)
+    mask = [table.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
     operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         destination = target(regs)
-        for turn in turns(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
-            origin, size, *chosen = turn.values
-            origin = own_address(cohort, turn.rows, origin, "the source of a bulk copy")
+        for group in issue_groups(strand, [source(regs), regs[size_slot], *(regs[s] for s in mask)]):
+            origin, size, *chosen = group.values
+            origin = own_address(cohort, group.rows, origin, "the source of a bulk copy")
             aligned(name, **{"shared address": origin, "size": size})
-            buffer, offset = global_span(cohort.launch.memory, name, turn.pick(strand, destination), size)
+            buffer, offset = global_span(cohort.launch.memory, name, group.pick(strand, destination), size)
             bytes_ = np.arange(size)
             if chosen:
                 bytes_ = bytes_[(chosen[0] >> (bytes_ & 15)) & 1 == 1]
-            perform_store(strand, instr, turn, _store, origin, size, buffer, offset, bytes_, operation)
+            perform_store(strand, instr, group, _store, origin, size, buffer, offset, bytes_, operation)
 
     return run
 
 
 def _store(
     strand: Strand,
-    instr,
-    turn: IssueGroup,
+    instr: Instr,
+    group: IssueGroup,
     origin: int,
     size: int,
     buffer: Buffer,
@@ -186,14 +200,16 @@ def _store(
     bytes_: np.ndarray,
     operation,
 ) -> None:
-    """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the turn's CTAs."""
-    cohort, memory = strand.cohort, strand.cohort.launch.memory
-    data = _from_shared(cohort, instr, origin, size, turn.rows)
+    """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the group's CTAs."""
+    cohort = strand.cohort
+    memory = strand.cohort.launch.memory
+    data = _from_shared(cohort, instr, origin, size, group.rows)
     offsets = np.broadcast_to(offset, len(data))
     switches = cohort.launch.switches
     backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"
     for i in range(len(data))[:: -1 if backward else 1]:
-        start, own = int(offsets[i]), data[i]
+        start = int(offsets[i])
+        own = data[i]
         if operation is None:
             buffer.data[start + bytes_] = own[bytes_]
         else:
@@ -201,38 +217,42 @@ def _store(
             index = np.arange(size // kind.itemsize)
             reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
         if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
-            note_writer(strand, instr, turn, i)
+            note_writer(strand, instr, group, i)
     contents_changed(cohort, buffer.name)
     kind = "st" if operation is None else "atom"
     written = _reach(buffer, kind, offset, size, bytes_ if len(bytes_) < size else None)
-    tell_copy(strand, instr, turn, None, reads=np.arange(origin, origin + size), memory=written)
-    copies_of(cohort.counters.bulk_stores, buffer.name).add(turn.count, len(bytes_))
+    notify_copy(strand, instr, group, None, reads=np.arange(origin, origin + size), memory=written)
+    copies_of(cohort.counters.bulk_stores, buffer.name).add(group.count, len(bytes_))
 
 
 @op("st.bulk", result=False)
-def fill_zero(instr, program):
+def fill_zero(instr: Instr, table: SlotTable) -> Run:
     """st.bulk [a], size, 0: zero a range of shared memory."""
-    target, size_slot = address_of(instr.args["a"], program), program.slot(instr.args["size"], 64)
+    target = address_of(instr.args["a"], table)
+    size_slot = table.slot(instr.args["size"], 64)
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        for turn in turns(strand, [target(regs), regs[size_slot]]):
-            address, size = own_address(cohort, turn.rows, turn.values[0], "st.bulk"), turn.values[1]
+        for group in issue_groups(strand, [target(regs), regs[size_slot]]):
+            address = own_address(cohort, group.rows, group.values[0], "st.bulk")
+            size = group.values[1]
             if address % 8 or size % 8:
                 raise MachineFault(f"st.bulk: address {address:#x} and size {size} must be multiples of 8")
             where = shared_span(cohort, "st.bulk", address, size)
-            cohort.shared.bytes[slice(None) if turn.rows is None else turn.rows, where] = 0
-            cohort.shared.written.mark(where, turn.rows)
-            _tell_zeros(strand, instr, turn, np.arange(where.start, where.stop))
+            cohort.shared.bytes[slice(None) if group.rows is None else group.rows, where] = 0
+            cohort.shared.written.mark(where, group.rows)
+            _notify_zeros(strand, instr, group, np.arange(where.start, where.stop))
 
     return run
 
 
-def _tell_zeros(strand: Strand, instr, turn: IssueGroup, places: np.ndarray) -> None:
+def _notify_zeros(strand: Strand, instr: Instr, group: IssueGroup, places: np.ndarray) -> None:
     """Tell the observer of a thread's st.bulk in the watched CTAs."""
-    cohort, (warp, lane) = strand.cohort, turn.thread
+    cohort = strand.cohort
+    (warp, lane) = group.thread
     if cohort.observer is not None:
-        rows = range(cohort.watched) if turn.rows is None else turn.rows[turn.rows < cohort.watched].tolist()
+        rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
         lanes, warp = np.array([lane]), int(strand.warps[warp])
         cohort.observer.shared(strand, instr, "st", [LaneAccess(row, warp, row, lanes, places[None]) for row in rows])

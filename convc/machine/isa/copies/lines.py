@@ -37,7 +37,8 @@ def tensor_reach(
 
 
 def _lines(loader: TensorLoader, coords: tuple, offsets: tuple | None, mode: str, repeat: int, which) -> list[Lines]:
-    tmap, store = loader.tmap, offsets is None
+    tmap = loader.tmap
+    store = offsets is None
     if store:
         offsets = (0,) * (tmap.rank - 2) if mode == "im2col" else ()
     at = tuple(c[which * repeat] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords)

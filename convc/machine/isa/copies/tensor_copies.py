@@ -15,18 +15,29 @@ from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
 from convc.machine.base.completion import named
+from convc.machine.base.findings import Who
+from convc.machine.isa.copies.issue import (
+    CopyTarget,
+    IssueGroup,
+    complete,
+    copy_target,
+    issue_groups,
+    own_address,
+    own_target,
+)
 from convc.machine.isa.copies.lines import tensor_reach
-from convc.machine.isa.copies.operands import CopyTarget, IssueGroup, complete, own_address, own_route, route, turns
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.observe import tell_copy
-from convc.machine.isa.registry import op
+from convc.machine.isa.observe import notify_copy
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.store import store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
+from convc.ptx import Instr
 
 MODES = {
     None: "tile",
@@ -42,21 +53,25 @@ MODES = {
 
 
 @op("cp.async.bulk.tensor.load", result=False)
-def tensor_load(instr, program):
+def tensor_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [map, {coords}], [mbar] {, info} {, mask}: copy, then complete_tx of the bytes on the mbarrier."""
-    slots, args = instr.slots, instr.args
+    slots = instr.slots
+    args = instr.args
     mode = MODES[slots.get("mode")]
-    target, barrier_at = address_of(args["dst"], program), address_of(args["mbar"], program)
-    tensor_map = program.slot(args["map"].map)
-    coords = [program.slot(c, 32) for c in args["map"].coords.items]
-    offsets = [program.slot(o, 16) for o in args["info"].items] if args.get("info") is not None else []
-    mask = [program.slot(args["mask"], 16)] if slots.get("multicast") else []
-    local, pair = slots["dst"] == "shared::cta", slots.get("cta_group") == "cta_group::2"
+    destination = address_of(args["dst"], table)
+    barrier_at = address_of(args["mbar"], table)
+    tensor_map = table.slot(args["map"].map)
+    coords = [table.slot(c, 32) for c in args["map"].coords.items]
+    offsets = [table.slot(o, 16) for o in args["info"].items] if args.get("info") is not None else []
+    mask = [table.slot(args["mask"], 16)] if slots.get("multicast") else []
+    local = slots["dst"] == "shared::cta"
+    pair = slots.get("cta_group") == "cta_group::2"
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        scalars = [target(regs), barrier_at(regs), regs[tensor_map], *[regs[slot] for slot in offsets]]
+        scalars = [destination(regs), barrier_at(regs), regs[tensor_map], *[regs[slot] for slot in offsets]]
         thread = strand.active
         if thread is not None and not mask and all(type(value) is int for value in scalars):
             where, signal, address, *shift = scalars
@@ -64,93 +79,98 @@ def tensor_load(instr, program):
             if cohort.cluster_size == 1 and where <= OFFSET and signal <= OFFSET:
                 name, loader = _tensor(cohort, address)
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
-                path = CopyTarget(where, signal, strand.rows, 1, strand.rows)
-                turn = IssueGroup(thread, (), None, strand.rows, strand.row_count)
-                perform_load(strand, instr, turn, _load, loader, name, path, at, tuple(shift), mode)
+                target = CopyTarget(where, signal, strand.rows, 1, strand.rows)
+                group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
+                perform_load(strand, instr, group, _load, loader, name, target, at, tuple(shift), mode)
                 return
-        for turn in turns(strand, scalars + [regs[slot] for slot in mask]):
-            where, signal, address, *shift = turn.values
+        for group in issue_groups(strand, scalars + [regs[slot] for slot in mask]):
+            where, signal, address, *shift = group.values
             ranks = shift.pop() if mask else None
             if local and not pair:
-                path = own_route(cohort, turn.rows, where, signal)
+                target = own_target(cohort, group.rows, where, signal)
             else:
-                path = route(cohort, turn.rows, where, signal, ranks, pair)
+                target = copy_target(cohort, group.rows, where, signal, ranks, pair)
             name, loader = _tensor(cohort, address)
-            at = tuple(path.spread(turn.pick(strand, regs[slot])) for slot in coords)
-            perform_load(strand, instr, turn, _load, loader, name, path, at, tuple(shift), mode)
+            at = tuple(target.spread(group.pick(strand, regs[slot])) for slot in coords)
+            perform_load(strand, instr, group, _load, loader, name, target, at, tuple(shift), mode)
 
     return run
 
 
-def perform_load(strand: Strand, instr, turn: IssueGroup, copy: Callable[..., None], *operands) -> None:
+def perform_load(strand: Strand, instr: Instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes on an mbarrier, now or when the completion policy says so."""
     if strand.cohort.pending.eager:
-        copy(strand, instr, turn, *operands)
+        copy(strand, instr, group, *operands)
     else:
-        strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, turn, *operands)))
+        strand.cohort.pending.copy(named(instr, functools.partial(copy, strand.frozen(), instr, group, *operands)))
 
 
-def perform_store(strand: Strand, instr, turn: IssueGroup, copy: Callable[..., None], *operands) -> None:
+def perform_store(strand: Strand, instr: Instr, group: IssueGroup, copy: Callable[..., None], *operands) -> None:
     """Perform a copy that completes by bulk_group, now or when the completion policy says so."""
-    cohort, (warp, lane) = strand.cohort, turn.thread
+    cohort = strand.cohort
+    (warp, lane) = group.thread
     thread = int(strand.warps[warp]), lane
-    group = cohort.bulk_groups.issue(thread, turn.rows, instr)
+    number = cohort.bulk_groups.issue(thread, group.rows, instr)
     if cohort.pending.eager:
-        copy(strand, instr, turn, *operands)
+        copy(strand, instr, group, *operands)
     else:
-        action = named(instr, functools.partial(copy, strand.frozen(), instr, turn, *operands))
-        cohort.pending.store(thread, group, action)
+        action = named(instr, functools.partial(copy, strand.frozen(), instr, group, *operands))
+        cohort.pending.store(thread, number, action)
 
 
 def _load(
     strand: Strand,
-    instr,
-    turn: IssueGroup,
+    instr: Instr,
+    group: IssueGroup,
     loader: TensorLoader,
     name: str,
-    path: CopyTarget,
+    target: CopyTarget,
     coords: tuple,
     offsets: tuple,
     mode: str,
 ) -> None:
     """One copy into every destination, its complete_tx, and the books."""
-    cohort, where = strand.cohort, path.address
-    result = loader.load(cohort.shared.bytes, where, coords, offsets, path.rows, mode)
+    cohort = strand.cohort
+    where = target.address
+    result = loader.load(cohort.shared.bytes, where, coords, offsets, target.rows, mode)
     for low, high in result.written:
-        cohort.shared.written.mark(slice(where + low, where + high), path.rows)
-    complete(cohort, path, result.bytes, "cp.async.bulk.tensor")
+        cohort.shared.written.mark(slice(where + low, where + high), target.rows)
+    complete(cohort, target, result.bytes, "cp.async.bulk.tensor")
     if cohort.observer is not None:
-        memory = tensor_reach(loader, name, "ld", coords, offsets, mode, path.repeat)
-        tell_copy(strand, instr, turn, path, writes=_places(where, result.written), memory=memory)
-    count = cohort.ctas if path.rows is None else len(path.rows)
+        memory = tensor_reach(loader, name, "ld", coords, offsets, mode, target.repeat)
+        notify_copy(strand, instr, group, target, writes=_places(where, result.written), memory=memory)
+    count = cohort.ctas if target.rows is None else len(target.rows)
     copies_of(cohort.counters.tma_loads, name).add(count, result.bytes, result.filled)
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
-def tensor_store(instr, program):
+def tensor_store(instr: Instr, table: SlotTable) -> Run:
     """[map, {coords}], [src]: write the box, or combine it with what is there; completes in the thread's bulk group."""
-    slots, args = instr.slots, instr.args
-    mode, operation = MODES[slots.get("mode")], slots.get("op")
-    source = address_of(args["src"], program)
-    tensor_map = program.slot(args["map"].map)
-    coords = [program.slot(c, 32) for c in args["map"].coords.items]
+    slots = instr.slots
+    args = instr.args
+    mode = MODES[slots.get("mode")]
+    operation = slots.get("op")
+    source = address_of(args["src"], table)
+    tensor_map = table.slot(args["map"].map)
+    coords = [table.slot(c, 32) for c in args["map"].coords.items]
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        for turn in turns(strand, [source(regs), regs[tensor_map]]):
-            where = own_address(cohort, turn.rows, turn.values[0], "the source of a tensor copy")
-            name, tensor = _tensor(cohort, turn.values[1])
-            at = tuple(turn.pick(strand, regs[c]) for c in coords)
-            perform_store(strand, instr, turn, _store, name, tensor, where, at, mode, operation)
+        for group in issue_groups(strand, [source(regs), regs[tensor_map]]):
+            where = own_address(cohort, group.rows, group.values[0], "the source of a tensor copy")
+            name, tensor = _tensor(cohort, group.values[1])
+            at = tuple(group.pick(strand, regs[c]) for c in coords)
+            perform_store(strand, instr, group, _store, name, tensor, where, at, mode, operation)
 
     return run
 
 
 def _store(
     strand: Strand,
-    instr,
-    turn: IssueGroup,
+    instr: Instr,
+    group: IssueGroup,
     name: str,
     tensor: TensorLoader,
     where: int,
@@ -158,28 +178,29 @@ def _store(
     mode: str,
     operation,
 ) -> None:
-    """One copy out of the shared memory of the turn's CTAs, and the books."""
-    cohort, memory = strand.cohort, strand.cohort.launch.memory
+    """One copy out of the shared memory of the group's CTAs, and the books."""
+    cohort = strand.cohort
+    memory = strand.cohort.launch.memory
     probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
-    result = store(tensor, cohort.shared.bytes, where, at, turn.rows, mode, operation, probe, cohort.launch.switches)
+    result = store(tensor, cohort.shared.bytes, where, at, group.rows, mode, operation, probe, cohort.launch.switches)
     contents_changed(cohort, name)
-    check_written(cohort, instr, where, result.read, turn.rows)
+    check_written(cohort, instr, where, result.read, group.rows)
     if cohort.observer is not None:
         memory = tensor_reach(tensor, name, "st" if operation is None else "atom", at, None, mode)
-        tell_copy(strand, instr, turn, None, reads=_places(where, result.read), memory=memory)
+        notify_copy(strand, instr, group, None, reads=_places(where, result.read), memory=memory)
     for hit in result.hits:
-        note_writer(strand, instr, turn, int(hit))
-    copies_of(cohort.counters.tma_stores, name).add(turn.count, result.bytes)
+        note_writer(strand, instr, group, int(hit))
+    copies_of(cohort.counters.tma_stores, name).add(group.count, result.bytes)
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
-def prefetch(instr, program):
+def prefetch(instr: Instr, table: SlotTable) -> Run:
     """Prefetches into L2: no effect that the machine computes."""
     return lambda strand: None
 
 
 @op("cp.async.bulk.commit_group", result=False)
-def commit_group(instr, program):
+def commit_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
     act = _for_issuers(lambda cohort, thread, rows: cohort.bulk_groups.commit(thread, rows))
 
@@ -192,7 +213,7 @@ def commit_group(instr, program):
 
 
 @op("cp.async.bulk.wait_group", result=False)
-def wait_group(instr, program):
+def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
     groups = instr.args["n"].value
 
@@ -217,16 +238,17 @@ def _for_issuers(act):
         for warp, lane in strand.threads():
             thread = (int(strand.warps[warp]), lane)
             if cohort.bulk_groups.known(thread):
-                for turn in turns(strand, []) if strand.mask is not None and strand.mask.shape[0] > 1 else (None,):
-                    if turn is None:
-                        act(cohort, thread, strand.rows)
-                    elif turn.thread == (warp, lane):
-                        act(cohort, thread, turn.rows)
+                if strand.mask is None or strand.mask.shape[0] == 1:
+                    act(cohort, thread, strand.rows)
+                    continue
+                for group in issue_groups(strand, []):
+                    if group.thread == (warp, lane):
+                        act(cohort, thread, group.rows)
 
     return run
 
 
-def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
+def check_written(cohort: Cohort, instr: Instr, where: int, ranges: tuple, rows: np.ndarray | None) -> None:
     """A finding where a copy reads shared memory that was never written."""
     missing = sum(
         cohort.shared.written.missing(("copy", where + low, where + high), slice(where + low, where + high), rows)
@@ -235,13 +257,14 @@ def check_written(cohort: Cohort, instr, where: int, ranges: tuple, rows: np.nda
     if missing:
         text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
         places = np.concatenate([np.arange(where + low, where + high) for low, high in ranges])
-        cohort.report("shared-memory-unwritten", text, instr, row=cohort.shared.written.lacking(places, rows))
+        who = Who(row=cohort.shared.written.lacking(places, rows))
+        cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 
-def note_writer(strand: Strand, instr, turn: IssueGroup, position: int) -> None:
-    """Note the thread that wrote the watched byte: that of the CTA at a position of the turn."""
-    row = position if turn.rows is None else int(turn.rows[position])
-    warp, lane = turn.thread
+def note_writer(strand: Strand, instr: Instr, group: IssueGroup, position: int) -> None:
+    """Note the thread that wrote the watched byte: that of the CTA at a position of the group."""
+    row = position if group.rows is None else int(group.rows[position])
+    warp, lane = group.thread
     strand.cohort.launch.memory.watched.append((instr, strand.cohort.number(row), int(strand.warps[warp]), lane))
 
 

@@ -1,4 +1,4 @@
-"""Tensor maps made by the kernel: tensormap.replace and the proxy fences that go with it (PTX manual).
+"""Tensor maps made by the kernel: tensormap.replace and tensormap.cp_fenceproxy (PTX manual).
 
 The bytes of a map in memory are in the machine's own encoding, see `convc.machine.tma.tensormap_bytes`.
 """
@@ -8,36 +8,41 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.isa.copies.operands import own_address, shared_span, turns
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.registry import op
+from convc.machine.isa.copies.issue import issue_groups, own_address, shared_span
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.tensormap_bytes import SIZE, replace
+from convc.ptx import Instr
 
 
 @op("tensormap.replace", result=False)
-def tensormap_replace(instr, program):
+def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
     """tensormap.replace.tile.field [a] {, ord}, value: change one field of the map at ``a``."""
-    args, field, space = instr.args, instr.slots["field"], instr.slots["space"]
-    target = address_of(args["a"], program)
-    new = program.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
+    args = instr.args
+    field = instr.slots["field"]
+    space = instr.slots["space"]
+    target = address_of(args["a"], table)
+    new = table.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
     index = args["ord"].value if args.get("ord") is not None else 0
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        for turn in turns(strand, [target(regs)]):
-            value = turn.pick(strand, regs[new])
+        for group in issue_groups(strand, [target(regs)]):
+            value = group.pick(strand, regs[new])
             if space == "shared::cta":
-                where = _map_in_shared(cohort, turn.rows, turn.values[0])
-                rows = slice(None) if turn.rows is None else turn.rows
+                where = _map_in_shared(cohort, group.rows, group.values[0])
+                rows = slice(None) if group.rows is None else group.rows
                 raw = np.ascontiguousarray(cohort.shared.bytes[rows, where])
                 replace(raw, field, index, value)
                 cohort.shared.bytes[rows, where] = raw
             else:
-                where, buffer = _map_in_global(cohort, turn.values[0])
+                where, buffer = _map_in_global(cohort, group.values[0])
                 for each in np.unique(value).tolist():
                     replace(buffer.data[where].reshape(1, SIZE), field, index, each)
 
@@ -45,34 +50,25 @@ def tensormap_replace(instr, program):
 
 
 @op("tensormap.cp_fenceproxy", result=False)
-def copy_map(instr, program):
+def copy_map(instr: Instr, table: SlotTable) -> Run:
     """tensormap.cp_fenceproxy [dst], [src], 128: copy a map from shared to global memory, and fence."""
-    target, source = address_of(instr.args["dst"], program), address_of(instr.args["src"], program)
+    target = address_of(instr.args["dst"], table)
+    source = address_of(instr.args["src"], table)
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
         done = set()
-        for turn in turns(strand, [target(regs), source(regs)]):
-            key = (turn.thread[0], turn.values, None if turn.rows is None else turn.rows.tobytes())
+        for group in issue_groups(strand, [target(regs), source(regs)]):
+            key = (group.thread[0], group.values, None if group.rows is None else group.rows.tobytes())
             if key in done:  # the lanes of a warp do this together, once
                 continue
             done.add(key)
-            into, buffer = _map_in_global(cohort, turn.values[0])
-            where = _map_in_shared(cohort, turn.rows, turn.values[1])
-            for row in range(cohort.ctas) if turn.rows is None else turn.rows:
+            into, buffer = _map_in_global(cohort, group.values[0])
+            where = _map_in_shared(cohort, group.rows, group.values[1])
+            for row in range(cohort.ctas) if group.rows is None else group.rows:
                 buffer.data[into] = cohort.shared.bytes[row, where]
-
-    return run
-
-
-@op("fence.proxy.tensormap", result=False)
-def fence_map(instr, program):
-    """fence.proxy.tensormap: the machine performs every access in order."""
-
-    def run(strand: Strand) -> None:
-        if strand.cohort.observer is not None:
-            strand.cohort.observer.fence(strand, instr)
 
     return run
 

@@ -7,13 +7,12 @@ tables.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import lifted
+from convc.machine.base.values import ArrayFunction, Function, lifted
 from convc.machine.isa.float import rounding
-from convc.machine.isa.float.floating import Function, canonical
+from convc.machine.isa.float.floating import canonical
 from convc.machine.isa.float.rounding import FORMATS
 
 
@@ -23,7 +22,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(huge, np.where(np.isinf(a), np.nan, np.copysign(0.0, a / b)), a / b)
 
 
-APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
+APPROXIMATE: dict[str, ArrayFunction] = {
     "rcp": lambda a: 1.0 / a,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: 1.0 / np.sqrt(a),
@@ -39,7 +38,8 @@ APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
 
 def approximate(name: str, kind: str, toward: str) -> Function:
     """An .approx function: computed in float64 and rounded to ``nearest`` or toward ``zero``; overflow is infinite."""
-    bits, function = FORMATS[kind].bits, APPROXIMATE[name]
+    bits = FORMATS[kind].bits
+    function = APPROXIMATE[name]
 
     def run(*operands: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):

@@ -6,17 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, lifted, width
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Value, lifted, width
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer import extend
-from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.isa.operands import apply
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.scalar.integer import cut, extend
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
-MODES = {"rn": "rn", "rz": "rz", "rm": "rm", "rp": "rp", "rna": "rna"}
+MODES = ("rn", "rz", "rm", "rp", "rna")
 INTEGER_MODES = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
-Function = Callable[..., Value]
 
 
 def widen(kind: str) -> Callable[[Value], Value]:
@@ -26,7 +27,9 @@ def widen(kind: str) -> Callable[[Value], Value]:
 
 def integer_to_integer(source: str, target: str, saturate: bool) -> Function:
     """Between integers: the low bits, extended by the source's sign; .sat clamps to the target's range."""
-    bits, to, is_signed = width(source), width(target), source[0] == "s"
+    bits = width(source)
+    to = width(target)
+    is_signed = source[0] == "s"
     if not saturate:
         return lambda a: extend(a, bits, to, is_signed)
     low, high = _limits(target)
@@ -69,7 +72,8 @@ def float_to_integer(source: str, target: str, mode: str) -> Function:
 
 def integer_to_float(source: str, target: str, mode: str) -> Function:
     """An integer rounded once to a floating type."""
-    bits, is_signed = width(source), source[0] == "s"
+    bits = width(source)
+    is_signed = source[0] == "s"
 
     def run(a: np.ndarray) -> np.ndarray:
         number = a.view(SIGNED[bits]) if is_signed else a
@@ -124,12 +128,12 @@ def round_float(kind: str, target: str, mode: str) -> Function:
 
 def convert(target: str, source: str, options: set[str]) -> Function:
     """cvt of one number: {rounding, ftz, sat, relu, satfinite} as ``options``."""
-    mode = next((MODES[m] for m in options if m in MODES), "rn")
+    mode = next((m for m in options if m in MODES), "rn")
     to_integer = next((INTEGER_MODES[m] for m in options if m in INTEGER_MODES), None)
     if source not in FLOATS and target not in FLOATS:
         return integer_to_integer(source, target, "sat" in options)
     before = floating.flush(32) if "ftz" in options and source == "f32" else None
-    after = []
+    after: list[Function] = []
     if source not in FLOATS:
         function = integer_to_float(source, target, mode)
     elif target not in FLOATS:
@@ -158,12 +162,13 @@ def convert(target: str, source: str, options: set[str]) -> Function:
 
 
 @op("cvt")
-def cvt(instr, program):
+def cvt(instr: Instr, table: SlotTable) -> Run:
     """cvt between integers and floating types; registers may be wider, the result is extended."""
     target, source = instr.mods[-2:]
     function = convert(target, source, set(instr.mods[:-2]))
-    bits, to = width(source), width(target)
-    register = program.width_of(instr.operands[0])
+    bits = width(source)
+    to = width(target)
+    register = table.width_of(instr.operands[0])
     plain = register == to
     is_signed = target[0] == "s"
 
@@ -171,11 +176,4 @@ def cvt(instr, program):
         result = function(cut(value, bits))
         return result if plain else extend(result, to, register, is_signed)
 
-    return apply(instr, program, run, bits)
-
-
-def cut(value: Value, bits: int) -> Value:
-    """Read a register that may be wider than the type."""
-    if isinstance(value, np.ndarray):
-        return value if value.dtype.itemsize * 8 == bits else value.astype(DTYPE[bits])
-    return value & MASK[bits]
+    return apply(instr, table, run, bits)

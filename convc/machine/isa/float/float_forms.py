@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from convc.machine.base.values import packed
+from convc.machine.base.values import Function, Value, packed
 from convc.machine.isa.float import floating
 from convc.machine.isa.float.approximate import approximate, approximate_double
 from convc.machine.isa.float.convert import widen
 from convc.machine.isa.float.rounding import FORMATS
-from convc.machine.isa.registry import op, switched
-from convc.machine.isa.scalar.integer_forms import apply, type_of
+from convc.machine.isa.operands import apply, type_of
+from convc.machine.isa.registry import Builder, Run, op, switched
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 MODES = ("rn", "rz", "rm", "rp")
 
@@ -18,120 +20,129 @@ def element(kind: str) -> tuple[str, int]:
     return (kind[:-2], 2) if kind.endswith("x2") else (kind, 1)
 
 
-def bind(instr, program, function, kind: str, sources: int):
+def bind(instr: Instr, table: SlotTable, function: Function, kind: str, sources: int) -> Run:
     """Apply ``function`` of elements to registers of ``kind``."""
     single, count = element(kind)
     bits = FORMATS[single].bits
-    return apply(instr, program, packed(function, bits) if count == 2 else function, *[bits * count] * sources)
+    return apply(instr, table, packed(function, bits) if count == 2 else function, *[bits * count] * sources)
 
 
-def bind_approximate(instr, program, name: str, sources: int):
+def bind_approximate(instr: Instr, table: SlotTable, name: str, sources: int) -> Run:
     """An .approx function, in the rounding of the switch."""
-    kind, options = type_of(instr), set(instr.mods)
+    kind = type_of(instr)
+    options = set(instr.mods)
     single = element(kind)[0]
 
-    def build(toward: str):
+    def build(toward: str) -> Run:
         function = floating.modified(approximate(name, single, toward), single, options)
-        return bind(instr, program, function, kind, sources)
+        return bind(instr, table, function, kind, sources)
 
     return switched("approximate", build)
 
 
-def mode_of(instr) -> str:
+def mode_of(instr: Instr) -> str:
     """The rounding mode, nearest even where none is given."""
     return next((m for m in instr.mods if m in MODES), "rn")
 
 
-def build_arithmetic(name: str, sources: int):
+def build_arithmetic(name: str, sources: int) -> Builder:
     """Builder of add, sub, mul, fma, and of div, rcp and sqrt with a rounding mode or .approx."""
 
-    def builder(instr, program):
-        kind, options = type_of(instr), set(instr.mods)
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        options = set(instr.mods)
         single = element(kind)[0]
         if options & {"approx", "full"}:
             if kind == "f64":
-                return apply(instr, program, approximate_double(name), 64)
-            return bind_approximate(instr, program, "div.full" if "full" in options else name, sources)
+                return apply(instr, table, approximate_double(name), 64)
+            return bind_approximate(instr, table, "div.full" if "full" in options else name, sources)
         function = floating.arithmetic(name, single, mode_of(instr))
-        return bind(instr, program, floating.modified(function, single, options), kind, sources)
+        return bind(instr, table, floating.modified(function, single, options), kind, sources)
 
     return builder
 
 
-def build_approximate(name: str):
+def build_approximate(name: str) -> Builder:
     """Builder of the functions that exist only as .approx."""
 
-    def builder(instr, program):
-        kind, options = type_of(instr), set(instr.mods)
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        options = set(instr.mods)
         if kind == "f64" and "ftz" in options:
-            return apply(instr, program, approximate_double(name), 64)
-        return bind_approximate(instr, program, name, 1)
+            return apply(instr, table, approximate_double(name), 64)
+        return bind_approximate(instr, table, name, 1)
 
     return builder
 
 
-def build_mixed(name: str, sources: int):
+def build_mixed(name: str, sources: int) -> Builder:
     """Builder of add, sub and fma whose first operands are f16 or bf16 and whose last one and result are f32."""
 
-    def builder(instr, program):
+    def builder(instr: Instr, table: SlotTable) -> Run:
         kind = type_of(instr)
         function = floating.modified(floating.arithmetic(name, "f32", mode_of(instr)), "f32", set(instr.mods))
         up = widen(kind)
 
-        def run(*operands):
+        def run(*operands: Value) -> Value:
             return function(*[up(v) for v in operands[:-1]], operands[-1])
 
-        return apply(instr, program, run, *[16] * (sources - 1), 32)
+        return apply(instr, table, run, *[16] * (sources - 1), 32)
 
     return builder
 
 
-def build_extreme(name: str, sources: int):
+def build_extreme(name: str, sources: int) -> Builder:
     """Builder of min and max, of two or three."""
 
-    def builder(instr, program):
-        kind, options = type_of(instr), set(instr.mods)
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        options = set(instr.mods)
         single = element(kind)[0]
-        two = floating.extreme(name == "max", single, options)
-        function = two
+        function = floating.extreme(name == "max", single, options)
         if sources == 3:
-            clear = floating.sign_bit(32, False)
-            ready = clear if "abs" in options else (lambda v: v)
-
-            def function(a, b, c):
-                a, b, c = ready(a), ready(b), ready(c)
-                return two(two(a, b), c)
-
-        return bind(instr, program, floating.modified(function, single, options & {"ftz"}), kind, sources)
+            function = _of_three(function, magnitudes="abs" in options)
+        return bind(instr, table, floating.modified(function, single, options & {"ftz"}), kind, sources)
 
     return builder
 
 
-def build_sign(name: str):
+def _of_three(two: Function, magnitudes: bool) -> Function:
+    """The extreme of three f32 numbers, or of their magnitudes."""
+    clear = floating.sign_bit(32, False)
+
+    def run(a: Value, b: Value, c: Value) -> Value:
+        if magnitudes:
+            return two(two(clear(a), clear(b)), clear(c))
+        return two(two(a, b), c)
+
+    return run
+
+
+def build_sign(name: str) -> Builder:
     """Builder of neg and abs."""
 
-    def builder(instr, program):
+    def builder(instr: Instr, table: SlotTable) -> Run:
         kind = type_of(instr)
         single = element(kind)[0]
         function = floating.sign_bit(FORMATS[single].bits, name == "neg")
-        return bind(instr, program, floating.modified(function, single, set(instr.mods)), kind, 1)
+        return bind(instr, table, floating.modified(function, single, set(instr.mods)), kind, 1)
 
     return builder
 
 
 @op("float.copysign")
-def copysign(instr, program):
+def copysign(instr: Instr, table: SlotTable) -> Run:
     """copysign d, a, b."""
     bits = FORMATS[type_of(instr)].bits
-    return apply(instr, program, floating.copysign(bits), bits, bits)
+    return apply(instr, table, floating.copysign(bits), bits, bits)
 
 
 @op("float.testp")
-def testp(instr, program):
+def testp(instr: Instr, table: SlotTable) -> Run:
     """testp.op p, a."""
     kind = type_of(instr)
     name = next(m for m in instr.mods if m in floating.TESTS)
-    return apply(instr, program, floating.has_property(name, kind), FORMATS[kind].bits)
+    return apply(instr, table, floating.has_property(name, kind), FORMATS[kind].bits)
 
 
 for _name in ("add", "sub", "mul", "div"):

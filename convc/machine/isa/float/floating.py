@@ -12,17 +12,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, Value, floats, from_floats, lifted
+from convc.machine.base.values import DTYPE, ArrayFunction, Function, Value, array, floats, from_floats, lifted
 from convc.machine.isa.float import rounding
 from convc.machine.isa.float.rounding import FORMATS
 
 CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FFFFFFFFFFFFFFF}
 PLAIN = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
-Function = Callable[..., Value]
 
-
-def canonical(result, bits: int) -> Value:
+def canonical(result: np.ndarray | np.floating, bits: int) -> Value:
     """A float result as bits, every NaN the canonical one."""
     out = from_floats(result, bits)
     if isinstance(out, np.ndarray):
@@ -47,7 +45,7 @@ def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
     if name in PLAIN and mode == "rn" and kind != "bf16":
         return native(PLAIN[name], form.bits)
     if kind == "f64":
-        compute = _native_double(name) if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
+        compute = _NATIVE_DOUBLE[name] if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
     else:
         compute = _COMPUTE[name]
     down = mode == "rm" and name in ("add", "sub", "fma") and kind != "f64"
@@ -65,17 +63,15 @@ def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
     return lifted(run, *[form.bits] * widths)
 
 
-def _native_double(name: str) -> Callable:
-    return {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}[name]
+_NATIVE_DOUBLE: dict[str, ArrayFunction] = {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}
 
-
-_COMPUTE = {
+_COMPUTE: dict[str, ArrayFunction] = {
     "add": rounding.odd_sum,
     "sub": lambda a, b: rounding.odd_sum(a, -b),
     "mul": operator.mul,
     "fma": lambda a, b, c: rounding.odd_sum(a * b, c),
     "div": rounding.odd_quotient,
-    "rcp": lambda a: rounding.odd_quotient(np.float64(1.0), a),
+    "rcp": lambda a: rounding.odd_quotient(np.ones(1), a),
     "sqrt": rounding.odd_root,
 }
 """In float64: exact or rounded to odd, for operands of at most 24 bits."""
@@ -96,7 +92,8 @@ def flush(bits: int) -> Callable[[Value], Value]:
     if bits not in (16, 32):
         return lambda value: value
     fraction = 10 if bits == 16 else 23
-    sign, field = 1 << (bits - 1), ((1 << (bits - 1)) - 1) >> fraction << fraction
+    sign = 1 << (bits - 1)
+    field = ((1 << (bits - 1)) - 1) >> fraction << fraction
 
     def run(value: Value) -> Value:
         if isinstance(value, np.ndarray):
@@ -109,10 +106,11 @@ def flush(bits: int) -> Callable[[Value], Value]:
 
 def saturate(kind: str) -> Callable[[Value], Value]:
     """.sat: clamp to [0, 1]; NaN becomes +0."""
+    one = rounding.encode(np.ones(1), kind)
 
     def run(value: np.ndarray) -> np.ndarray:
         x = rounding.decode(value, kind)
-        return np.where(x > 0, np.where(x > 1, rounding.encode(np.float64(1.0), kind), value), value.dtype.type(0))
+        return np.where(x > 0, np.where(x > 1, one, value), value.dtype.type(0))
 
     return lifted(run, FORMATS[kind].bits)
 
@@ -129,14 +127,9 @@ def relu(kind: str) -> Callable[[Value], Value]:
 
 def modified(function: Function, kind: str, options: set[str]) -> Function:
     """``function`` with .ftz of operands and result, .sat and .relu as ``options`` say."""
-    after: list[Callable[[Value], Value]] = []
-    bits = FORMATS[kind].bits
     if "ftz" in options:
-        inner, flushed = function, flush(bits)
-
-        def function(*operands: Value) -> Value:
-            return flushed(inner(*[flushed(o) for o in operands]))
-
+        function = _flushing(function, FORMATS[kind].bits)
+    after: list[Callable[[Value], Value]] = []
     if "sat" in options:
         after.append(saturate(kind))
     if "relu" in options:
@@ -149,6 +142,16 @@ def modified(function: Function, kind: str, options: set[str]) -> Function:
         for step in after:
             value = step(value)
         return value
+
+    return run
+
+
+def _flushing(function: Function, bits: int) -> Function:
+    """``function`` with subnormal operands and results as zeros."""
+    flushed = flush(bits)
+
+    def run(*operands: Value) -> Value:
+        return flushed(function(*[flushed(operand) for operand in operands]))
 
     return run
 
@@ -189,7 +192,8 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         part = DTYPE[bits].type
-        nan_out, sign = part(CANONICAL_NAN[bits]), (a ^ b) & part(top)
+        nan_out = part(CANONICAL_NAN[bits])
+        sign = (a ^ b) & part(top)
         if "xorsign" in options:
             a, b = a & part(top - 1), b & part(top - 1)
         x, y = _comparable(a, kind), _comparable(b, kind)
@@ -210,6 +214,7 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
 
 
 def _comparable(bits: np.ndarray, kind: str) -> np.ndarray:
+    """Bit patterns as numbers that numpy compares."""
     if kind == "bf16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return bits.view({16: np.float16, 32: np.float32, 64: np.float64}[FORMATS[kind].bits])
@@ -228,7 +233,9 @@ FLOAT_COMPARE = {
 def compare(name: str, kind: str) -> Function:
     """Ordered comparisons (eq ne lt le gt ge), the unordered ones (equ neu ltu leu gtu geu), num and nan."""
     bits = FORMATS[kind].bits
-    view = (lambda v: _comparable(lifted_array(v), kind)) if kind == "bf16" else (lambda v: floats(v, bits))
+
+    def view(value: Value) -> np.ndarray | np.floating:
+        return _comparable(array(value, bits), kind) if kind == "bf16" else floats(value, bits)
 
     def run(a: Value, b: Value) -> Value:
         x, y = view(a), view(b)
@@ -246,11 +253,6 @@ def compare(name: str, kind: str) -> Function:
         return bool(np.asarray(out).reshape(-1)[0])
 
     return run
-
-
-def lifted_array(value: Value) -> np.ndarray:
-    """A 16-bit value as an array."""
-    return value if isinstance(value, np.ndarray) else np.full((1, 1, 1), value, np.uint16)
 
 
 TESTS = {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, Value, array, floats, lifted, signed, width
+from convc.machine.base import narrow_formats
+from convc.machine.base.values import DTYPE, Function, Value, array, floats, lifted, signed, width
 from convc.machine.isa.float import floating, rounding
-from convc.machine.isa.float.convert import Function, convert, cut
+from convc.machine.isa.float.convert import convert
 from convc.machine.isa.float.rounding import FORMATS
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer import extend
-from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.isa.operands import apply
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.scalar.integer import cut, extend
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 
 def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
@@ -18,7 +21,8 @@ def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
     x, y = (np.asarray(floats(v, 32)) for v in (high, low))
     shape = np.broadcast_shapes(x.shape, y.shape, (1, 1, 1))
     pair = np.empty((*shape, 2), np.float32)
-    pair[..., 0], pair[..., 1] = y, x
+    pair[..., 0] = y
+    pair[..., 1] = x
     nan = np.isnan(pair)
     if relu:
         pair = np.where(nan | (pair > 0), pair, np.float32(0))
@@ -54,11 +58,11 @@ def scale_factor(kind: str, mode: str, saturate: bool) -> Function:
 
 
 def from_scale_factor() -> Function:
-    """ue8m0 to bf16: 2**(code - 127), NaN for 0xFF."""
+    """ue8m0 to bf16."""
+    powers = narrow_formats.table("ue8m0").astype(np.float64)
 
     def run(a: np.ndarray) -> np.ndarray:
-        value = np.where(a == 0xFF, np.nan, np.ldexp(1.0, a.astype(np.int64) - 127))
-        return rounding.encode(value, "bf16")
+        return rounding.encode(powers[a], "bf16")
 
     return lifted(run, 8)
 
@@ -79,79 +83,77 @@ def narrow_float(source: str, target: str, options: set[str]) -> Function:
 
 
 def _together(high: Value, low: Value, bits: int, total: int) -> Value:
-    """Two codes of ``bits`` bits as a register of ``total`` bits."""
+    """Two codes of ``bits`` bits, each held in 8 or in 16, as a register of ``total`` bits."""
     if isinstance(high, np.ndarray) or isinstance(low, np.ndarray):
+        held = max(8, bits)
         part = DTYPE[total].type
-        return (array(high, 8).astype(part) << part(bits)) | array(low, 8).astype(part)
+        return (array(high, held).astype(part) << part(bits)) | array(low, held).astype(part)
     return high << bits | low
 
 
+def _apart(value: Value, bits: int) -> tuple[Value, Value]:
+    """The upper and the lower one of two codes of ``bits`` bits, each held in 8 or in 16."""
+    low = (1 << bits) - 1
+    if isinstance(value, np.ndarray):
+        part = value.dtype.type
+        held = DTYPE[max(8, bits)]
+        return (value >> part(bits)).astype(held), (value & part(low)).astype(held)
+    return value >> bits, value & low
+
+
 @op("cvt.pack2")
-def cvt_pack2(instr, program):
+def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     """cvt.…x2.f32 d, a, b: a goes to the upper half, b to the lower."""
-    target, options = instr.mods[-2], set(instr.mods[:-2])
-    name = target[:-2]
-    if target in ("f16x2", "bf16x2") and options <= {"rn", "relu"}:
-        return apply(instr, program, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
-    if target in ("f16x2", "bf16x2"):
-        one, bits, total = convert(name, "f32", options), 16, 32
-    else:
-        one, total = narrow_float("f32", name, options), width(target)
-        bits = total // 2
-    join = _together if bits < 16 else lambda a, b, *_: _join16(a, b)
-    register = program.width_of(instr.operands[0])
-    return apply(instr, program, lambda a, b: extend(join(one(a), one(b), bits, total), total, register, False), 32, 32)
+    target = instr.mods[-2]
+    options = set(instr.mods[:-2])
+    half_floats = target in ("f16x2", "bf16x2")
+    if half_floats and options <= {"rn", "relu"}:
+        return apply(instr, table, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
+    one = convert(target[:-2], "f32", options) if half_floats else narrow_float("f32", target[:-2], options)
+    total = width(target)
+    register = table.width_of(instr.operands[0])
 
+    def run(a: Value, b: Value) -> Value:
+        return extend(_together(one(a), one(b), total // 2, total), total, register, False)
 
-def _join16(high: Value, low: Value) -> Value:
-    if isinstance(high, np.ndarray) or isinstance(low, np.ndarray):
-        return (array(high, 16).astype(np.uint32) << np.uint32(16)) | array(low, 16).astype(np.uint32)
-    return high << 16 | low
+    return apply(instr, table, run, 32, 32)
 
 
 @op("cvt.packed")
-def cvt_packed(instr, program):
+def cvt_packed(instr: Instr, table: SlotTable) -> Run:
     """cvt of a packed pair: f16x2 or bf16x2 to narrow formats and back."""
     target, source = instr.mods[-2:]
-    options, name, origin = set(instr.mods[:-2]), target[:-2], source[:-2]
-    if target in ("f16x2", "bf16x2"):
-        bits = width(source) // 2
-        if origin == "ue8m0":
-            one = from_scale_factor()
-        else:
-            one = lifted(lambda a: rounding.encode(rounding.decode(a, origin), name), 8)
-        if "relu" in options:
-            clamp, inner = floating.relu(name), one
-            one = lambda a: clamp(inner(a))  # noqa: E731
-        low_mask = (1 << bits) - 1
+    options = set(instr.mods[:-2])
+    one = _widened if target in ("f16x2", "bf16x2") else narrow_float
+    function = one(source[:-2], target[:-2], options)
+    bits = width(source)
+    total = width(target)
 
-        def up(value: Value) -> Value:
-            value = cut(value, width(source))
-            if isinstance(value, np.ndarray):
-                part = value.dtype.type
-                parts = ((value >> part(bits)).astype(np.uint8), (value & part(low_mask)).astype(np.uint8))
-            else:
-                parts = (value >> bits, value & low_mask)
-            return _join16(one(parts[0]), one(parts[1]))
+    def run(value: Value) -> Value:
+        high, low = _apart(cut(value, bits), bits // 2)
+        return _together(function(high), function(low), total // 2, total)
 
-        return apply(instr, program, up, width(source))
-    one, total = narrow_float(origin, name, options), width(target)
+    return apply(instr, table, run, bits)
 
-    def down(value: Value) -> Value:
-        if isinstance(value, np.ndarray):
-            parts = ((value >> np.uint32(16)).astype(np.uint16), value.astype(np.uint16))
-        else:
-            parts = (value >> 16, value & 0xFFFF)
-        return _together(one(parts[0]), one(parts[1]), total // 2, total)
 
-    return apply(instr, program, down, 32)
+def _widened(source: str, target: str, options: set[str]) -> Function:
+    """A narrow format to f16 or bf16; .relu clamps negative numbers to zero."""
+    if source == "ue8m0":
+        function = from_scale_factor()
+    else:
+        function = lifted(lambda a: rounding.encode(rounding.decode(a, source), target), 8)
+    if "relu" not in options:
+        return function
+    clamp = floating.relu(target)
+    return lambda a: clamp(function(a))
 
 
 @op("cvt.pack")
-def cvt_pack(instr, program):
+def cvt_pack(instr: Instr, table: SlotTable) -> Run:
     """cvt.pack.sat.type.s32: clamp a and b to the type and put them, a above b, below the low part of c."""
     kind = instr.mods[instr.mods.index("sat") + 1]
-    bits, is_signed = int(kind[1:]), kind[0] == "s"
+    bits = int(kind[1:])
+    is_signed = kind[0] == "s"
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
     mask = np.uint32((1 << bits) - 1)
 
@@ -161,4 +163,4 @@ def cvt_pack(instr, program):
         return pair | (c[0] << np.uint32(2 * bits)) if c else pair
 
     sources = len(instr.operands) - 1
-    return apply(instr, program, lifted(run, *[32] * sources), *[32] * sources)
+    return apply(instr, table, lifted(run, *[32] * sources), *[32] * sources)

@@ -14,7 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, FLOAT, MASK
+from convc.machine.base.narrow_formats import table
+from convc.machine.base.values import DTYPE, FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Format:
     Attributes:
         precision: bits of the significand, the hidden one included. low: exponent of the smallest normal number.
         largest: the largest finite number. bits: storage. infinite: whether it has infinities.
-        nan: bit pattern of the NaN that results have, or None where NaN becomes the largest number.
+        nan: bit pattern of the NaN that results have; that of the largest number where the format has no NaN.
     """
 
     precision: int
@@ -32,7 +33,7 @@ class Format:
     largest: float
     bits: int
     infinite: bool
-    nan: int | None
+    nan: int
 
 
 FORMATS = {
@@ -43,9 +44,9 @@ FORMATS = {
     "bf16": Format(8, -126, float.fromhex("0x1.fep127"), 16, True, 0x7FFF),
     "e4m3": Format(4, -6, 448.0, 8, False, 0x7F),
     "e5m2": Format(3, -14, 57344.0, 8, True, 0x7F),
-    "e2m3": Format(4, 0, 7.5, 6, False, None),
-    "e3m2": Format(3, -2, 28.0, 6, False, None),
-    "e2m1": Format(2, 0, 6.0, 4, False, None),
+    "e2m3": Format(4, 0, 7.5, 6, False, 0x1F),
+    "e3m2": Format(3, -2, 28.0, 6, False, 0x1F),
+    "e2m1": Format(2, 0, 6.0, 4, False, 0x07),
 }
 """Formats of PTX (manual, 5.2.3 "Alternate floating-point data formats"); NaN patterns as in "cvt" and 9.7.3."""
 
@@ -93,10 +94,7 @@ def encode(value: np.ndarray, format_name: str) -> np.ndarray:
         else:
             bits = _encode_narrow(value, form)
     nan = np.isnan(value)
-    if not nan.any():
-        return bits
-    pattern = _largest_bits(form) if form.nan is None else form.nan
-    return np.where(nan, bits.dtype.type(pattern), bits)
+    return np.where(nan, bits.dtype.type(form.nan), bits) if nan.any() else bits
 
 
 def _encode_narrow(value: np.ndarray, form: Format) -> np.ndarray:
@@ -112,45 +110,18 @@ def _encode_narrow(value: np.ndarray, form: Format) -> np.ndarray:
     return (bits | (np.signbit(value).astype(np.int64) << (form.bits - 1))).astype(np.uint8)
 
 
-def _largest_bits(form: Format) -> int:
-    return int(_encode_narrow(np.asarray([form.largest]), form)[0])
-
-
-def _table(format_name: str) -> np.ndarray:
-    """float64 value of every bit pattern of a narrow format."""
-    form = FORMATS[format_name]
-    fraction = form.precision - 1
-    code = np.arange(1 << form.bits)
-    magnitude = code & ((1 << (form.bits - 1)) - 1)
-    exponent, significand = magnitude >> fraction, magnitude & ((1 << fraction) - 1)
-    normal = exponent > 0
-    value = np.ldexp(
-        (significand + (normal << fraction)).astype(np.float64), np.maximum(exponent - 1, 0) + form.low - fraction
-    )
-    top = (1 << (form.bits - 1 - fraction)) - 1
-    if format_name == "e4m3":
-        value = np.where(magnitude == 0x7F, np.nan, value)
-    elif form.infinite:
-        value = np.where(exponent == top, np.where(significand == 0, np.inf, np.nan), value)
-    return np.where(code >> (form.bits - 1), -value, value)
-
-
-TABLES = {name: _table(name) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")}
+TABLES = {name: table(name).astype(np.float64) for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")}
 """Value of each bit pattern of the narrow formats."""
 
 
 def decode(bits: np.ndarray, format_name: str) -> np.ndarray:
     """Bit patterns of a format (unsigned array of its storage type) to float64, exactly."""
     if format_name in TABLES:
-        return TABLES[format_name][bits & MASK[8] if FORMATS[format_name].bits == 8 else bits & _code_mask(format_name)]
+        return TABLES[format_name][bits & ((1 << FORMATS[format_name].bits) - 1)]
     if format_name == "bf16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     with np.errstate(all="ignore"):
         return bits.view(FLOAT[FORMATS[format_name].bits]).astype(np.float64)
-
-
-def _code_mask(format_name: str) -> int:
-    return (1 << FORMATS[format_name].bits) - 1
 
 
 # ---- results to be rounded ---------------------------------------------------------------------------------
@@ -224,7 +195,8 @@ def double_operation(name: str, mode: str) -> Callable[..., np.ndarray]:
 
     def one(*operands: float) -> float:
         a = [float(x) for x in operands]
-        by_zero, of_negative = name in ("div", "rcp") and a[-1] == 0, name == "sqrt" and a[0] < 0
+        by_zero = name in ("div", "rcp") and a[-1] == 0
+        of_negative = name == "sqrt" and a[0] < 0
         if by_zero or of_negative or not all(math.isfinite(x) for x in a):
             with np.errstate(all="ignore"):
                 return float(_NATIVE[name](*[np.float64(x) for x in a]))

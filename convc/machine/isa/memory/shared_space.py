@@ -7,10 +7,12 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.base.values import DTYPE, Value, narrow
-from convc.machine.isa.observe import tell_shared
-from convc.machine.isa.threads import active_only, rows_of, thread_shape, witness
+from convc.machine.isa.observe import notify_shared
+from convc.machine.isa.threads import active_only, extent, first_active_warp, rows_of, thread_shape
 from convc.machine.memory.global_memory import write_words
+from convc.machine.memory.shared_memory import InitMask
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value:
@@ -22,12 +24,8 @@ def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value
     if cohort.cluster_size > 1:
         ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
         address = own_offset(address, ranks, cohort.cluster_size, what)
-    if isinstance(address, np.ndarray):
-        offset = address.astype(np.int64)
-        low, high, odd = int(offset.min()), int(offset.max()), bool((offset % size).any())
-    else:
-        offset = low = high = int(address)
-        odd = offset % size != 0
+    offset = address.astype(np.int64) if isinstance(address, np.ndarray) else int(address)
+    low, high, odd = extent(offset, size)
     if low < 0 or high + size > limit:
         raise MachineFault(f"{what} of {size} bytes at shared address {high:#x}, but the CTA has {limit:#x} bytes")
     if odd:
@@ -50,27 +48,30 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
     return safe & OFFSET, None if (named == own).all() else named
 
 
-def check_written(strand: Strand, instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
+def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
-    written, what = strand.cohort.shared.written, instr.form.name
+    written = strand.cohort.shared.written
     if rows is None:
         places = np.unique(np.asarray(offset).reshape(-1))[:, None] + np.arange(size)
         missing = written.missing(None, places.reshape(-1), strand.rows)
     else:
         wide, target = np.broadcast_arrays(offset, rows)
-        places = wide[..., None] + np.arange(size)
-        lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
-        missing = int((~written.map[lines[..., None], places]).sum())
+        missing = int((~_known(written, wide, target, size)).sum())
     if missing:
         target = np.broadcast_to(rows_of(strand) if rows is None else rows, thread_shape(strand))
-        wide = np.broadcast_to(np.asarray(offset), target.shape)[..., None] + np.arange(size)
-        lines = target if written.map.shape[0] > 1 else np.zeros_like(target)
-        strand.cohort.report(
+        known = _known(written, np.broadcast_to(np.asarray(offset), target.shape), target, size)
+        strand.cohort.findings.report(
             "shared-memory-unwritten",
-            f"{what}.shared reads {missing} bytes of shared memory never written",
+            f"{instr.form.name}.shared reads {missing} bytes of shared memory never written",
             instr,
-            **witness(strand, ~written.map[lines[..., None], wide].all(axis=-1)),
+            who=first_active_warp(strand, np.asarray(~known.all(axis=-1))),
         )
+
+
+def _known(written: InitMask, offset: np.ndarray, rows: np.ndarray, size: int) -> np.ndarray:
+    """bool (..., size): which of the bytes from each offset on, in the memory of these CTAs, were written."""
+    lines = rows if written.map.shape[0] > 1 else np.zeros_like(rows)
+    return written.map[lines[..., None], offset[..., None] + np.arange(size)]
 
 
 def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray | None = None) -> None:
@@ -89,12 +90,15 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
         written.mark((np.unique(here)[:, None] + np.arange(size)).reshape(-1), np.array([row]))
 
 
-def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, rows=None) -> list[Value]:
+def load_shared(
+    strand: Strand, instr: Instr, address: Value, bits: int, count: int, rows: np.ndarray | None = None
+) -> list[Value]:
+    """``count`` elements of ``bits`` bits from local addresses in the own CTA's memory, or in that of ``rows``."""
     cohort = strand.cohort
     size = bits // 8 * count
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
-    tell_shared(strand, instr, "ld", offset, size, rows)
+    notify_shared(strand, instr, "ld", offset, size, rows)
     words = cohort.shared.bytes.view(DTYPE[bits])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
@@ -102,7 +106,10 @@ def load_shared(strand: Strand, instr, address: Value, bits: int, count: int, ro
     return [narrow(words[rows, index + i]) for i in range(count)]
 
 
-def store_shared(strand: Strand, instr, address: Value, values: list[Value], bits: int, rows=None) -> None:
+def store_shared(
+    strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int, rows: np.ndarray | None = None
+) -> None:
+    """Store elements of ``bits`` bits to local addresses in the own CTA's memory, or in that of ``rows``."""
     cohort = strand.cohort
     cohort.core.seal()
     size = bits // 8 * len(values)
@@ -114,14 +121,16 @@ def store_shared(strand: Strand, instr, address: Value, values: list[Value], bit
     write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
     mark_written(strand, full, size, rows)
     if instr.form.name != "st.async":  # which says more, see `async_stores`
-        tell_shared(strand, instr, "st", full, size, rows)
+        notify_shared(strand, instr, "st", full, size, rows)
 
 
-def load_cluster(strand: Strand, instr, address: Value, bits: int, count: int) -> list[Value]:
+def load_cluster(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
+    """`load_shared` from shared::cluster addresses."""
     local, rows = remote(strand, address)
     return load_shared(strand, instr, local, bits, count, rows)
 
 
-def store_cluster(strand: Strand, instr, address: Value, values: list[Value], bits: int) -> None:
+def store_cluster(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
+    """`store_shared` to shared::cluster addresses."""
     local, rows = remote(strand, address)
     store_shared(strand, instr, local, values, bits, rows)

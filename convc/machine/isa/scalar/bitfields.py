@@ -9,20 +9,28 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, lifted, width
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.base.values import DTYPE, MASK, ArrayFunction, lifted, width
+from convc.machine.isa.operands import apply
+from convc.machine.isa.registry import Run, op
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
-Function = Callable[..., np.ndarray]
+Mods = tuple[str, ...]
+"""Modifiers of an instruction; the last one is its type."""
+
+Made = tuple[ArrayFunction, tuple[int, ...]]
+"""A function of arrays, and the widths of its operands in bits."""
+
+Maker = Callable[[Mods], Made]
 
 
-def form(*names: str):
-    """Register a function maker (mods) -> (function, widths of the operands)."""
+def form(*names: str) -> Callable[[Maker], Maker]:
+    """Register what makes the function of some forms."""
 
-    def register(make: Callable) -> Callable:
-        def builder(instr, program):
+    def register(make: Maker) -> Maker:
+        def builder(instr: Instr, table: SlotTable) -> Run:
             function, widths = make(instr.mods)
-            return apply(instr, program, lifted(function, *widths), *widths)
+            return apply(instr, table, lifted(function, *widths), *widths)
 
         op(*names)(builder)
         return make
@@ -43,20 +51,20 @@ def highest_bit(a: np.ndarray) -> np.ndarray:
 
 
 @form("int.popc")
-def popc(mods):
+def popc(mods: Mods) -> Made:
     """Number of ones."""
     return lambda a: np.bitwise_count(a).astype(np.uint32), (width(mods[-1]),)
 
 
 @form("int.clz")
-def clz(mods):
+def clz(mods: Mods) -> Made:
     """Number of leading zeros."""
     bits = width(mods[-1])
     return lambda a: (bits - 1 - highest_bit(a)).astype(np.uint32), (bits,)
 
 
 @form("int.bfind")
-def bfind(mods):
+def bfind(mods: Mods) -> Made:
     """Number of the highest bit that is not a copy of the sign; .shiftamt: how far from the top. None: all ones."""
     bits = width(mods[-1])
 
@@ -71,12 +79,13 @@ def bfind(mods):
 
 
 @form("int.brev")
-def brev(mods):
+def brev(mods: Mods) -> Made:
     """Bits in reverse order."""
     bits = width(mods[-1])
 
     def run(a: np.ndarray) -> np.ndarray:
-        part, distance = a.dtype.type, 1
+        part = a.dtype.type
+        distance = 1
         while distance < bits:
             keep = part(sum(((1 << distance) - 1) << at for at in range(0, bits, 2 * distance)))
             a = ((a >> part(distance)) & keep) | ((a & keep) << part(distance))
@@ -92,13 +101,15 @@ def _shift_left(a: np.ndarray, amount: np.ndarray, bits: int) -> np.ndarray:
 
 
 @form("int.bfe")
-def bfe(mods):
+def bfe(mods: Mods) -> Made:
     """c bits of a from bit b on; signed: extended by the field's highest bit, or by a's where the field ends beyond."""
-    bits, is_signed = width(mods[-1]), mods[-1][0] == "s"
+    bits = width(mods[-1])
+    is_signed = mods[-1][0] == "s"
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         part = DTYPE[bits].type
-        start, length = b & np.uint32(0xFF), c & np.uint32(0xFF)
+        start = b & np.uint32(0xFF)
+        length = c & np.uint32(0xFF)
         ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - part(1)
         field = np.where(start < bits, a >> np.minimum(start, bits - 1).astype(DTYPE[bits]), part(0)) & ones
         if not is_signed:
@@ -115,12 +126,13 @@ def bfe(mods):
 
 
 @form("int.bfi")
-def bfi(mods):
+def bfi(mods: Mods) -> Made:
     """b with its c-th and the following e bits replaced by the low bits of a (operands a, b, c, e)."""
     bits = width(mods[-1])
 
     def run(a: np.ndarray, b: np.ndarray, start: np.ndarray, length: np.ndarray) -> np.ndarray:
-        start, length = start & np.uint32(0xFF), length & np.uint32(0xFF)
+        start = start & np.uint32(0xFF)
+        length = length & np.uint32(0xFF)
         ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - DTYPE[bits].type(1)
         field = _shift_left(ones, start, bits)
         return (b & ~field) | (_shift_left(a & ones, start, bits) & field)
@@ -129,12 +141,13 @@ def bfi(mods):
 
 
 @form("int.bmsk")
-def bmsk(mods):
+def bmsk(mods: Mods) -> Made:
     """b ones from bit a on; .clamp or .wrap (modulo 32) of both operands."""
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if "wrap" in mods:
-            a, b = a & np.uint32(31), b & np.uint32(31)
+            a = a & np.uint32(31)
+            b = b & np.uint32(31)
         ones = _shift_left(np.full((1, 1, 1), 1, np.uint32), b, 32) - np.uint32(1)
         return _shift_left(ones, a, 32)
 
@@ -142,7 +155,7 @@ def bmsk(mods):
 
 
 @form("int.szext")
-def szext(mods):
+def szext(mods: Mods) -> Made:
     """The low b bits of a, extended by sign or zero; .clamp or .wrap (modulo 32) of b."""
     is_signed = mods[-1][0] == "s"
 
@@ -158,7 +171,7 @@ def szext(mods):
 
 
 @form("int.fns")
-def fns(mods):
+def fns(mods: Mods) -> Made:
     """Where the offset-th one of mask is, counted from bit base up (offset > 0) or down; all ones: nowhere."""
 
     def one(mask: int, base: int, offset: int) -> int:
@@ -166,7 +179,8 @@ def fns(mods):
         step = 1 if offset >= 0 else -1
         if offset == 0:
             return base if base < 32 and mask >> base & 1 else MASK[32]
-        at, left = base, abs(offset)
+        at = base
+        left = abs(offset)
         while 0 <= at < 32:
             left -= mask >> at & 1
             if left == 0:

@@ -6,73 +6,77 @@ import operator
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, Value, array, width
+from convc.machine.base.values import DTYPE, Function, Value, array, width
 from convc.machine.isa.float import floating
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import Read, apply, negated, reader, type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.scalar import integer
-from convc.machine.isa.scalar.integer_forms import apply, integer_bits, negated, reader, type_of
+from convc.machine.isa.scalar.integer_forms import integer_bits
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Pair
+from convc.ptx import Instr
 
-JOIN = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+JOIN: dict[str, Function] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-def comparison(instr, kind: str):
+def comparison(instr: Instr, kind: str) -> tuple[Function, int]:
     """(function, bits of one operand) of a scalar comparison."""
     name = instr.mods[0]
     if kind in FLOATS:
-        function, bits = floating.compare(name, kind), width(kind)
+        function = floating.compare(name, kind)
+        bits = width(kind)
         return (_flushed(function, bits) if "ftz" in instr.mods else function), bits
     bits = integer_bits(instr, kind)
     return integer.compare(name, bits, kind.startswith("s")), bits
 
 
-def _flushed(function, bits: int):
+def _flushed(function: Function, bits: int) -> Function:
+    """A comparison that takes subnormal numbers for zero."""
     flush = floating.flush(bits)
     return lambda a, b: function(flush(a), flush(b))
 
 
-def _combiner(instr, program, position: int):
-    """(function, reader) of ``.BoolOp`` and its predicate, or (None, None)."""
+def _combination(instr: Instr, table: SlotTable) -> tuple[Function, Read] | None:
+    """``.BoolOp``, and what reads the predicate that it combines a result with."""
     name = next((m for m in instr.mods[1:] if m in JOIN), None)
-    if name is None:
-        return None, None
-    return JOIN[name], reader(instr.operands[position], program)
+    return None if name is None else (JOIN[name], reader(instr.operands[3], table))
 
 
 def _halves(value: Value) -> tuple[Value, Value]:
+    """The lower and the upper 16 bits."""
     if isinstance(value, np.ndarray):
         return value.astype(np.uint16), (value >> np.uint32(16)).astype(np.uint16)
     return value & 0xFFFF, value >> 16
 
 
 @op("setp")
-def setp(instr, program):
-    """setp.CMP{.BOOL}.type p{|q}, a, b{, c}: p compares, q takes the opposite; of a packed pair p the lower half, q the
-    upper one. With .BOOL each is combined with c."""
+def setp(instr: Instr, table: SlotTable) -> Run:
+    """setp.CMP{.BOOL}.type p{|q}, a, b{, c}: p compares, q takes the opposite.
+
+    Of a packed pair p has the lower half's result and q the upper one's. With .BOOL each is combined with c.
+    """
     kind = type_of(instr)
-    pair = kind.endswith("x2")
-    function, bits = comparison(instr, kind[:-2] if pair else kind)
-    bits = 32 if pair else bits
-    target = instr.operands[0]
-    first, second = (target.first, target.second) if isinstance(target, Pair) else (target, None)
-    p, q = program.target(first), None if second is None else program.target(second)
-    join, other = _combiner(instr, program, 3)
-    if join is None and q is None and p is not None and not pair:
-        return apply(instr, program, function, bits, bits)
-    a, b = (program.slot(o, bits) for o in instr.operands[1:3])
+    packed = kind.endswith("x2")
+    function, bits = comparison(instr, kind[:-2] if packed else kind)
+    bits = 32 if packed else bits
+    p, q = table.pair(instr.operands[0])
+    combination = _combination(instr, table)
+    if combination is None and q is None and p is not None and not packed:
+        return apply(instr, table, function, bits, bits)
+    a, b = (table.slot(o, bits) for o in instr.operands[1:3])
 
     def run(strand: Strand) -> None:
         regs = strand.regs
-        if pair:
+        if packed:
             results = [function(x, y) for x, y in zip(_halves(regs[a]), _halves(regs[b]), strict=True)]
         else:
             holds = function(regs[a], regs[b])
             results = [holds, negated(holds)]
-        if join is not None:
-            c = other(regs)
-            results = [join(r, c) for r in results]
+        if combination is not None:
+            join, read = combination
+            c = read(regs)
+            results = [join(result, c) for result in results]
         for slot, result in zip((p, q), results, strict=True):
             if slot is not None:
                 strand.write(slot, result)
@@ -80,33 +84,37 @@ def setp(instr, program):
     return run
 
 
+ONE = {"f32": 0x3F800000, "f16": 0x3C00, "f16x2": 0x3C00, "bf16": 0x3F80, "bf16x2": 0x3F80}
+"""Bit pattern of 1.0."""
+
+
 @op("set")
-def set_(instr, program):
+def set_(instr: Instr, table: SlotTable) -> Run:
     """set.CMP{.BOOL}.dtype.stype: all ones (integers) or 1.0 where the comparison holds, else zero."""
     target, kind = instr.mods[-2:]
-    pair = kind.endswith("x2")
-    function, bits = comparison(instr, kind[:-2] if pair else kind)
-    join, other = _combiner(instr, program, 3)
-    one = {"f32": 0x3F800000, "f16": 0x3C00, "f16x2": 0x3C00, "bf16": 0x3F80, "bf16x2": 0x3F80}.get(target)
-    to = 16 if pair else width(target)
-    one = (1 << to) - 1 if one is None else one
-    d, a, b = program.slot(instr.operands[0]), *(program.slot(o, 32 if pair else bits) for o in instr.operands[1:3])
+    packed = kind.endswith("x2")
+    function, bits = comparison(instr, kind[:-2] if packed else kind)
+    combination = _combination(instr, table)
+    to = 16 if packed else width(target)
+    one = ONE.get(target, (1 << to) - 1)
+    d = table.slot(instr.operands[0])
+    a, b = (table.slot(o, 32 if packed else bits) for o in instr.operands[1:3])
 
-    def value(holds: Value, c: Value | None) -> Value:
-        if c is not None:
-            holds = join(holds, c)
+    def result(x: Value, y: Value, regs: list[Value]) -> Value:
+        holds = function(x, y)
+        if combination is not None:
+            join, read = combination
+            holds = join(holds, read(regs))
         return np.where(holds, DTYPE[to].type(one), DTYPE[to].type(0)) if isinstance(holds, np.ndarray) else one * holds
 
     def run(strand: Strand) -> None:
         regs = strand.regs
-        c = None if join is None else other(regs)
-        if not pair:
-            strand.write(d, value(function(regs[a], regs[b]), c))
+        if not packed:
+            strand.write(d, result(regs[a], regs[b], regs))
             return
-        low, high = (value(function(x, y), c) for x, y in zip(_halves(regs[a]), _halves(regs[b]), strict=True))
+        low, high = (result(x, y, regs) for x, y in zip(_halves(regs[a]), _halves(regs[b]), strict=True))
         if isinstance(low, np.ndarray) or isinstance(high, np.ndarray):
-            high = array(high, 16).astype(np.uint32) << np.uint32(16)
-            strand.write(d, high | array(low, 16))
+            strand.write(d, (array(high, 16).astype(np.uint32) << np.uint32(16)) | array(low, 16))
         else:
             strand.write(d, high << 16 | low)
 
@@ -114,14 +122,14 @@ def set_(instr, program):
 
 
 @op("selp")
-def selp(instr, program):
+def selp(instr: Instr, table: SlotTable) -> Run:
     """selp d, a, b, p."""
     bits = width(type_of(instr))
-    return apply(instr, program, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
+    return apply(instr, table, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
 
 
 @op("slct")
-def slct(instr, program):
+def slct(instr: Instr, table: SlotTable) -> Run:
     """slct d, a, b, c: a where c >= 0, else b (b for a NaN); -0.0 counts as zero."""
     target, kind = instr.mods[-2:]
     bits = width(target)
@@ -131,4 +139,4 @@ def slct(instr, program):
             positive = _flushed(positive, 32)
     else:
         positive = integer.compare("ge", 32, True)
-    return apply(instr, program, lambda a, b, c: integer.select(a, b, positive(c, 0), bits), bits, bits, 32)
+    return apply(instr, table, lambda a, b, c: integer.select(a, b, positive(c, 0), bits), bits, bits, 32)

@@ -1,4 +1,4 @@
-"""Integer, logic, shift and comparison semantics (PTX manual, "Integer Arithmetic", "Logic and Shift", "Comparison").
+"""Integer arithmetic, shifts and comparisons (PTX manual, "Integer Arithmetic", "Logic and Shift", "Comparison").
 
 Each function takes values (see `values`) of one width and returns one. Python ints take the short path; arrays of
 unsigned type wrap by themselves.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, lifted, signed, unsigned
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, lifted, signed, unsigned
 
 Binary = Callable[[Value, Value], Value]
 
@@ -28,7 +28,8 @@ def both_int(a: Value, b: Value) -> bool:
 
 def wrapping(op: Callable, bits: int) -> Binary:
     """add, sub, mul.lo: modulo 2**bits."""
-    mask, dtype = MASK[bits], DTYPE[bits]
+    mask = MASK[bits]
+    dtype = DTYPE[bits]
 
     def run(a: Value, b: Value) -> Value:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
@@ -55,21 +56,14 @@ def clamped_below(function: Binary, bits: int) -> Binary:
     return lambda a, b: largest(function(a, b), 0)
 
 
-def logic(op: Callable, bits: int) -> Binary:
-    """and, or, xor."""
-
-    def run(a: Value, b: Value) -> Value:
-        return op(a, b)
-
-    return run
-
-
 def invert(bits: int) -> Callable[[Value], Value]:
     """not."""
     mask = MASK[bits]
 
     def run(a: Value) -> Value:
-        return ~a if isinstance(a, np.ndarray) else (not a if bits == 1 else ~a & mask)
+        if isinstance(a, np.ndarray):
+            return ~a
+        return not a if bits == 1 else ~a & mask
 
     return run
 
@@ -81,7 +75,7 @@ def shift_left(bits: int) -> Binary:
     def run(a: Value, b: Value) -> Value:
         if both_int(a, b):
             return (a << b) & mask if b < bits else 0
-        a, b = _pair(a, b, bits)
+        a, b = array(a, bits), array(b, 32)
         return np.where(b < bits, a << (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
     return run
@@ -95,19 +89,13 @@ def shift_right(bits: int, keep_sign: bool) -> Binary:
             if keep_sign:
                 return unsigned(signed(a, bits) >> min(b, bits - 1), bits)
             return a >> b if b < bits else 0
-        a, b = _pair(a, b, bits)
+        a, b = array(a, bits), array(b, 32)
         if keep_sign:
             amount = np.minimum(b, bits - 1).astype(SIGNED[bits])
             return (a.view(SIGNED[bits]) >> amount).view(DTYPE[bits])
         return np.where(b < bits, a >> (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
     return run
-
-
-def _pair(a: Value, b: Value, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    wide = a if isinstance(a, np.ndarray) else np.full((1, 1, 1), a, DTYPE[bits])
-    amount = b if isinstance(b, np.ndarray) else np.full((1, 1, 1), b, np.uint32)
-    return wide, amount
 
 
 def multiply_wide(bits: int, is_signed_type: bool) -> Binary:
@@ -142,6 +130,7 @@ def multiply_high(bits: int, is_signed_type: bool) -> Binary:
 
 
 def _as_read(value: Value, bits: int, is_signed_type: bool) -> Value:
+    """The bits as a number of the type."""
     return signed(value, bits) if is_signed_type else value
 
 
@@ -154,20 +143,32 @@ def extend(value: Value, bits: int, to: int, is_signed_type: bool) -> Value:
     return (signed(value, bits) if is_signed_type else value) & MASK[to]
 
 
+def cut(value: Value, bits: int) -> Value:
+    """The low bits of a register that may be wider than an instruction's type."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype.itemsize * 8 == bits else value.astype(DTYPE[bits])
+    return value & MASK[bits]
+
+
 def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Binary:
     """div and rem, truncated toward zero. By zero (unspecified): what the switch ``divide_by_zero`` says."""
     quotient_by_zero = MASK[bits] if by_zero == "ones" else 0
 
+    def of_ints(a: int, b: int) -> int:
+        if b == 0:
+            if not remainder:
+                return quotient_by_zero
+            return a if by_zero == "ones" else 0
+        if is_signed_type:
+            x, y = signed(a, bits), signed(b, bits)
+            quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            return (x - quotient * y if remainder else quotient) & MASK[bits]
+        return a % b if remainder else a // b
+
     def run(a: Value, b: Value) -> Value:
-        if both_int(a, b):
-            if b == 0:
-                return quotient_by_zero if not remainder else a if by_zero == "ones" else 0
-            if is_signed_type:
-                x, y = signed(a, bits), signed(b, bits)
-                quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-                return (x - quotient * y if remainder else quotient) & MASK[bits]
-            return a % b if remainder else a // b
-        a, b = np.broadcast_arrays(_wide(a, bits), _wide(b, bits))
+        if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
+            return of_ints(a, b)
+        a, b = np.broadcast_arrays(array(a, bits), array(b, bits))
         x, y = (magnitude(a, bits), magnitude(b, bits)) if is_signed_type else (a, b)
         quotient = x // np.where(y == 0, y.dtype.type(1), y)
         if is_signed_type:
@@ -185,10 +186,6 @@ def magnitude(value: np.ndarray, bits: int) -> np.ndarray:
     return np.where(value >> value.dtype.type(bits - 1) != 0, -value, value)
 
 
-def _wide(value: Value, bits: int) -> np.ndarray:
-    return value if isinstance(value, np.ndarray) else np.full((1, 1, 1), value, DTYPE[bits])
-
-
 def extreme(bits: int, is_signed_type: bool, largest: bool) -> Binary:
     """min and max."""
 
@@ -196,7 +193,7 @@ def extreme(bits: int, is_signed_type: bool, largest: bool) -> Binary:
         if both_int(a, b):
             x, y = (signed(a, bits), signed(b, bits)) if is_signed_type else (a, b)
             return (max(x, y) if largest else min(x, y)) & MASK[bits]
-        x, y = _as_read(_wide(a, bits), bits, is_signed_type), _as_read(_wide(b, bits), bits, is_signed_type)
+        x, y = _as_read(array(a, bits), bits, is_signed_type), _as_read(array(b, bits), bits, is_signed_type)
         return (np.maximum(x, y) if largest else np.minimum(x, y)).view(DTYPE[bits])
 
     return run
@@ -226,4 +223,4 @@ def select(a: Value, b: Value, predicate: Value, bits: int) -> Value:
     """selp: a where the predicate holds, else b."""
     if not isinstance(predicate, np.ndarray):
         return a if predicate else b
-    return np.where(predicate, _wide(a, bits), _wide(b, bits))
+    return np.where(predicate, array(a, bits), array(b, bits))

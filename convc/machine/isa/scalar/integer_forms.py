@@ -1,103 +1,36 @@
-"""Registration of the integer forms: operand slots bound to the functions of `arith`."""
+"""Registration of the integer forms: types and modifiers choose among the functions of `integer`."""
 
 from __future__ import annotations
 
 import operator
 
-import numpy as np
-
 from convc.errors import UnmodelledError
 from convc.machine.base.values import packed, width
-from convc.machine.isa.registry import op, switched
+from convc.machine.isa.operands import apply, type_of
+from convc.machine.isa.registry import Builder, Run, op, switched
 from convc.machine.isa.scalar import integer
-from convc.machine.state.strand import Strand
-from convc.ptx import NotPred
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Instr
 
 
-def type_of(instr) -> str:
-    """The last type modifier, which is the instruction type (``add.s32`` -> ``s32``)."""
-    return instr.mods[-1]
-
-
-def negated(value):
-    """The opposite of a predicate."""
-    return ~value if isinstance(value, np.ndarray) else not value
-
-
-def reader(operand, program, bits: int = 1):
-    """A function (regs) -> value of a source operand, ``!p`` included."""
-    if isinstance(operand, NotPred):
-        slot = program.slot(operand.reg)
-        return lambda regs: negated(regs[slot])
-    slot = program.slot(operand, bits)
-    return lambda regs: regs[slot]
-
-
-def apply(instr, program, function, *widths: int):
-    """``d = f(a, …)`` with one source operand per given width in bits."""
-    d = program.target(instr.operands[0])
-    operands = instr.operands[1:]
-    if any(isinstance(o, NotPred) for o in operands):
-        flips = [isinstance(o, NotPred) for o in operands]
-        operands = tuple(o.reg if isinstance(o, NotPred) else o for o in operands)
-        plain = function
-
-        def function(*values):
-            return plain(*[negated(v) if flip else v for v, flip in zip(values, flips, strict=True)])
-
-    sources = [program.slot(o, bits) for o, bits in zip(operands, widths, strict=True)]
-    if d is None:
-        return lambda strand: None
-    if len(sources) == 1:
-        (a,) = sources
-
-        def run(strand: Strand) -> None:
-            value = function(strand.regs[a])
-            if strand.keep is None:
-                strand.regs[d] = value
-            else:
-                strand.write(d, value)
-
-    elif len(sources) == 2:
-        a, b = sources
-
-        def run(strand: Strand) -> None:
-            regs = strand.regs
-            value = function(regs[a], regs[b])
-            if strand.keep is None:
-                regs[d] = value
-            else:
-                strand.write(d, value)
-
-    else:
-
-        def run(strand: Strand) -> None:
-            regs = strand.regs
-            value = function(*[regs[s] for s in sources])
-            if strand.keep is None:
-                regs[d] = value
-            else:
-                strand.write(d, value)
-
-    return run
-
-
-def integer_bits(instr, kind: str) -> int:
+def integer_bits(instr: Instr, kind: str) -> int:
     """Width of an integer, bit or predicate type; other types are refused."""
     if kind not in ("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "pred"):
         raise UnmodelledError(f"the machine has no {instr.form.name} of type .{kind}")
     return width(kind)
 
 
-def build_arithmetic(name: str):
+def build_arithmetic(name: str) -> Builder:
     """Builder of add, sub, mul, min, max, div, rem for integers, packed pairs of 16-bit ones included."""
     plain = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
-    def builder(instr, program):
-        kind, mods = type_of(instr), instr.mods
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        mods = instr.mods
         pair = kind.endswith("x2")
         single = kind[:-2] if pair else kind
-        bits, is_signed = integer_bits(instr, single), single.startswith("s")
+        bits = integer_bits(instr, single)
+        is_signed = single.startswith("s")
         if name == "mul" and "wide" in mods:
             function = integer.multiply_wide(bits, is_signed)
         elif name == "mul" and "hi" in mods:
@@ -113,69 +46,72 @@ def build_arithmetic(name: str):
         else:
             return switched(
                 "divide_by_zero",
-                lambda zero: apply(instr, program, integer.divide(bits, is_signed, name == "rem", zero), bits, bits),
+                lambda zero: apply(instr, table, integer.divide(bits, is_signed, name == "rem", zero), bits, bits),
             )
         if pair:
-            function, bits = packed(function, bits), 2 * bits
-        return apply(instr, program, function, bits, bits)
+            return apply(instr, table, packed(function, bits), 2 * bits, 2 * bits)
+        return apply(instr, table, function, bits, bits)
 
     return builder
 
 
-def build_mad(instr, program):
+def build_mad(instr: Instr, table: SlotTable) -> Run:
     """mad.{lo,hi,wide}: multiply, then add in the width of the result."""
     kind = type_of(instr)
-    bits, is_signed = integer_bits(instr, kind), kind.startswith("s")
+    bits = integer_bits(instr, kind)
+    is_signed = kind.startswith("s")
     if "wide" in instr.mods:
-        multiply, total = integer.multiply_wide(bits, is_signed), integer.wrapping(operator.add, 2 * bits)
+        multiply = integer.multiply_wide(bits, is_signed)
+        total = integer.wrapping(operator.add, 2 * bits)
     elif "hi" in instr.mods:
         multiply = integer.multiply_high(bits, is_signed)
         total = integer.saturating(operator.add, bits) if "sat" in instr.mods else integer.wrapping(operator.add, bits)
     else:
-        multiply, total = integer.wrapping(operator.mul, bits), integer.wrapping(operator.add, bits)
+        multiply = integer.wrapping(operator.mul, bits)
+        total = integer.wrapping(operator.add, bits)
     wide = 2 * bits if "wide" in instr.mods else bits
-    return apply(instr, program, lambda a, b, c: total(multiply(a, b), c), bits, bits, wide)
+    return apply(instr, table, lambda a, b, c: total(multiply(a, b), c), bits, bits, wide)
 
 
-def build_logic(name: str):
+def build_logic(name: str) -> Builder:
     """Builder of and, or, xor."""
     function = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name]
 
-    def builder(instr, program):
+    def builder(instr: Instr, table: SlotTable) -> Run:
         bits = width(type_of(instr))
-        return apply(instr, program, integer.logic(function, bits), bits, bits)
+        return apply(instr, table, function, bits, bits)
 
     return builder
 
 
-def build_not(instr, program):
+def build_not(instr: Instr, table: SlotTable) -> Run:
     """not."""
     bits = width(type_of(instr))
-    return apply(instr, program, integer.invert(bits), bits)
+    return apply(instr, table, integer.invert(bits), bits)
 
 
-def build_negate(name: str):
+def build_negate(name: str) -> Builder:
     """Builder of neg and abs."""
 
-    def builder(instr, program):
+    def builder(instr: Instr, table: SlotTable) -> Run:
         bits = integer_bits(instr, type_of(instr))
         negative = integer.wrapping(operator.sub, bits)
         if name == "neg":
-            return apply(instr, program, lambda a: negative(0, a), bits)
+            return apply(instr, table, lambda a: negative(0, a), bits)
         largest = integer.extreme(bits, True, True)
-        return apply(instr, program, lambda a: largest(a, negative(0, a)), bits)
+        return apply(instr, table, lambda a: largest(a, negative(0, a)), bits)
 
     return builder
 
 
-def build_shift(name: str):
+def build_shift(name: str) -> Builder:
     """Builder of shl and shr."""
 
-    def builder(instr, program):
+    def builder(instr: Instr, table: SlotTable) -> Run:
         kind = type_of(instr)
         bits = width(kind)
         function = integer.shift_left(bits) if name == "shl" else integer.shift_right(bits, kind.startswith("s"))
-        return apply(instr, program, function, bits, 32)
+        return apply(instr, table, function, bits, 32)
 
     return builder
 

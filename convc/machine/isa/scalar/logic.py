@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from convc.machine.base.values import DTYPE, lifted, width
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.bitfields import Function, form
-from convc.machine.isa.scalar.integer_forms import apply, reader
+from convc.machine.base.values import DTYPE, ArrayFunction, Function, lifted, width
+from convc.machine.isa.operands import apply, number, reader
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.scalar.bitfields import Made, Mods, form
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @form("logic.cnot")
-def cnot(mods):
+def cnot(mods: Mods) -> Made:
     """1 for zero, else 0."""
     bits = width(mods[-1])
     return lambda a: (a == 0).astype(DTYPE[bits]), (bits,)
 
 
-def _look_up(table: int) -> Function:
+def _look_up(table: int) -> ArrayFunction:
     """The bitwise function of three operands whose truth table is ``table`` (PTX manual, lop3)."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -33,28 +37,30 @@ def _look_up(table: int) -> Function:
 
 
 @op("logic.lop3")
-def lop3(instr, program):
+def lop3(instr: Instr, table: SlotTable) -> Run:
     """lop3.b32 d, a, b, c, table."""
-    return apply(instr, program, _with_table(instr), 32, 32, 32, 32)
+    function = _bitwise(instr)
+    return apply(instr, table, lambda a, b, c, _: function(a, b, c), 32, 32, 32, 32)
 
 
-def _with_table(instr):
-    function = lifted(_look_up(instr.args["immLut"].value & 0xFF), 32, 32, 32)
-    return lambda a, b, c, table=None: function(a, b, c)
+def _bitwise(instr: Instr) -> Function:
+    """The function of three operands that the instruction's truth table says."""
+    return lifted(_look_up(number(instr.args["immLut"]) & 0xFF), 32, 32, 32)
 
 
 @op("logic.lop3.bool")
-def lop3_bool(instr, program):
+def lop3_bool(instr: Instr, table: SlotTable) -> Run:
     """lop3.BoolOp.b32 d|p, a, b, c, table, q: p = (d != 0) BoolOp q."""
-    function, target = _with_table(instr), instr.operands[0]
-    d, p = program.target(target.first), program.target(target.second)
-    sources = [program.slot(o, 32) for o in instr.operands[1:4]]
-    q, join = reader(instr.args["q"], program), np.logical_or if "or" in instr.mods else np.logical_and
+    function = _bitwise(instr)
+    d, p = table.pair(instr.operands[0])
+    sources = [table.slot(o, 32) for o in instr.operands[1:4]]
+    q = reader(instr.args["q"], table)
+    join = np.logical_or if "or" in instr.mods else np.logical_and
 
     def run(strand: Strand) -> None:
         regs = strand.regs
-        value, other = function(*[regs[s] for s in sources]), q(regs)
-        holds = join(value != 0, other)
+        value = function(*[regs[s] for s in sources])
+        holds = join(value != 0, q(regs))
         if d is not None:
             strand.write(d, value)
         if p is not None:
@@ -64,7 +70,7 @@ def lop3_bool(instr, program):
 
 
 @form("logic.shf")
-def shf(mods):
+def shf(mods: Mods) -> Made:
     """Funnel shift of b:a by c: left gives the upper half, right the lower one; .wrap takes c modulo 32."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -75,7 +81,7 @@ def shf(mods):
     return run, (32, 32, 32)
 
 
-_PICK = {
+_PICK: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
     "f4e": lambda c: [c, c + 1, c + 2, c + 3],
     "b4e": lambda c: [c, c + 7, c + 6, c + 5],
     "rc8": lambda c: [c, c, c, c],
@@ -87,7 +93,7 @@ _PICK = {
 
 
 @form("logic.prmt")
-def prmt(mods):
+def prmt(mods: Mods) -> Made:
     """Four bytes out of b:a; in the general mode the top bit of a selector replicates the byte's sign."""
     mode = next((m for m in mods if m in _PICK), None)
 
@@ -98,9 +104,9 @@ def prmt(mods):
         else:
             chosen = [np.asarray(n) & 7 for n in _PICK[mode]((c & np.uint32(3)).astype(np.int64))]
         out = np.zeros((1, 1, 1), np.uint32)
-        for i, number in enumerate(chosen):
-            byte = (both >> ((number & 7).astype(np.uint64) * np.uint64(8))) & np.uint64(0xFF)
-            byte = np.where(number & 8, np.where(byte & np.uint64(0x80), 0xFF, 0), byte).astype(np.uint32)
+        for i, selector in enumerate(chosen):
+            byte = (both >> ((selector & 7).astype(np.uint64) * np.uint64(8))) & np.uint64(0xFF)
+            byte = np.where(selector & 8, np.where(byte & np.uint64(0x80), 0xFF, 0), byte).astype(np.uint32)
             out = out | (byte << np.uint32(8 * i))
         return out
 

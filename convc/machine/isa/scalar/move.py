@@ -7,8 +7,8 @@ import numpy as np
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, MASK, Value, array, join, width
 from convc.machine.base.values import split as split_bits
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import apply, type_of
+from convc.machine.isa.operands import apply, type_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import (
     BASES,
     LOCAL_PARAMETERS,
@@ -17,8 +17,9 @@ from convc.machine.memory.global_memory import (
     SHARED_WINDOW,
     WINDOW_SHIFT,
 )
+from convc.machine.state.slots import SlotTable, elements
 from convc.machine.state.strand import Strand
-from convc.ptx import Special
+from convc.ptx import Instr, Special
 
 CLOCKS = ("clock", "clock64", "globaltimer", "clock_hi", "globaltimer_lo", "globaltimer_hi")
 TICK = 64
@@ -26,31 +27,32 @@ TICK = 64
 
 
 @op("mov")
-def mov(instr, program):
+def mov(instr: Instr, table: SlotTable) -> Run:
     """mov: copy; reading a clock gives a larger number every time."""
     source = instr.operands[1]
     if isinstance(source, Special) and source.name in CLOCKS:
-        return _read_clock(instr, program, source.name)
-    return apply(instr, program, lambda a: a, width(type_of(instr)))
+        return _read_clock(instr, table, source.name)
+    return apply(instr, table, lambda a: a, width(type_of(instr)))
 
 
-def _read_clock(instr, program, name: str):
-    d = program.slot(instr.operands[0])
+def _read_clock(instr: Instr, table: SlotTable, name: str) -> Run:
+    d = table.slot(instr.operands[0])
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.ticks += TICK
-        strand.write(d, cohort.ticks >> 32 if name.endswith("hi") else cohort.ticks & MASK[program.widths[d]])
+        strand.write(d, cohort.ticks >> 32 if name.endswith("hi") else cohort.ticks & MASK[table.widths[d]])
 
     return run
 
 
 @op("mov.pack")
-def pack(instr, program):
+def pack(instr: Instr, table: SlotTable) -> Run:
     """mov d, {a, b, …}: a is the lowest part."""
-    bits, target, items = width(type_of(instr)), program.slot(instr.operands[0]), instr.operands[1].items
-    part = bits // len(items)
-    slots = [program.slot(o, part) for o in items]
+    bits = width(type_of(instr))
+    target = table.slot(instr.operands[0])
+    part = bits // len(elements(instr.operands[1]))
+    slots = table.slots(instr.operands[1], part)
 
     def run(strand: Strand) -> None:
         values = [strand.regs[s] for s in slots]
@@ -69,10 +71,11 @@ def pack(instr, program):
 
 
 @op("mov.unpack")
-def unpack(instr, program):
+def unpack(instr: Instr, table: SlotTable) -> Run:
     """mov {d, e, …}, a: d gets the lowest part."""
-    bits, source = width(type_of(instr)), program.slot(instr.operands[1])
-    slots = [program.target(o) for o in instr.operands[0].items]
+    bits = width(type_of(instr))
+    source = table.slot(instr.operands[1])
+    slots = table.targets(instr.operands[0])
     part = bits // len(slots)
 
     def run(strand: Strand) -> None:
@@ -94,21 +97,21 @@ def unpack(instr, program):
 
 
 @op("cvta", "cvta.to")
-def cvta(instr, program):
+def cvta(instr: Instr, table: SlotTable) -> Run:
     """cvta.space adds the space's window, cvta.to.space takes it off."""
     space = next(m for m in instr.mods if m.split("::")[0] in BASES).split("::")[0]
     base = BASES[space]
     if instr.form.name == "cvta.to":
         base = -base & MASK[64]
     elif space == "param":
-        return apply(instr, program, _generic_parameter, 64)
+        return apply(instr, table, _generic_parameter, 64)
     if not base:
-        return apply(instr, program, lambda a: a, 64)
+        return apply(instr, table, lambda a: a, 64)
 
     def run(a: Value) -> Value:
         return a + np.uint64(base) if isinstance(a, np.ndarray) else (a + base) & MASK[64]
 
-    return apply(instr, program, run, 64)
+    return apply(instr, table, run, 64)
 
 
 def _generic_parameter(a: Value) -> Value:
@@ -119,17 +122,18 @@ def _generic_parameter(a: Value) -> Value:
 
 
 @op("isspacep")
-def isspacep(instr, program):
+def isspacep(instr: Instr, table: SlotTable) -> Run:
     """isspacep.space p, a: whether a generic address is in a state space."""
     space, _, part = next(m for m in instr.mods if m.split("::")[0] in BASES).partition("::")
     top = BASES[space] >> WINDOW_SHIFT
 
     def run(a: Value) -> Value:
-        return (a >> (np.uint64(WINDOW_SHIFT) if isinstance(a, np.ndarray) else WINDOW_SHIFT)) == top
+        return a >> np.uint64(WINDOW_SHIFT) == top if isinstance(a, np.ndarray) else a >> WINDOW_SHIFT == top
 
     if space != "shared" or part == "cluster":
-        return apply(instr, program, run, 64)
-    p, address = program.slot(instr.operands[0]), program.slot(instr.operands[1], 64)
+        return apply(instr, table, run, 64)
+    p = table.slot(instr.operands[0])
+    address = table.slot(instr.operands[1], 64)
 
     def own(strand: Strand) -> None:
         a = array(strand.regs[address], 64)
@@ -149,8 +153,8 @@ POLICY = {
 
 
 @op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt")
-def createpolicy(instr, program):
+def createpolicy(instr: Instr, table: SlotTable) -> Run:
     """createpolicy: an opaque number."""
-    d = program.slot(instr.operands[0])
+    d = table.slot(instr.operands[0])
     value = next((POLICY[m] for m in instr.mods if m in POLICY), 0)
     return lambda strand: strand.write(d, value)

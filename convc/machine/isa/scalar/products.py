@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, width
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.bitfields import Function, form
-from convc.machine.isa.scalar.integer_forms import type_of
+from convc.machine.base.values import DTYPE, MASK, SIGNED, ArrayFunction, width
+from convc.machine.isa.operands import type_of
+from convc.machine.isa.registry import Builder, Run, op
+from convc.machine.isa.scalar.bitfields import Made, Maker, Mods, form
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @form("int.sad")
-def sad(mods):
+def sad(mods: Mods) -> Made:
     """|a - b| + c."""
-    bits, is_signed = width(mods[-1]), mods[-1][0] == "s"
+    bits = width(mods[-1])
+    is_signed = mods[-1][0] == "s"
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         less = a.view(SIGNED[bits]) < b.view(SIGNED[bits]) if is_signed else a < b
@@ -23,8 +29,10 @@ def sad(mods):
     return run, (bits, bits, bits)
 
 
-def _product24(mods) -> Function:
-    is_signed, low = mods[-1][0] == "s", "lo" in mods
+def _product24(mods: Mods) -> ArrayFunction:
+    """Bits 0 and up, or 16 and up, of the product of the low 24 bits."""
+    is_signed = mods[-1][0] == "s"
+    low = "lo" in mods
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         if is_signed:
@@ -37,14 +45,14 @@ def _product24(mods) -> Function:
 
 
 @form("int.mul24")
-def mul24(mods):
+def mul24(mods: Mods) -> Made:
     """Product of the low 24 bits: its low 32 bits, or its bits 16..47."""
     product = _product24(mods)
     return lambda a, b: product(a, b).astype(np.uint32), (32, 32)
 
 
 @form("int.mad24")
-def mad24(mods):
+def mad24(mods: Mods) -> Made:
     """mul24, plus c."""
     product = _product24(mods)
 
@@ -59,12 +67,13 @@ def mad24(mods):
 
 
 def _elements(a: np.ndarray, bits: int, is_signed: bool) -> list[np.ndarray]:
+    """The parts of ``bits`` bits of a 32-bit register, lowest first, as int64."""
     kind = SIGNED[bits] if is_signed else DTYPE[bits]
     return [(a >> np.uint32(bits * i)).astype(DTYPE[bits]).view(kind).astype(np.int64) for i in range(32 // bits)]
 
 
 @form("int.dp4a")
-def dp4a(mods):
+def dp4a(mods: Mods) -> Made:
     """Sum of the products of four bytes each, plus c."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -75,7 +84,7 @@ def dp4a(mods):
 
 
 @form("int.dp2a")
-def dp2a(mods):
+def dp2a(mods: Mods) -> Made:
     """Sum of the products of two halves of a and two bytes of b (the lower or the upper ones), plus c."""
     first = 0 if "lo" in mods else 2
 
@@ -87,10 +96,10 @@ def dp2a(mods):
     return run, (32, 32, 32)
 
 
-def _absolute_differences(bits: int):
+def _absolute_differences(bits: int) -> Maker:
     """Maker of vabsdiff2 and vabsdiff4: of parts of ``bits`` bits, side by side or, with .add, summed up on c."""
 
-    def builder(mods):
+    def make(mods: Mods) -> Made:
         d_type, a_type, b_type = (mod for mod in mods if mod in ("u32", "s32"))
         low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if d_type == "s32" else (0, (1 << bits) - 1)
 
@@ -98,25 +107,25 @@ def _absolute_differences(bits: int):
             pairs = zip(_elements(a, bits, a_type == "s32"), _elements(b, bits, b_type == "s32"), strict=True)
             parts = [np.abs(x - y) for x, y in pairs]
             if "add" in mods:
-                return (sum(parts) + c.astype(np.int64)).astype(np.uint32)
+                return sum(parts, c.astype(np.int64)).astype(np.uint32)
             if "sat" in mods:
                 parts = [np.clip(part, low, high) for part in parts]
             lanes = [(part & ((1 << bits) - 1)) << (bits * i) for i, part in enumerate(parts)]
-            return sum(lanes).astype(np.uint32)
+            return functools.reduce(operator.or_, lanes).astype(np.uint32)
 
         return run, (32, 32, 32)
 
-    return builder
+    return make
 
 
 form("vabsdiff2")(_absolute_differences(16))
 form("vabsdiff4")(_absolute_differences(8))
 
 
-# ---- carry chains -----------------------------------------------------------------------------------------
+# ---- carry chains ----------------------------------------------------------------------------------------------------
 
 
-def _carry_builder(name: str):
+def _carry_builder(name: str) -> Builder:
     """add, sub and mad with .cc (write the carry) or of the c family (read it); the carry is one bit per thread.
 
     sub counts its borrow in the same bit (PTX manual, "Extended-Precision Arithmetic").
@@ -124,10 +133,13 @@ def _carry_builder(name: str):
     family = name.rstrip("c")
     takes = name.endswith("c")
 
-    def builder(instr, program):
-        kind, gives = type_of(instr), "cc" in instr.mods
-        bits, d, carry = width(kind), program.slot(instr.operands[0]), program.carry_slot()
-        sources = [program.slot(o, bits) for o in instr.operands[1:]]
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        kind = type_of(instr)
+        gives = "cc" in instr.mods
+        bits = width(kind)
+        d = table.slot(instr.operands[0])
+        carry = table.carry()
+        sources = [table.slot(o, bits) for o in instr.operands[1:]]
         sign = -1 if family == "sub" else 1
 
         def total(*v: int) -> int:
@@ -147,7 +159,8 @@ def _carry_builder(name: str):
                 over = np.asarray((full < 0) | (full > MASK[bits])).astype(bool)
             else:
                 full = total(*map(int, values))
-                result, over = full & MASK[bits], not 0 <= full <= MASK[bits]
+                result = full & MASK[bits]
+                over = not 0 <= full <= MASK[bits]
             strand.write(d, result)
             if gives:
                 strand.write(carry, over)

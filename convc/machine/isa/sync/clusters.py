@@ -7,15 +7,18 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, Value, array, narrow, width
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.isa.operands import apply, modifier
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
+from convc.machine.state.barriers import ClusterBarrier
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.ptx import Instr
 
 
 @op("mapa")
-def mapa(instr, program):
+def mapa(instr: Instr, table: SlotTable) -> Run:
     """mapa{.shared::cluster}.type d, a, b: the address that ``a`` has in the CTA of rank ``b``."""
     bits = 64 if instr.slots["type"] == "u64" else 32
     low = (1 << RANK_SHIFT) - 1
@@ -28,14 +31,16 @@ def mapa(instr, program):
             return base | (rank << DTYPE[bits].type(RANK_SHIFT))
         return (a & rest) | (b << RANK_SHIFT)
 
-    return apply(instr, program, run, bits, 32)
+    return apply(instr, table, run, bits, 32)
 
 
 @op("getctarank")
-def getctarank(instr, program):
+def getctarank(instr: Instr, table: SlotTable) -> Run:
     """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
-    d, bits = program.target(instr.operands[0]), width(instr.slots["type"])
-    address, generic = program.slot(instr.operands[1], bits), instr.slots.get("space") is None
+    d = table.target(instr.operands[0])
+    bits = width(modifier(instr, "type"))
+    address = table.slot(instr.operands[1], bits)
+    generic = instr.slots.get("space") is None
 
     def run(strand: Strand) -> None:
         value = active_only(strand, array(strand.regs[address], bits))
@@ -56,27 +61,10 @@ def getctarank(instr, program):
     return run
 
 
-class ClusterBarrier:
-    """The barrier of every cluster of a cohort: warps that have arrived in the running phase, and phases completed."""
-
-    __slots__ = ("arrived", "phase", "ticket")
-
-    def __init__(self, ctas: int, warps: int) -> None:
-        self.arrived = np.zeros(ctas, np.int64)
-        self.phase = np.zeros(ctas, np.int64)
-        self.ticket = np.full((ctas, warps), -1, np.int64)
-
-
-def _barrier(strand: Strand) -> ClusterBarrier:
-    cohort = strand.cohort
-    if cohort.cluster_barrier is None:
-        cohort.cluster_barrier = ClusterBarrier(cohort.ctas, cohort.warps)
-    return cohort.cluster_barrier
-
-
 def _settle(strand: Strand) -> ClusterBarrier:
     """Complete the phase in clusters all of whose warps have arrived or exited."""
-    barrier, cohort = _barrier(strand), strand.cohort
+    cohort = strand.cohort
+    barrier = cohort.cluster_barrier
     size = cohort.cluster_size
     arrived = (barrier.arrived + cohort.exited).reshape(-1, size).sum(axis=1)
     waiting = barrier.arrived.reshape(-1, size).sum(axis=1)
@@ -87,12 +75,12 @@ def _settle(strand: Strand) -> ClusterBarrier:
 
 
 @op("barrier.cluster.arrive", result=False)
-def arrive(instr, program):
+def arrive(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.arrive: mark the arrival; every thread of the cluster that has not exited takes part."""
 
     def run(strand: Strand) -> None:
-        barrier = _barrier(strand)
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        barrier = strand.cohort.cluster_barrier
+        rows = strand.cohort.rows_or_all(strand.rows)
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] >= 0).any():
             raise MachineFault("barrier.cluster.arrive twice without barrier.cluster.wait in between")
@@ -106,12 +94,12 @@ def arrive(instr, program):
 
 
 @op("barrier.cluster.wait", result=False)
-def wait(instr, program):
+def wait(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.wait: block until all threads of the cluster have arrived."""
 
     def run(strand: Strand) -> int | None:
         barrier = _settle(strand)
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        rows = strand.cohort.rows_or_all(strand.rows)
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] < 0).any():
             raise MachineFault("barrier.cluster.wait without barrier.cluster.arrive")

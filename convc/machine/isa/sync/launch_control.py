@@ -9,54 +9,54 @@ that has not been waited for, say) is a fault.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import array
-from convc.machine.isa.copies.operands import aligned, complete, own_route, route, shared_span, turns
-from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_copy
-from convc.machine.isa.registry import op
-from convc.machine.isa.threads import active_only, active_rows, witness
+from convc.machine.isa.copies.issue import aligned, complete, copy_target, issue_groups, own_target, shared_span
+from convc.machine.isa.observe import notify_copy
+from convc.machine.isa.operands import shared_address_of
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.threads import active_only, active_rows, first_active_warp
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 RESPONSE = b"cluster declined"
 """The response to a request that was declined."""
 
 
 @op("clusterlaunchcontrol.try_cancel", result=False)
-def try_cancel(instr, program):
+def try_cancel(instr: Instr, table: SlotTable) -> Run:
     """try_cancel [addr], [mbar]: write a response and complete 16 bytes, in this CTA or in all of the cluster."""
-    target, barrier = (shared_address_of(instr.args[key], program) for key in ("addr", "mbar"))
-    everywhere, name = "multicast::cluster::all" in instr.mods, instr.form.name
+    destination, barrier = (shared_address_of(instr.args[key], table) for key in ("addr", "mbar"))
+    everywhere = "multicast::cluster::all" in instr.mods
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
-        cohort, regs = strand.cohort, strand.regs
+        cohort = strand.cohort
+        regs = strand.regs
         cohort.core.seal()
-        again = cohort.declined.intersection(_rows(strand))
+        again = cohort.declined.intersection(cohort.rows_or_all(active_rows(strand)).tolist())
         if again:
             text = "the CTA asks for another cluster after it has seen a request declined: undefined"
-            cohort.report("launch-control-after-decline", text, instr, **witness(strand) | {"row": min(again)})
-        for turn in turns(strand, [target(regs), barrier(regs)]):
-            path = own_route(cohort, turn.rows, *turn.values)
+            who = dataclasses.replace(first_active_warp(strand), row=min(again))
+            cohort.findings.report("launch-control-after-decline", text, instr, who=who)
+        for group in issue_groups(strand, [destination(regs), barrier(regs)]):
+            target = own_target(cohort, group.rows, *group.values)
             if everywhere:
-                path = route(cohort, turn.rows, path.address, path.barrier, (1 << cohort.cluster_size) - 1)
-            aligned(name, **{"shared address": path.address})
-            where = shared_span(cohort, name, path.address, len(RESPONSE))
-            cohort.shared.bytes[slice(None) if path.rows is None else path.rows, where] = np.frombuffer(
-                RESPONSE, np.uint8
-            )
-            cohort.shared.written.mark(where, path.rows)
-            complete(cohort, path, len(RESPONSE), name)
-            tell_copy(strand, instr, turn, path, writes=np.arange(where.start, where.stop))
+                target = copy_target(cohort, group.rows, target.address, target.barrier, (1 << cohort.cluster_size) - 1)
+            aligned(name, **{"shared address": target.address})
+            where = shared_span(cohort, name, target.address, len(RESPONSE))
+            rows = slice(None) if target.rows is None else target.rows
+            cohort.shared.bytes[rows, where] = np.frombuffer(RESPONSE, np.uint8)
+            cohort.shared.written.mark(where, target.rows)
+            complete(cohort, target, len(RESPONSE), name)
+            notify_copy(strand, instr, group, target, writes=np.arange(where.start, where.stop))
 
     return run
-
-
-def _rows(strand: Strand) -> list[int]:
-    """CTAs in which any thread executes."""
-    rows = active_rows(strand)
-    return list(range(strand.cohort.ctas)) if rows is None else rows.tolist()
 
 
 def _check_response(strand: Strand, slot: int, name: str) -> None:
@@ -70,13 +70,15 @@ def _check_response(strand: Strand, slot: int, name: str) -> None:
 
 
 @op("clusterlaunchcontrol.query_cancel.is_canceled")
-def is_canceled(instr, program):
+def is_canceled(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.is_canceled p, response: false, as every request is declined."""
-    target, response, name = program.target(instr.operands[0]), program.slot(instr.operands[1], 128), instr.form.name
+    target = table.target(instr.operands[0])
+    response = table.slot(instr.operands[1], 128)
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)
-        strand.cohort.declined.update(_rows(strand))
+        strand.cohort.declined.update(strand.cohort.rows_or_all(active_rows(strand)).tolist())
         if target is not None:
             strand.write(target, False)
 
@@ -84,9 +86,10 @@ def is_canceled(instr, program):
 
 
 @op("clusterlaunchcontrol.query_cancel.get_first_ctaid")
-def first_ctaid(instr, program):
+def first_ctaid(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.get_first_ctaid d, response: undefined after a declined request, so always a fault."""
-    response, name = program.slot(instr.operands[1], 128), instr.form.name
+    response = table.slot(instr.operands[1], 128)
+    name = instr.form.name
 
     def run(strand: Strand) -> None:
         _check_response(strand, response, name)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
-from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_shared
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import apply
+from convc.machine.base.values import Value
+from convc.machine.isa.observe import notify_shared
+from convc.machine.isa.operands import apply, shared_address_of
+from convc.machine.isa.registry import Builder, Run, op
+from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.threads import active_rows, warps_active
 from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
-from convc.ptx import Address, Sink
+from convc.ptx import Address, Instr, Sink
 
 
-def barrier_address(instr, program):
+def barrier_address(instr: Instr, table: SlotTable) -> Callable[[Strand], int]:
     """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
     operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, program)
+    address = shared_address_of(operand, table)
 
     def run(strand: Strand) -> int:
         value = address(strand.regs)
@@ -32,22 +36,22 @@ def barrier_address(instr, program):
     return run
 
 
-def _same(address: int | np.ndarray) -> int:
+def _same(address: Value) -> int:
     """An address that CTAs in lockstep must agree on."""
     if isinstance(address, np.ndarray):
         if (address != address[0]).any():
             raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
         return int(address[0])
-    return address
+    return int(address)
 
 
-def barrier_target(instr, program):
+def barrier_target(instr: Instr, table: SlotTable) -> Callable[[Strand], tuple[int, np.ndarray | None]]:
     """A function (strand) -> (local shared address of an mbarrier, rows of the CTAs it lies in; None for all).
 
     A shared::cluster address may name another CTA of the cluster; two CTAs may name the same one.
     """
     operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, program)
+    address = shared_address_of(operand, table)
 
     def run(strand: Strand) -> tuple[int, np.ndarray | None]:
         value = address(strand.regs)
@@ -63,7 +67,7 @@ def barrier_target(instr, program):
 def named_rows(strand: Strand, field: int | np.ndarray) -> np.ndarray | None:
     """Rows that the rank field of a shared::cluster address names, one per CTA of the strand; None: all, in order."""
     cohort = strand.cohort
-    rows = np.arange(cohort.ctas) if strand.rows is None else strand.rows
+    rows = cohort.rows_or_all(strand.rows)
     own = cohort.place.rank[rows]
     rank = np.broadcast_to(field, own.shape)
     if (rank >= cohort.cluster_size).any():
@@ -81,12 +85,14 @@ def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
 
 
 @op("mbarrier.init", result=False)
-def init(instr, program):
+def init(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.init [addr], count."""
-    address, count = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+    address = barrier_address(instr, table)
+    count = table.slot(instr.operands[1], 32)
 
     def run(strand: Strand) -> None:
-        where, n = address(strand), amount_of(strand, count)
+        where = address(strand)
+        n = amount_of(strand, count)
         low, high = int(np.min(n)), int(np.max(n))
         if low < 1 or high > MAX_COUNT:
             raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
@@ -102,11 +108,8 @@ def init(instr, program):
             cohort.barriers[where] = MBarrier(where, n)
         else:
             barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
-            barrier.reset(
-                cohort.ctas,
-                np.arange(cohort.ctas) if rows is None else rows,
-                n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0],
-            )
+            counts = n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0]
+            barrier.reset(cohort.ctas, cohort.rows_or_all(rows), counts)
         cohort.shared.written.mark(slice(where, where + 8), rows)
         if cohort.observer is not None:
             cohort.observer.init(strand, instr, where)
@@ -114,13 +117,20 @@ def init(instr, program):
     return run
 
 
-def _arrive(instr, program, drop: bool = False):
-    """One arrival (or ``count``) per active thread; with a transaction count, raise that first."""
-    target, name = barrier_target(instr, program), instr.form.name
-    expect, times = instr.args.get("tx_count"), instr.args.get("count")
-    bytes_slot = None if expect is None else program.slot(expect, 32)
-    count_slot = None if times is None else program.slot(times, 32)
-    state = None if isinstance(instr.operands[0], Sink) else program.slot(instr.operands[0])
+@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
+@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
+def arrive(instr: Instr, table: SlotTable) -> Run:
+    """mbarrier.arrive{_drop}{.expect_tx, .noComplete} state, [addr] {, count | tx_count}.
+
+    One arrival (or ``count``) per active thread; .expect_tx raises the transaction count first. arrive_drop also
+    expects fewer arrivals in later phases.
+    """
+    target = barrier_target(instr, table)
+    name = instr.form.name
+    drop = name.startswith("mbarrier.arrive_drop")
+    bytes_slot = table.optional(instr.args.get("tx_count"), 32)
+    count_slot = table.optional(instr.args.get("count"), 32)
+    state = None if isinstance(instr.operands[0], Sink) else table.slot(instr.operands[0])
     open_phase = name.endswith(".noComplete")
 
     def run(strand: Strand) -> None:
@@ -151,28 +161,17 @@ def _register(value: int | np.ndarray) -> int | np.ndarray:
 
 
 @op("mbarrier.pending_count")
-def pending_count(instr, program):
+def pending_count(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
-    return apply(
-        instr, program, lambda state: state & 0xFFFFFFFF if isinstance(state, int) else state.astype(np.uint32), 64
-    )
+    return apply(instr, table, lambda state: extend(state, 64, 32, False), 64)
 
 
-@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
-def arrive(instr, program):
-    """mbarrier.arrive{.expect_tx, .noComplete} state, [addr] {, count | tx_count}."""
-    return _arrive(instr, program)
+def _transaction(sign: int) -> Builder:
+    """Builder of expect_tx and complete_tx."""
 
-
-@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
-def arrive_drop(instr, program):
-    """mbarrier.arrive_drop{.expect_tx, .noComplete}: arrive, and expect fewer arrivals in later phases."""
-    return _arrive(instr, program, drop=True)
-
-
-def _transaction(sign: int):
-    def builder(instr, program):
-        address, bytes_slot = barrier_address(instr, program), program.slot(instr.operands[1], 32)
+    def builder(instr: Instr, table: SlotTable) -> Run:
+        address = barrier_address(instr, table)
+        bytes_slot = table.slot(instr.operands[1], 32)
 
         def run(strand: Strand) -> None:
             cohort = strand.cohort
@@ -191,11 +190,18 @@ op("mbarrier.expect_tx", result=False)(_transaction(1))
 op("mbarrier.complete_tx", result=False)(_transaction(-1))
 
 
-def _wait(instr, program):
-    """Shared by the four waits: by parity or by state, blocking or testing."""
-    by_parity, blocking = "parity" in instr.mods, "try_wait" in instr.mods
-    target, address, name = program.slot(instr.operands[0]), barrier_address(instr, program), instr.form.name
-    phase = program.slot(instr.operands[2], 32 if by_parity else 64)
+@op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
+def wait(instr: Instr, table: SlotTable) -> Run:
+    """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
+
+    test_wait tells; try_wait suspends until it has, as the manual allows.
+    """
+    by_parity = "parity" in instr.mods
+    blocking = "try_wait" in instr.mods
+    target = table.slot(instr.operands[0])
+    address = barrier_address(instr, table)
+    name = instr.form.name
+    phase = table.slot(instr.operands[2], 32 if by_parity else 64)
 
     def run(strand: Strand) -> int | None:
         where = address(strand)
@@ -220,22 +226,10 @@ def _wait(instr, program):
     return run
 
 
-@op("mbarrier.try_wait", "mbarrier.try_wait.parity")
-def try_wait(instr, program):
-    """mbarrier.try_wait p, [addr], phase: suspends until the phase completes, as the manual allows."""
-    return _wait(instr, program)
-
-
-@op("mbarrier.test_wait", "mbarrier.test_wait.parity")
-def test_wait(instr, program):
-    """mbarrier.test_wait p, [addr], phase: tells whether the phase has completed."""
-    return _wait(instr, program)
-
-
 @op("mbarrier.inval", result=False)
-def inval(instr, program):
+def inval(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.inval [addr]: the memory may be used for something else."""
-    address = barrier_address(instr, program)
+    address = barrier_address(instr, table)
 
     def run(strand: Strand) -> None:
         where = address(strand)
@@ -243,7 +237,7 @@ def inval(instr, program):
         barrier = cohort.barrier(where, "mbarrier.inval")
         rows = active_rows(strand)
         barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
-        tell_shared(strand, instr, "st", where, 8)
+        notify_shared(strand, instr, "st", where, 8)
         if len(barrier.gone) == cohort.ctas:
             del cohort.barriers[where]
 

@@ -10,21 +10,26 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import Value
-from convc.machine.isa.memory.ld_st import address_of, shared_offset
-from convc.machine.isa.registry import op
+from convc.machine.isa.memory.shared_space import shared_offset
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
 from convc.machine.state.observer import LaneAccess
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.ptx import Instr
 
 
 @op("tcgen05.alloc", result=False)
-def alloc(instr, program):
+def alloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together."""
-    target, columns = address_of(instr.args["dst"], program), program.slot(instr.args["columns"], 32)
+    target = address_of(instr.args["dst"], table)
+    columns = table.slot(instr.args["columns"], 32)
     pair = is_pair(instr)
 
     def run(strand: Strand) -> int | None:
-        cohort, done = strand.cohort, []
+        cohort = strand.cohort
+        done = []
         if pair:
             check_pair(cohort)
         where = shared_offset(strand, target(strand.regs), 4, "tcgen05.alloc's result")
@@ -42,7 +47,7 @@ def alloc(instr, program):
                 done.append((bases, count, group.rows))
                 _publish(cohort, group.rows, places[:, warp, 0], bases)
                 if cohort.observer is not None:
-                    _tell(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
+                    _notify(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
         return None
 
     return run
@@ -109,7 +114,7 @@ def _publish(cohort, rows: np.ndarray | None, places: np.ndarray, bases: np.ndar
 
 
 @op("tcgen05.relinquish_alloc_permit", result=False)
-def relinquish(instr, program):
+def relinquish(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.relinquish_alloc_permit: this CTA allocates no more."""
 
     def run(strand: Strand) -> None:
@@ -120,9 +125,10 @@ def relinquish(instr, program):
 
 
 @op("tcgen05.dealloc", result=False)
-def dealloc(instr, program):
+def dealloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.dealloc taddr, columns: give back exactly what was allocated. Each CTA of a pair gives back its own."""
-    address, columns = program.slot(instr.operands[0], 32), program.slot(instr.operands[1], 32)
+    address = table.slot(instr.operands[0], 32)
+    columns = table.slot(instr.operands[1], 32)
     pair = is_pair(instr)
 
     def run(strand: Strand) -> None:
@@ -154,15 +160,18 @@ def _watched(cohort, rows: np.ndarray | None) -> list[int]:
     return [row for row in range(cohort.watched) if rows is None or row in rows]
 
 
-def _tell(strand: Strand, instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places) -> None:
+def _notify(
+    strand: Strand, instr: Instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places
+) -> None:
     """Tell the observer of an allocation by a warp, and of the stores of its address."""
-    cohort, number = strand.cohort, int(strand.warps[warp])
+    cohort = strand.cohort
+    number = int(strand.warps[warp])
     everyone = list(range(cohort.ctas)) if rows is None else rows.tolist()
     for row in _watched(cohort, rows):
         at = everyone.index(row)
         cohort.observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
-        touch = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
-        cohort.observer.shared(strand, instr, "st", [touch])
+        stored = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
+        cohort.observer.shared(strand, instr, "st", [stored])
 
 
 def _joined(low: Value, high: Value) -> Value:

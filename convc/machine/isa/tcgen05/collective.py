@@ -10,6 +10,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.values import Value
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,8 @@ class Group:
 
 def whole_warps(strand: Strand, what: str) -> np.ndarray:
     """bool (ctas or 1, warps): the warps that execute; a fault where some lanes of one do and others do not."""
-    count, mask = len(strand.warps), strand.mask
+    count = len(strand.warps)
+    mask = strand.mask
     if mask is None:
         return np.ones((1, count), bool)
     full = np.broadcast_to(mask, (mask.shape[0], count, 32))
@@ -65,7 +67,7 @@ def _distinct(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return lines, member.reshape(-1)
 
 
-def is_pair(instr) -> bool:
+def is_pair(instr: Instr) -> bool:
     """Whether an instruction is one of a CTA pair."""
     return instr.slots.get("cta_group") == "cta_group::2"
 

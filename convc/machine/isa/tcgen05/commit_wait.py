@@ -1,29 +1,32 @@
-"""tcgen05.commit, wait and fence."""
+"""tcgen05.commit and wait (tcgen05.fence is with the other fences, in `convc.machine.isa.sync.barriers`)."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.isa.registry import op
-from convc.machine.isa.sync.control import tell_fence
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
 from convc.machine.isa.threads import threads_active
 from convc.machine.state.pending_registers import finish
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 
 @op("tcgen05.commit", result=False)
-def commit(instr, program):
+def commit(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.commit [mbar] {, mask}: one arrival when the thread's earlier asynchronous tcgen05 operations are done.
 
     With a mask, at the same offset in every CTA of the cluster that it names.
     """
-    target = barrier_target(instr, program)
+    target = barrier_target(instr, table)
     named = instr.args.get("mask")
-    mask = None if named is None else program.slot(named, 16)
+    mask = None if named is None else table.slot(named, 16)
 
     def run(strand: Strand) -> None:
-        cohort, core = strand.cohort, strand.cohort.core
+        cohort = strand.cohort
+        core = strand.cohort.core
         where, rows = target(strand)
         barrier = cohort.barrier(where, "tcgen05.commit")
         named = [] if mask is None else _named(strand, amount_of(strand, mask))
@@ -41,7 +44,7 @@ def commit(instr, program):
         else:
             cohort.pending.tensor(complete)
         if cohort.observer is not None:
-            _tell(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
+            _notify(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
 
     return run
 
@@ -66,8 +69,9 @@ def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
     return everyone[active], (everyone if homes is None else homes)[active]
 
 
-def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    (warp, lane), count = strand.threads()[0], strand.cohort.watched
+def _notify(strand: Strand, instr: Instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    (warp, lane) = strand.threads()[0]
+    count = strand.cohort.watched
     signals = [
         pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
     ]
@@ -75,21 +79,15 @@ def _tell(strand: Strand, instr, barrier: int, pairs: list[tuple[np.ndarray, np.
 
 
 @op("tcgen05.wait", result=False)
-def wait(instr, program):
+def wait(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
-    tell, loads = tell_fence(instr), "wait::ld" in instr.mods
+    loads = "wait::ld" in instr.mods
 
     def run(strand: Strand) -> None:
         if loads and strand.loads:
             strand.loads = finish(strand, strand.loads)
         elif not loads and strand.stores:
             strand.stores = finish(strand, strand.stores)
-        tell(strand)
+        notify_fence(strand, instr)
 
     return run
-
-
-@op("tcgen05.fence", result=False)
-def fence(instr, program):
-    """tcgen05.fence: orders accesses, which the machine performs in order anyway."""
-    return tell_fence(instr)

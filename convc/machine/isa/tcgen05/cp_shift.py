@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import is_pair
-from convc.machine.isa.tcgen05.mma import issues, tell
+from convc.machine.isa.tcgen05.mma import issues, notify_operation
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
+from convc.ptx import Instr
 
 
 @op("tcgen05.cp", result=False)
-def copy(instr, program):
+def copy(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
-    target, source = address_of(instr.args["taddr"], program), program.slot(instr.args["sdesc"], 64)
-    slots, pair = instr.slots, is_pair(instr)
+    target = address_of(instr.args["taddr"], table)
+    source = table.slot(instr.args["sdesc"], 64)
+    slots = instr.slots
+    pair = is_pair(instr)
     name = ".".join(filter(None, (slots["shape"], slots.get("multicast"))))
     rows_read, bits = map(int, slots["shape"].removesuffix("b").split("x"))
     size = rows_read * bits // 8 * (2 if pair else 1)
@@ -24,27 +28,28 @@ def copy(instr, program):
         for thread in strand.threads():
             for (taddr, descriptor), rows, issuers in issues(strand, thread, values, pair):
                 item = Copy(slots["shape"], slots.get("multicast"), slots.get("format"), taddr, descriptor, rows, instr)
-                strand.cohort.core.enqueue(item)
+                strand.cohort.core.move(item)
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)
                 kind = "cp.4x256b" if item.shape == "4x256b" else "cp"
-                tell(strand, kind, item, thread, issuers, pair)
+                notify_operation(strand, kind, item, thread, issuers, pair)
 
     return run
 
 
 @op("tcgen05.shift", result=False)
-def shift(instr, program):
+def shift(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.shift.down [taddr]."""
-    target, pair = address_of(instr.args["taddr"], program), is_pair(instr)
+    target = address_of(instr.args["taddr"], table)
+    pair = is_pair(instr)
 
     def run(strand: Strand) -> None:
         values = [target(strand.regs)]
         for thread in strand.threads():
             for (taddr,), rows, issuers in issues(strand, thread, values, pair):
                 item = Shift(taddr, rows, instr)
-                strand.cohort.core.enqueue(item)
+                strand.cohort.core.move(item)
                 strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
-                tell(strand, "shift", item, thread, issuers, pair)
+                notify_operation(strand, "shift", item, thread, issuers, pair)
 
     return run

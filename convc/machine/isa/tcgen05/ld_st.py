@@ -12,16 +12,17 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import Value
-from convc.machine.isa.memory.ld_st import address_of
 from convc.machine.isa.observe import LANES
-from convc.machine.isa.registry import op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import Group, warp_groups
-from convc.machine.isa.threads import warps_active, witness
+from convc.machine.isa.threads import first_active_warp, warps_active
 from convc.machine.state.observer import LaneAccess
 from convc.machine.state.pending_registers import RegisterMove
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.tensor_memory import COLUMNS
-from convc.ptx import Sink, Vector
+from convc.ptx import Instr, Sink, Vector
 
 
 @lru_cache(maxsize=64)
@@ -50,9 +51,11 @@ def register_map(shape: str, count: int, split: int, packed: bool) -> tuple[np.n
 class Window:
     """The cells that one ld or st touches, checked."""
 
-    def __init__(self, strand: Strand, instr, group: Group, packed: bool, count: int) -> None:
-        self.cohort, self.group = strand.cohort, group
-        shape, split = instr.slots["shape"], instr.args.get("split")
+    def __init__(self, strand: Strand, instr: Instr, group: Group, packed: bool, count: int) -> None:
+        self.cohort = strand.cohort
+        self.group = group
+        shape = instr.slots["shape"]
+        split = instr.args.get("split")
         self.name = f"{instr.form.name}.{shape}"
         self.shape = shape
         lanes, columns = register_map(shape, count, 0 if split is None else int(split.value), packed)
@@ -109,7 +112,8 @@ class Window:
 
     def write(self, values: np.ndarray, keep_upper: bool) -> None:
         """Put registers (rows, warps, 32, registers) into their cells."""
-        tensor, rows = self.cohort.tensor, self.group.rows
+        tensor = self.cohort.tensor
+        rows = self.group.rows
         if not self.packed:
             self._put(self.columns, values)
         else:
@@ -131,22 +135,26 @@ class Window:
 
 
 @op("tcgen05.ld")
-def load(instr, program):
+def load(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.ld.sync.aligned.shape.xN{.pack::16b} registers, [taddr] {, split}."""
     target = instr.args["r"]
     items = target.items if isinstance(target, Vector) else (target,)
-    slots = [None if isinstance(o, Sink) else program.slot(o) for o in items]
+    slots = [None if isinstance(o, Sink) else table.slot(o) for o in items]
     fills = frozenset(slot for slot in slots if slot is not None)
-    address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("pack"))
+    address = address_of(instr.args["taddr"], table)
+    packed = bool(instr.slots.get("pack"))
 
     def fill(strand: Strand, found: list[Window]) -> None:
-        cohort, values = strand.cohort, None
+        cohort = strand.cohort
+        values = None
         for window in found:
             group = window.group
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
-                cohort.report("tensor-memory-unwritten", message, instr, **witness(strand, _lacking(strand, window)))
+                cohort.findings.report(
+                    "tensor-memory-unwritten", message, instr, who=first_active_warp(strand, _lacking(strand, window))
+                )
             block = window.read()
             if isinstance(group.part, slice) and len(group.warps) == len(strand.warps):
                 values = block
@@ -160,7 +168,8 @@ def load(instr, program):
                 strand.write(slot, values[i])
 
     def run(strand: Strand) -> None:
-        cohort, at = strand.cohort, address(strand.regs)
+        cohort = strand.cohort
+        at = address(strand.regs)
         cohort.core.seal()
         cohort.counters.tensor_loads += warps_active(strand)
         found = _windows(strand, instr, at, packed, len(slots), write=False)
@@ -176,22 +185,26 @@ def load(instr, program):
 
 
 @op("tcgen05.st", result=False)
-def store(instr, program):
+def store(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.st.sync.aligned.shape.xN{.unpack::16b} [taddr] {, split}, registers."""
     source = instr.args["r"]
-    slots = [program.slot(o, 32) for o in (source.items if isinstance(source, Vector) else (source,))]
-    address, packed = address_of(instr.args["taddr"], program), bool(instr.slots.get("unpack"))
+    slots = [table.slot(o, 32) for o in (source.items if isinstance(source, Vector) else (source,))]
+    address = address_of(instr.args["taddr"], table)
+    packed = bool(instr.slots.get("unpack"))
 
     def put(strand: Strand, found: list[Window], registers: list[Value]) -> None:
         values = np.empty((strand.row_count, len(strand.warps), 32, len(slots)), np.uint32)
         for i, value in enumerate(registers):
             values[..., i] = value
         for window in found:
-            group, keep_upper = window.group, strand.cohort.core.switches.unpack_upper == "keep"
+            group = window.group
+            keep_upper = strand.cohort.launch.switches.unpack_upper == "keep"
             window.write(values[group.part][:, group.warps], keep_upper)
 
     def run(strand: Strand) -> None:
-        cohort, at, registers = strand.cohort, address(strand.regs), [strand.regs[slot] for slot in slots]
+        cohort = strand.cohort
+        at = address(strand.regs)
+        registers = [strand.regs[slot] for slot in slots]
         cohort.core.seal()
         cohort.counters.tensor_stores += warps_active(strand)
         found = _windows(strand, instr, at, packed, len(slots), write=True)
@@ -209,7 +222,8 @@ def store(instr, program):
 
 def _lacking(strand: Strand, window: Window) -> np.ndarray:
     """bool (rows, warps, lanes): threads that read cells never written."""
-    group, known = window.group, strand.cohort.tensor.written.map
+    group = window.group
+    known = strand.cohort.tensor.written.map
     part = np.arange(strand.row_count)[group.part]
     rows = part if strand.rows is None else strand.rows[part]
     lines = rows if known.shape[0] > 1 else np.zeros_like(rows)
@@ -219,20 +233,23 @@ def _lacking(strand: Strand, window: Window) -> np.ndarray:
     return lacking
 
 
-def _windows(strand: Strand, instr, at: Value, packed: bool, count: int, write: bool | None = None) -> list[Window]:
+def _windows(
+    strand: Strand, instr: Instr, at: Value, packed: bool, count: int, write: bool | None = None
+) -> list[Window]:
     """What the active warps access; the observer is told where it is a read or a ``write``."""
     groups = warp_groups(strand, at, instr.form.name)
     found = [Window(strand, instr, group, packed, count) for group in groups]
     if strand.cohort.observer is not None and write is not None:
         for window in found:
-            _tell(strand, instr, "st" if write else "ld", window)
+            _notify(strand, instr, "st" if write else "ld", window)
     return found
 
 
-def _tell(strand: Strand, instr, kind: str, window: Window) -> None:
-    cohort, group = strand.cohort, window.group
+def _notify(strand: Strand, instr: Instr, kind: str, window: Window) -> None:
+    cohort = strand.cohort
+    group = window.group
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
     places = window.places().reshape(len(group.warps), 32, -1)
     warps = strand.warps[group.warps].tolist()
-    touches = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
-    cohort.observer.tensor(strand, instr, kind, touches)
+    accesses = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    cohort.observer.tensor(strand, instr, kind, accesses)

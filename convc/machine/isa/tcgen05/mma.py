@@ -11,15 +11,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine.isa.memory.ld_st import address_of
-from convc.machine.isa.registry import REFUSED, op
+from convc.machine.isa.operands import address_of
+from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair
 from convc.machine.state.observer import Operation
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
 from convc.machine.tensor_core.mma import LaneMask, Mma
 from convc.machine.tensor_core.shapes import shape_of
-from convc.ptx import Address, NotPred
+from convc.ptx import Address, Instr, NotPred
 
 Rows = tuple[int, ...] | None
 
@@ -52,7 +53,7 @@ def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) ->
         yield [int(x) for x in line[: len(picked)]], where, tuple(chosen.tolist())
 
 
-def tell(
+def notify_operation(
     strand: Strand,
     kind: str,
     item: Mma | Copy | Shift,
@@ -81,7 +82,8 @@ def tell(
 
 def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
     """The CTAs in which a thread is active."""
-    rows, mask = strand.rows, strand.mask
+    rows = strand.rows
+    mask = strand.mask
     if mask is not None and mask.shape[0] > 1:
         active = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))[:, thread[0], thread[1]]
         if not active.all():
@@ -91,7 +93,7 @@ def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
 
 
 @op("tcgen05.mma.sp", "tcgen05.mma.sp.block_scale", "tcgen05.mma.ws.sp", result=False)
-def sparse(instr, program):
+def sparse(instr: Instr, table: SlotTable) -> Run:
     """Sparse A is not modelled."""
     raise UnmodelledError(
         f"the machine has no {instr.form.name}: {REFUSED[instr.form.name]}",
@@ -100,28 +102,34 @@ def sparse(instr, program):
 
 
 @op("tcgen05.mma", "tcgen05.mma.ws", "tcgen05.mma.block_scale", result=False)
-def mma(instr, program):
+def mma(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.mma{.ws} [d], a, b, idesc {, scale factors} {, mask}, enable {, scale | zero mask}."""
-    args, slots = instr.args, instr.slots
-    kind, pair, ws = slots["kind"].removeprefix("kind::"), is_pair(instr), instr.form.name == "tcgen05.mma.ws"
+    args = instr.args
+    slots = instr.slots
+    kind = slots["kind"].removeprefix("kind::")
+    pair = is_pair(instr)
+    ws = instr.form.name == "tcgen05.mma.ws"
     in_tensor = isinstance(args["a"], Address)
-    size, ashift = slots.get("scale_size"), "ashift" in instr.mods
-    d = address_of(args["d"], program)
-    a = address_of(args["a"], program) if in_tensor else _register(program, args["a"], 64)
+    size = slots.get("scale_size")
+    ashift = "ashift" in instr.mods
+    d = address_of(args["d"], table)
+    a = address_of(args["a"], table) if in_tensor else _register(table, args["a"], 64)
     negate = isinstance(args["enable"], NotPred)
-    enable = program.slot(args["enable"].reg if negate else args["enable"], 1)
-    readers = [d, a, _register(program, args["b"], 64), _register(program, args["idesc"], 32)]
+    enable = table.slot(args["enable"].reg if negate else args["enable"], 1)
+    readers = [d, a, _register(table, args["b"], 64), _register(table, args["idesc"], 32)]
     readers.append(lambda regs: regs[enable])
     for name in ("scale_a", "scale_b"):
-        readers.append(address_of(args[name], program) if args.get(name) is not None else lambda regs: 0)
+        readers.append(address_of(args[name], table) if args.get(name) is not None else lambda regs: 0)
     has_zero = args.get("zero_mask") is not None
-    readers.append(_register(program, args["zero_mask"], 64) if has_zero else lambda regs: 0)
-    words = [program.slot(o, 32) for o in args["mask"].items] if args.get("mask") is not None else []
+    readers.append(_register(table, args["zero_mask"], 64) if has_zero else lambda regs: 0)
+    words = [table.slot(o, 32) for o in args["mask"].items] if args.get("mask") is not None else []
     scale = int(args["scale"].value) if args.get("scale") is not None else 0
     collector = _collector(slots.get("collector") or f"collector::{'b0' if ws else 'a'}::discard")
 
     def run(strand: Strand) -> None:
-        regs, core = strand.regs, strand.cohort.core
+        regs = strand.regs
+        cohort = strand.cohort
+        zero_mask = cohort.launch.switches.zero_mask
         values = [read(regs) for read in readers]
         for thread in strand.threads():
             for part, rows, issuers in issues(strand, thread, values, pair):
@@ -146,14 +154,17 @@ def mma(instr, program):
                     sfa,
                     sfb,
                 )
-                core.issue(one, strand.row_count if issuers is None else len(issuers), collector)
-                tell(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
+                cohort.counters.multiply(
+                    one, strand.row_count if issuers is None else len(issuers), collector, zero_mask
+                )
+                cohort.core.multiply(one, collector)
+                notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run
 
 
-def _register(program, operand, bits: int):
-    slot = program.slot(operand, bits)
+def _register(table: SlotTable, operand, bits: int):
+    slot = table.slot(operand, bits)
     return lambda regs: regs[slot]
 
 

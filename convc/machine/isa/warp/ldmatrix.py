@@ -21,13 +21,14 @@ import numpy as np
 from convc.machine.base.values import array, narrow
 from convc.machine.isa import threads
 from convc.machine.isa.memory import shared_space
-from convc.machine.isa.memory.ld_st import shared_address_of
-from convc.machine.isa.observe import tell_shared
-from convc.machine.isa.registry import op
+from convc.machine.isa.observe import notify_shared
+from convc.machine.isa.operands import shared_address_of
+from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import CHUNK
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core import formats
-from convc.ptx import Vector
+from convc.ptx import Instr, Vector
 
 LANES = np.arange(32)
 ROW, PAIR = LANES // 4, LANES % 4
@@ -43,7 +44,7 @@ def _halves(trans: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(ROW, 4 * PAIR + 2 * half) for half in (0, 1)]
 
 
-def _elements(instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, np.ndarray]]]]:
+def _elements(instr: Instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, np.ndarray]]]]:
     """Type of an element; for each of ``count`` registers (row, byte in it) by lane of its elements, lowest first."""
     trans = "trans" in instr.mods
     if "m8n8" in instr.mods:
@@ -57,11 +58,11 @@ def _elements(instr, count: int) -> tuple[np.dtype, list[list[tuple[np.ndarray, 
     return np.dtype(np.uint8), [[(row + k % 2, ROW + 8 * (k // 2)) for k in range(4)] for row in first]
 
 
-def _setup(instr, program, matrix_operand: int, address_operand: int):
+def _setup(instr: Instr, table: SlotTable, matrix_operand: int, address_operand: int):
     vector = instr.operands[matrix_operand]
     items = vector.items if isinstance(vector, Vector) else (vector,)
-    slots = [program.target(o) for o in items]
-    return slots, shared_address_of(instr.operands[address_operand], program), *_elements(instr, len(slots))
+    slots = [table.target(o) for o in items]
+    return slots, shared_address_of(instr.operands[address_operand], table), *_elements(instr, len(slots))
 
 
 def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
@@ -73,9 +74,9 @@ def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
 
 
 @op("ldmatrix")
-def ldmatrix(instr, program):
+def ldmatrix(instr: Instr, table: SlotTable) -> Run:
     """ldmatrix.sync.aligned r, [p]: .m8n8{.trans}.b16, .m16n16.trans.b8, and packed rows as .m8n16 or .m16n16.trans."""
-    slots, address, kind, registers = _setup(instr, program, 0, 1)
+    slots, address, kind, registers = _setup(instr, table, 0, 1)
     packed = PACKED.get(instr.slots["src_fmt"])
     size = ROW_BYTES if packed is None else formats.unit_bytes(packed, "padded")
 
@@ -83,7 +84,7 @@ def ldmatrix(instr, program):
         cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
         shared_space.check_written(strand, instr, starts, size)
-        tell_shared(strand, instr, "ld", starts, size)
+        notify_shared(strand, instr, "ld", starts, size)
         chunks = cohort.shared.bytes.view(CHUNK)[threads.rows_of(strand), starts // ROW_BYTES]
         data = chunks[..., None].view(np.uint8)
         if packed is not None:
@@ -104,15 +105,16 @@ def ldmatrix(instr, program):
 
 
 @op("stmatrix", result=False)
-def stmatrix(instr, program):
+def stmatrix(instr: Instr, table: SlotTable) -> Run:
     """stmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n8.num.trans.b8 [p], r."""
-    slots, address, kind, registers = _setup(instr, program, 1, 0)
+    slots, address, kind, registers = _setup(instr, table, 1, 0)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.core.seal()
         starts = _rows(strand, address(strand.regs), len(slots), "stmatrix")
-        words, rows = cohort.shared.bytes.view(kind), threads.rows_of(strand)
+        words = cohort.shared.bytes.view(kind)
+        rows = threads.rows_of(strand)
         shape = threads.thread_shape(strand)
         mask = None if strand.mask is None else np.broadcast_to(strand.mask, shape)
         for slot, elements in zip(slots, registers, strict=True):
@@ -127,15 +129,16 @@ def stmatrix(instr, program):
         if strand.mask is not None:
             used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
         cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
-        tell_shared(strand, instr, "st", starts, ROW_BYTES)
+        notify_shared(strand, instr, "st", starts, ROW_BYTES)
 
     return run
 
 
 @op("movmatrix")
-def movmatrix(instr, program):
+def movmatrix(instr: Instr, table: SlotTable) -> Run:
     """movmatrix.sync.aligned.m8n8.trans.b16 d, a: transpose a matrix held by the warp."""
-    d, a = program.slot(instr.operands[0]), program.slot(instr.operands[1], 32)
+    d = table.slot(instr.operands[0])
+    a = table.slot(instr.operands[1], 32)
 
     def run(strand: Strand) -> None:
         value = np.broadcast_to(array(strand.regs[a], 32), (array(strand.regs[a], 32).shape[0], len(strand.warps), 32))

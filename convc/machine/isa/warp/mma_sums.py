@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from convc.machine.base.narrow_formats import table
 from convc.machine.isa.float import floating, rounding
 from convc.machine.tensor_core import formats, numerics
 
@@ -38,7 +39,7 @@ def numbers(codes: np.ndarray, element: str) -> np.ndarray:
         return (codes ^ codes.dtype.type(8)).astype(np.float32) - np.float32(8)
     if element in ("u4", "b1"):
         return codes.astype(np.float32)
-    return np.take(formats.table(element), codes)
+    return np.take(table(element), codes)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -10,11 +10,13 @@ import re
 import numpy as np
 
 from convc.errors import UnmodelledError
-from convc.machine.isa.registry import REFUSED, op
+from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.warp import fragments, mma_sums
 from convc.machine.isa.warp.fragments import Layout
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.ptx import Instr
 
 BITS = {
     "f64": 64, "s32": 32, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
@@ -24,7 +26,7 @@ BITS = {
 
 
 @op("mma.sp")
-def sparse(instr, program):
+def sparse(instr: Instr, table: SlotTable) -> Run:
     """Sparse A is not modelled."""
     raise UnmodelledError(
         f"the machine has no mma.sp: {REFUSED['mma.sp']}", hint="every dense mma.sync for sm_100a is modelled"
@@ -32,21 +34,22 @@ def sparse(instr, program):
 
 
 @op("mma")
-def mma(instr, program):
+def mma(instr: Instr, table: SlotTable) -> Run:
     """mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c: d = a b + c."""
     slots = instr.slots
     m, n, k = map(int, re.findall(r"\d+", slots["shape"]))
     d_type, *types = (mod for mod in instr.mods if mod in BITS)
     types.append(d_type)
-    layouts, widths = _layouts(slots, types, m, n, k), [64 if kind == "f64" else 32 for kind in types]
-    targets = [program.target(o) for o in instr.args["d"].items]
-    sources = [
-        [program.slot(o, bits) for o in instr.args[name].items] for name, bits in zip("abc", widths, strict=False)
-    ]
+    layouts = _layouts(slots, types, m, n, k)
+    widths = [64 if kind == "f64" else 32 for kind in types]
+    targets = [table.target(o) for o in instr.args["d"].items]
+    sources = [[table.slot(o, bits) for o in instr.args[name].items] for name, bits in zip("abc", widths, strict=False)]
     sums = {exact: _sum(slots, types, exact) for exact in (False, True)}
 
     def run(strand: Strand) -> None:
-        regs, cohort, warps = strand.regs, strand.cohort, len(strand.warps)
+        regs = strand.regs
+        cohort = strand.cohort
+        warps = len(strand.warps)
         active = whole_warps(strand, "mma.sync")
         matrices = []
         for registers, layout, width, kind in zip(sources, layouts, widths, types, strict=False):
@@ -68,7 +71,8 @@ def _layouts(slots, types: list[str], m: int, n: int, k: int) -> list[Layout]:
     """Of A, B (as n x k), C and D."""
     a_type, b_type, *others = types
     if slots["alayout"] is not None:
-        rows, columns = fragments.quad_rows, fragments.quad_columns
+        rows = fragments.quad_rows
+        columns = fragments.quad_columns
         return [
             rows(k) if slots["alayout"] == "row" else columns(),
             rows(k) if slots["blayout"] == "col" else columns(),

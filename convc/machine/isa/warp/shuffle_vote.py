@@ -1,4 +1,4 @@
-"""Communication between the lanes of a warp (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync").
+"""Lanes of a warp among themselves (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync").
 
 The lanes that take part are those of the membermask that are active. A membermask that also names lanes that have
 parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them. So
@@ -11,16 +11,17 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, narrow, width
 from convc.machine.isa.float.floating import extreme
-from convc.machine.isa.registry import op
-from convc.machine.isa.scalar.integer_forms import reader, type_of
-from convc.machine.isa.threads import witness
+from convc.machine.isa.operands import reader, type_of
+from convc.machine.isa.registry import Run, op
+from convc.machine.isa.threads import first_active_warp
+from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Pair
+from convc.ptx import Instr
 
 LANES = np.arange(32)
 
 
-def members(strand: Strand, mask: Value, instr) -> np.ndarray:
+def members(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
     """bool (rows | 1, warps, 32): lanes that take part."""
     warps = len(strand.warps)
     named = expect_named(strand, mask, instr)
@@ -28,23 +29,23 @@ def members(strand: Strand, mask: Value, instr) -> np.ndarray:
     part = named & active
     alive = strand.alive()
     if strand.mask is not None and (named & ~active & (True if alive is None else alive)).any():
-        strand.cohort.report(
+        strand.cohort.findings.report(
             "warp-sync-mask",
             f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
             instr,
-            **witness(strand),
+            who=first_active_warp(strand),
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
 
 
-def expect_named(strand: Strand, mask: Value, instr) -> np.ndarray:
+def expect_named(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
     """bool (rows | 1, warps | 1, 32 | 1): lanes of a membermask, which must name all that execute (PTX manual)."""
     if not isinstance(mask, np.ndarray) and mask == MASK[32]:
         return np.ones((1, 1, 1), bool)
     named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
     if (~named if strand.mask is None else strand.mask & ~named).any():
         text = f"{instr.form.name}: the membermask leaves out lanes that execute it, which is undefined"
-        strand.cohort.report("warp-sync-mask", text, instr)
+        strand.cohort.findings.report("warp-sync-mask", text, instr)
     return named
 
 
@@ -54,27 +55,24 @@ def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:
     return np.broadcast_to(wide, (wide.shape[0], len(strand.warps), 32))
 
 
-def split_target(operand, program) -> tuple[int | None, int | None]:
-    """Slots of ``d|p``; None for a missing one."""
-    if isinstance(operand, Pair):
-        return program.target(operand.first), program.target(operand.second)
-    return program.target(operand), None
-
-
 @op("shfl.sync")
-def shfl(instr, program):
-    """shfl.sync.mode d|p, a, b, c, mask: another lane's a. Out of the segment a lane gets its own a; from a lane that
-    does not take part (undefined in the manual) what the switch ``absent_lane`` says."""
+def shfl(instr: Instr, table: SlotTable) -> Run:
+    """shfl.sync.mode d|p, a, b, c, mask: another lane's a; p says whether that lane is inside the segment.
+
+    Out of the segment a lane gets its own a; from a lane that does not take part (undefined in the manual) what the
+    switch ``absent_lane`` says.
+    """
     mode = next(m for m in instr.mods if m in ("up", "down", "bfly", "idx"))
-    d, p = split_target(instr.operands[0], program)
-    a, b, c, mask = (program.slot(o, 32) for o in instr.operands[1:5])
+    d, p = table.pair(instr.operands[0])
+    a, b, c, mask = (table.slot(o, 32) for o in instr.operands[1:5])
 
     def run(strand: Strand) -> None:
         regs = strand.regs
         taking = members(strand, regs[mask], instr)
         zero = strand.cohort.launch.switches.absent_lane == "zero"
         if not isinstance(regs[a], np.ndarray) and p is None and not zero:
-            strand.write(d, regs[a])
+            if d is not None:
+                strand.write(d, regs[a])
             return
         source, inside = _source(mode, array(regs[b], 32), array(regs[c], 32))
         value = lanes_of(regs[a], strand, 32)
@@ -95,7 +93,8 @@ def shfl(instr, program):
 def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(lane to read, whether it is inside the segment), as the manual's program for shfl computes them."""
     b, c = b.astype(np.int64) & 31, c.astype(np.int64)
-    clamp, segment = c & 31, c >> 8 & 31
+    clamp = c & 31
+    segment = c >> 8 & 31
     limit = (LANES & segment) | (clamp & ~segment)
     low = LANES & segment
     if mode == "up":
@@ -114,11 +113,12 @@ def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 @op("vote.sync", "vote.sync.ballot")
-def vote(instr, program):
+def vote(instr: Instr, table: SlotTable) -> Run:
     """vote.sync.{all, any, uni}.pred and .ballot.b32 over the lanes that take part."""
     mode = next(m for m in instr.mods if m in ("all", "any", "uni", "ballot"))
-    d, predicate = program.slot(instr.operands[0]), reader(instr.operands[1], program)
-    mask = program.slot(instr.operands[2], 32)
+    d = table.slot(instr.operands[0])
+    predicate = reader(instr.operands[1], table)
+    mask = table.slot(instr.operands[2], 32)
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -127,9 +127,10 @@ def vote(instr, program):
         if mode == "ballot":
             strand.write(d, _as_bits(yes))
             return
-        some, other = yes.any(axis=2, keepdims=True), no.any(axis=2, keepdims=True)
+        some = yes.any(axis=2, keepdims=True)
+        other = no.any(axis=2, keepdims=True)
         result = {"all": ~other, "any": some, "uni": ~(some & other)}[mode]
-        strand.write(d, narrow(result))
+        strand.write(d, narrow(np.asarray(result)))
 
     return run
 
@@ -141,9 +142,9 @@ def _as_bits(lanes: np.ndarray) -> Value:
 
 
 @op("activemask")
-def activemask(instr, program):
+def activemask(instr: Instr, table: SlotTable) -> Run:
     """activemask.b32 d: the lanes that execute this together."""
-    d = program.slot(instr.operands[0])
+    d = table.slot(instr.operands[0])
 
     def run(strand: Strand) -> None:
         if strand.mask is None:
@@ -154,12 +155,39 @@ def activemask(instr, program):
     return run
 
 
+@op("elect.sync")
+def elect(instr: Instr, table: SlotTable) -> Run:
+    """elect.sync d|p, membermask: one active lane (the switch ``elect`` says which) gets p = true, d is its number."""
+    d, p = table.pair(instr.operands[0])
+    lanes = LANES.reshape(1, 1, 32)
+    members = table.slot(instr.args["membermask"], 32)
+
+    def run(strand: Strand) -> None:
+        expect_named(strand, strand.regs[members], instr)
+        highest = strand.cohort.launch.switches.elect == "highest"
+        if strand.mask is None:
+            leader: Value = 31 if highest else 0
+            chosen = lanes == leader
+        else:
+            full = np.broadcast_to(strand.mask, (strand.mask.shape[0], len(strand.warps), 32))
+            number = (31 - full[:, :, ::-1].argmax(axis=2) if highest else full.argmax(axis=2))[:, :, None]
+            leader = number.astype(np.uint32)
+            chosen = (lanes == number) & full
+        if d is not None:
+            strand.write(d, leader)
+        if p is not None:
+            strand.write(p, chosen)
+
+    return run
+
+
 @op("match.sync")
-def match(instr, program):
+def match(instr: Instr, table: SlotTable) -> Run:
     """match.any: the lanes with the same value; match.all: all of them if they agree (p says so), else 0."""
     bits = width(type_of(instr))
-    d, p = split_target(instr.operands[0], program)
-    a, mask = program.slot(instr.operands[1], bits), program.slot(instr.operands[2], 32)
+    d, p = table.pair(instr.operands[0])
+    a = table.slot(instr.operands[1], bits)
+    mask = table.slot(instr.operands[2], 32)
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -167,7 +195,8 @@ def match(instr, program):
         same = (value[..., :, None] == value[..., None, :]) & taking[..., None, :]
         words = (same.astype(np.uint64) << LANES.astype(np.uint64)).sum(axis=3).astype(np.uint32)
         if "any" in instr.mods:
-            strand.write(d, narrow(words))
+            if d is not None:
+                strand.write(d, narrow(words))
             return
         everyone = array(_as_bits(taking), 32)
         agree = words == everyone
@@ -179,7 +208,7 @@ def match(instr, program):
     return run
 
 
-_REDUCE = {
+_REDUCE: dict[str, tuple[np.ufunc, int | None]] = {
     "add": (np.add, 0), "and": (np.bitwise_and, MASK[32]), "or": (np.bitwise_or, 0), "xor": (np.bitwise_xor, 0),
     "min": (np.minimum, None), "max": (np.maximum, None),
 }  # fmt: skip
@@ -187,15 +216,16 @@ _LIMIT = {("u32", "min"): MASK[32], ("u32", "max"): 0, ("s32", "min"): 0x7FFFFFF
 
 
 @op("redux.sync")
-def redux(instr, program):
+def redux(instr: Instr, table: SlotTable) -> Run:
     """redux.sync.op: the same reduction over the lanes that take part, in every one of them."""
     kind = type_of(instr)
     name = next(m for m in instr.mods if m in _REDUCE)
-    d, a, mask = (program.slot(o, 32) for o in instr.operands[:3])
+    d, a, mask = (table.slot(o, 32) for o in instr.operands[:3])
     if kind == "f32":
         return _redux_float(instr, d, a, mask, name)
     function, neutral = _REDUCE[name]
-    neutral = _LIMIT[kind, name] if neutral is None else neutral
+    if neutral is None:
+        neutral = _LIMIT[kind, name]
 
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
@@ -208,7 +238,7 @@ def redux(instr, program):
     return run
 
 
-def _redux_float(instr, d: int, a: int, mask: int, name: str):
+def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str) -> Run:
     """min and max of f32: lane by lane; lanes that do not take part repeat the first one that does."""
     two = extreme(name == "max", "f32", {"NaN"} & set(instr.mods))
 
@@ -222,7 +252,8 @@ def _redux_float(instr, d: int, a: int, mask: int, name: str):
         value = np.where(taking, value, np.take_along_axis(np.broadcast_to(value, shape), first, axis=2))
         while value.shape[2] > 1:
             half = value.shape[2] // 2
-            value = two(np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:]))
+            halves = np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:])
+            value = np.asarray(two(*halves))
         strand.write(d, narrow(value))
 
     return run

@@ -1,9 +1,9 @@
 """Operands of asynchronous copies: who copies, and to which CTAs of the cluster.
 
-A copy is issued by single threads, and the CTAs of a strand issue it together. `turns` takes an instruction apart into
-groups of CTAs whose scalar operands (addresses, sizes, masks) agree, so that each group is one numpy operation;
-coordinates and source addresses may differ inside a group. `CopyTarget` resolves shared::cluster addresses and
-multicast masks into rows of the cohort (see `clusters`).
+A copy is issued by single threads, and the CTAs of a strand issue it together. `issue_groups` takes an instruction
+apart into groups of CTAs whose scalar operands (addresses, sizes, masks) agree, so that each group is one numpy
+operation; coordinates and source addresses may differ inside a group. `CopyTarget` resolves shared::cluster addresses
+and multicast masks into rows of the cohort (see `cluster_ranks`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class IssueGroup:
         return found[self.chosen] if self.chosen is not None and isinstance(found, np.ndarray) else found
 
 
-def turns(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
+def issue_groups(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
     """All active threads of an instruction, and for each the groups of CTAs in which ``operands`` are the same."""
     for thread in strand.threads():
         values = [strand.pick(value, thread) for value in operands]
@@ -56,9 +56,9 @@ def turns(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
         rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
         taking = np.arange(len(rows)) if taking is None else taking
         table = np.array([np.broadcast_to(value, len(rows))[taking] for value in values])
-        kinds, group = np.unique(table, axis=1, return_inverse=True)
+        kinds, member = np.unique(table, axis=1, return_inverse=True)
         for number, column in enumerate(kinds.T.tolist()):
-            chosen = taking[group.reshape(-1) == number]
+            chosen = taking[member.reshape(-1) == number]
             yield IssueGroup(thread, tuple(column), chosen, rows[chosen], len(chosen))
 
 
@@ -93,7 +93,7 @@ class CopyTarget:
         return np.repeat(value, self.repeat) if self.repeat > 1 and isinstance(value, np.ndarray) else value
 
 
-def route(
+def copy_target(
     cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int, mask: int | None = None, pair: bool = False
 ) -> CopyTarget:
     """Resolve the destination and barrier addresses of a copy that the CTAs ``rows`` issue.
@@ -107,7 +107,8 @@ def route(
 
     Source: PTX manual, cp.async.bulk.tensor, .multicast::cluster and .cta_group.
     """
-    address, barrier = dst & OFFSET, mbar & OFFSET
+    address = dst & OFFSET
+    barrier = mbar & OFFSET
     if mask is None and cohort.cluster_size == 1 and dst == address and mbar == barrier:
         return CopyTarget(address, barrier, rows, 1, rows)
     issuers = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
@@ -133,7 +134,7 @@ def route(
     return CopyTarget(address, barrier, _settle(cohort, first + ranks), ranks.shape[1], _settle(cohort, first + bell))
 
 
-def own_route(cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int) -> CopyTarget:
+def own_target(cohort: Cohort, rows: np.ndarray | None, dst: int, mbar: int) -> CopyTarget:
     """Destination and barrier of a .shared::cta copy: in the issuing CTAs."""
     where = own_address(cohort, rows, dst, "the destination of a copy")
     return CopyTarget(where, own_address(cohort, rows, mbar, "the mbarrier of a copy"), rows, 1, rows)

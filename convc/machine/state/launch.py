@@ -1,0 +1,51 @@
+"""What all cohorts of a launch share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from convc.machine.base.findings import Found
+from convc.machine.base.switches import Switches
+from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.memory.shared_memory import ArrayPool
+from convc.machine.state.counters import Counters
+from convc.machine.state.program import Program
+from convc.machine.tma.load import TensorLoader
+
+
+@dataclass(slots=True)
+class Launch:
+    """A kernel, its grid, its arguments, and what the run leaves behind.
+
+    Attributes:
+        params: uint8, the contents of parameter space.
+        tensor_maps: name of the buffer and loader of each tensor map: by its offset in parameter space, or, for maps
+            that the kernel made in memory, by their 128 bytes.
+        file: name of the text in findings.
+        policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
+        pool: arrays of cohorts that have ended.
+    """
+
+    program: Program
+    memory: GlobalMemory
+    params: np.ndarray
+    tensor_maps: dict[int | bytes, tuple[str, TensorLoader]]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    dynamic_shared: int
+    file: str
+    switches: Switches = Switches()  # noqa: RUF009 - frozen record
+    policy: str = "eager"
+    seed: int = 0
+    counters: Counters = field(default_factory=Counters)
+    findings: Found = field(default_factory=dict)
+    pool: ArrayPool = field(default_factory=ArrayPool)
+
+    def contents_changed(self, buffer: str) -> None:
+        """Tell the loaders of a buffer that its contents changed."""
+        for name, loader in self.tensor_maps.values():
+            if name == buffer:
+                loader.invalidate()

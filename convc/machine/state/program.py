@@ -1,0 +1,35 @@
+"""What running needs to know of a decoded kernel (`convc.machine.execute.decode` makes one)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from convc.machine.state.flow import Flow
+from convc.ptx import Kernel
+
+
+class Program(Protocol):
+    """A decoded kernel, as the CTAs and warps that run it see it.
+
+    Attributes:
+        kernel: the kernel, with the bodies of all functions that it calls copied in.
+        widths: bits of the value in each slot (see `convc.machine.state.slots`).
+        constants: uint8, the contents of constant memory.
+        local_bytes: local memory of one thread.
+    """
+
+    kernel: Kernel
+    widths: list[int]
+    constants: np.ndarray
+    local_bytes: int
+
+    @property
+    def flow(self) -> Flow:
+        """Where divergent lanes meet again, and which registers still matter there."""
+        ...
+
+    def watch_join(self, join: int | None) -> None:
+        """From now on, lanes that arrive at instruction ``join`` look whether others wait for them there."""
+        ...

@@ -1,0 +1,141 @@
+"""The operand table of a kernel: everything that its instructions name has a slot in a strand's list of values.
+
+Registers come first, then constants, special registers and addresses of shared variables as instructions name them, so
+that executing an instruction is a few list look-ups and one numpy (or integer) operation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from convc.errors import UnmodelledError
+from convc.machine.base.cluster_ranks import own_address
+from convc.machine.base.values import DTYPE, FLOAT, MASK, POISON, Value, width
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.variables import Variables
+from convc.ptx import Func, Imm, Kernel, Operand, Pair, Reg, Sink, Special, Symbol, Vector
+from convc.ptx.special import SPECIAL_TYPES
+
+UNMODELLED_SPECIALS = frozenset(
+    name
+    for name in SPECIAL_TYPES
+    if name.startswith(("pm", "envreg", "reserved_smem", "current_graph")) or name.endswith(("_hi", "_lo"))
+)
+"""Special registers without a value here (the clocks' halves have one in mov only)."""
+
+
+class SlotTable:
+    """Slots of a kernel; those of constants and the like come into being as builders ask for them.
+
+    Attributes:
+        kernel: the kernel.
+        widths: bits of the value in each slot.
+    """
+
+    def __init__(self, kernel: Kernel, variables: Variables) -> None:
+        self.kernel = kernel
+        self.widths = [width(register.type) for register in kernel.registers]
+        self._variables = variables
+        self._initial: list[Value] = [POISON[bits] for bits in self.widths]
+        self._specials: list[tuple[int, str]] = []
+        self._shared: list[tuple[int, int]] = []
+        self._known: dict[tuple, int] = {}
+
+    # ---- sources -----------------------------------------------------------------------------------------------------
+
+    def slot(self, operand: Operand | None, bits: int = 64) -> int:
+        """Slot of a register, an immediate read as ``bits`` bits, a special register or a symbol's address.
+
+        Raises:
+            UnmodelledError: for anything else.
+        """
+        if type(operand) is Reg:  # nearly always
+            return operand.slot
+        match operand:
+            case Special(name=name):
+                if name.partition(".")[0] in UNMODELLED_SPECIALS:
+                    raise UnmodelledError(f"the machine has no special register %{name}")
+                slot, fresh = self._extra(("special", name), 0, width(SPECIAL_TYPES[name]))
+                if fresh:
+                    self._specials.append((slot, name))
+                return slot
+            case Imm():
+                return self.constant(immediate(operand, bits), bits)
+            case Symbol(space="shared"):
+                address = self._variables.address(operand)
+                slot, fresh = self._extra(("shared", address, bits), address, bits)
+                if fresh:
+                    self._shared.append((slot, address))
+                return slot
+            case Symbol() | Func():
+                return self.constant(self._variables.address(operand), bits)
+        raise UnmodelledError(f"operand {operand} cannot be a value here")
+
+    def slots(self, operand: Operand | None, bits: int = 64) -> list[int]:
+        """Slots of the elements of a vector, or of a lone operand."""
+        return [self.slot(item, bits) for item in elements(operand)]
+
+    def optional(self, operand: Operand | None, bits: int = 64) -> int | None:
+        """Slot of a source operand that may be absent."""
+        return None if operand is None else self.slot(operand, bits)
+
+    def constant(self, value: int, bits: int) -> int:
+        """Slot of a constant."""
+        return self._extra(("const", value, bits), value & MASK[bits], bits)[0]
+
+    def carry(self) -> int:
+        """Slot of the condition code's carry bit, one per thread."""
+        return self._extra(("carry",), False, 1)[0]
+
+    def _extra(self, key: tuple, value: Value, bits: int) -> tuple[int, bool]:
+        """A slot behind the registers, and whether it is new."""
+        slot = self._known.get(key)
+        if slot is not None:
+            return slot, False
+        slot = self._known[key] = len(self._initial)
+        self._initial.append(value)
+        self.widths.append(bits)
+        return slot, True
+
+    # ---- results -----------------------------------------------------------------------------------------------------
+
+    def target(self, operand: Operand | None) -> int | None:
+        """Slot of a result; None where it is thrown away (``_``)."""
+        return None if isinstance(operand, Sink) else self.slot(operand)
+
+    def targets(self, operand: Operand | None) -> list[int | None]:
+        """Slots of the results in a vector, or of a lone one."""
+        return [self.target(item) for item in elements(operand)]
+
+    def pair(self, operand: Operand | None) -> tuple[int | None, int | None]:
+        """Slots of the two results ``d|p``; None for one that is missing or thrown away."""
+        if isinstance(operand, Pair):
+            return self.target(operand.first), self.target(operand.second)
+        return self.target(operand), None
+
+    def width_of(self, operand: Operand | None) -> int:
+        """Bits of a result's register."""
+        return self.widths[self.slot(operand)]
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def fresh_values(self, cohort: Cohort, warps: np.ndarray) -> list[Value]:
+        """The values of a strand of these warps (int (warps,)) before its first instruction."""
+        values = list(self._initial)
+        for slot, name in self._specials:
+            values[slot] = cohort.special(name, warps)
+        for slot, address in self._shared:
+            values[slot] = own_address(cohort.place.rank, cohort.cluster_size, address, self.widths[slot])
+        return values
+
+
+def elements(operand: Operand | None) -> tuple[Operand | None, ...]:
+    """The elements of a vector; of anything else, itself."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def immediate(operand: Imm, bits: int) -> int:
+    """The bit pattern of a number used where ``bits`` bits are read; a decimal float becomes the type's nearest."""
+    if operand.is_float and operand.width != bits:
+        return int(np.asarray(operand.value, FLOAT[bits]).view(DTYPE[bits]))
+    return operand.bits & MASK[bits]

@@ -1,0 +1,69 @@
+"""The rooms of the machine: who may import whom, imports for the type checker included."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import convc
+
+PACKAGE = Path(convc.__file__).parent
+MACHINE = PACKAGE / "machine"
+
+ROOMS = {
+    "base": "",
+    "memory": "base",
+    "tma": "base memory",
+    "tensor_core": "base memory",
+    "state": "base memory tma tensor_core",
+    "isa": "base memory tma tensor_core state",
+    "execute": "base memory tma tensor_core state isa",
+}
+"""The rooms that the files of a room may import besides their own; launch.py and __init__.py, at the door, may all."""
+
+FILES = sorted(MACHINE.rglob("*.py"))
+
+
+def imports_of(path: Path) -> list[str]:
+    """Full names of the machine's modules that a file imports, wherever in it."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found += [name if file_of(name) is not None else str(node.module) for name in names]
+    return [name for name in found if name.startswith("convc.machine.")]
+
+
+def file_of(name: str) -> Path | None:
+    """The file of a module, or None where there is no such module."""
+    path = PACKAGE.parent / name.replace(".", "/")
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(MACHINE).as_posix()
+
+
+def test_every_folder_is_a_room():
+    assert {path.name for path in MACHINE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parent != MACHINE], ids=relative)
+def test_a_room_imports_only_rooms_before_it(path):
+    room = path.relative_to(MACHINE).parts[0]
+    for name in imports_of(path):
+        other = name.split(".")[2]
+        assert other in (room, *ROOMS[room].split()), f"{room} must not import {name}"
+
+
+def test_no_circle_among_the_files():
+    graph = {path: {file_of(name) for name in imports_of(path)} - {path} for path in FILES}
+    TopologicalSorter(graph).prepare()  # raises CycleError with the files of a circle
