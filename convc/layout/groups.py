@@ -7,7 +7,7 @@ least work: more groups fill the instructions, but their zeros grow with the squ
 groups, each with its own run of channels, padded to whole instructions; a single pack is a convolution with one group.
 
 Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of the model. On full tiles that still is
-twice as many as an SM multiplies without its tensor core (`convc.compiler.arch.Rates.fmas`), and as many of tf32;
+twice as many as an SM multiplies without its tensor core (`convc.ir.arch.Rates.fmas`), and as many of tf32;
 images of a few pixels fill no tile, and less is left. The plan prints both numbers.
 
 An infinity or NaN of a channel spreads to the other groups of its pack, as it would through any block-diagonal filter.

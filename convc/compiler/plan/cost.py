@@ -3,7 +3,7 @@
 The K loop of a CTA goes at the pace of its slowest supplier: the tensor core, the port through which it reads shared
 memory, the port through which TMA fills it, the SM's share of L2, or the turns of the stages, each of which holds one
 copy on its way. Around the loop every CTA pays for its start, the first copy, the last MMA and the epilogue. CTAs go
-over the SMs in waves, one per SM at a time. Rates and their sources are in `convc.compiler.arch`; the model ranks
+over the SMs in waves, one per SM at a time. Rates and their sources are in `convc.ir.arch`; the model ranks
 candidates against each other and promises nothing about absolute time.
 """
 

@@ -9,7 +9,6 @@ activations between filter columns (`convc.compiler.plan.reuse`). ``auto`` takes
 
 from __future__ import annotations
 
-from convc.compiler.arch import SM_100A, Arch
 from convc.compiler.plan import reload, reuse
 from convc.compiler.plan.coordinates import indexing_of
 from convc.compiler.plan.cost import SLACK
@@ -19,6 +18,7 @@ from convc.compiler.plan.proposals import Candidate, ScheduleCandidates
 from convc.compiler.plan.records import Alternative, Launch, Options, Plan, Rejection, ScheduleSummary
 from convc.compiler.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 from convc.errors import InputError, PlanError
+from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
 
 THREADS = 192

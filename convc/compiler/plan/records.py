@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.work import CtaWork
 from convc.ir import expr
+from convc.ir.arch import Arch
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap

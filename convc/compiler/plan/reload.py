@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-from convc.compiler.arch import Arch
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TiledProblem, check_problem
 from convc.compiler.plan.proposals import ScheduleCandidates, propose
@@ -15,6 +14,7 @@ from convc.compiler.plan.records import Pipeline, Storage, Tiling
 from convc.compiler.plan.scale_factors import filter_rows, scaled_storage
 from convc.compiler.plan.storage import storage_of
 from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
+from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
 NAME = "reload"

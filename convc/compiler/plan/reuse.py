@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry, geometry
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS, padding_run
@@ -30,6 +29,7 @@ from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.reuse_storage import reuse_storage
 from convc.compiler.plan.reuse_work import reuse_work
 from convc.errors import PlanError
+from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
 VARIANTS = (

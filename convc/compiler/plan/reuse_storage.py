@@ -6,11 +6,11 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 
 from __future__ import annotations
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
+from convc.ir.arch import Arch
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout
 

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
+from convc.ir.arch import Arch
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout

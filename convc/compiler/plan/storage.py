@@ -7,8 +7,8 @@ widest swizzle pattern, so that descriptors need no base offset (PTX, shared-mem
 
 from __future__ import annotations
 
-from convc.compiler.arch import Arch
 from convc.compiler.plan.records import BarrierRing, SmemTile, Storage, Tiling, TmemTile
+from convc.ir.arch import Arch
 
 STAGE_ALIGN = 1024
 SLOT_BYTES = 4

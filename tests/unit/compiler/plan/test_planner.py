@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.compiler.arch import SM_100A
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
@@ -21,6 +20,7 @@ from convc.compiler.plan.storage import storage_of
 from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 

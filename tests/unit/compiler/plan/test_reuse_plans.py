@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convc.compiler.arch import SM_100A
 from convc.compiler.plan.evidence import RESTS_ON
 from convc.compiler.plan.planner import plan
 from convc.compiler.plan.records import Options, Plan
@@ -14,6 +13,7 @@ from convc.compiler.plan.reuse import ROWS, VARIANTS
 from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
