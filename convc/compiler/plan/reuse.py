@@ -29,22 +29,25 @@ from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.reuse_storage import reuse_storage
 from convc.compiler.plan.reuse_work import reuse_work
 from convc.errors import PlanError
-from convc.ir.arch import Arch
+from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
 
 VARIANTS = (
     ("slide", ""), ("shift", "chain"), ("shift", "ashift"), ("shift", "windows"), ("stationary", ""),
 )  # fmt: skip
 ROWS = ("outer", "merged")
-SPANS = (64, 128)
-"""Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""
-WS_COLUMNS = (64, 128, 256)
-"""N of ``tcgen05.mma.ws`` (PTX manual, tcgen05.mma shapes)."""
-WS_ROWS = 128
-HALO_LIMIT = {"slide": 511, "stationary": 32, "chain": 31, "ashift": 31, "windows": 31}
+SPANS = SM_100A.limits.wide_swizzle_spans
+WS_COLUMNS = SM_100A.limits.ws_n
+WS_ROWS = SM_100A.limits.ws_m
+HALO_LIMIT = {
+    "slide": SM_100A.limits.wide_halo,
+    "stationary": SM_100A.limits.ws_column_shift,
+    "chain": SM_100A.limits.wide_128_halo,
+    "ashift": SM_100A.limits.wide_128_halo,
+    "windows": SM_100A.limits.tmem_part_lanes - 1,
+}
 """Longest halo: wHalo of im2col::w and ::w::128, the column shift of tcgen05.mma.ws with M = 128, a window's lanes."""
-RUN_LIMIT = 256
-"""Longest run of zeroed, or of used, columns in a zero-column mask (PTX manual, zero-column mask descriptor)."""
+RUN_LIMIT = SM_100A.limits.zero_run
 HELD = (2, 3, 4)
 """Activation tiles in flight, as far as there are so many."""
 

@@ -10,14 +10,14 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.records import BarrierRing, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
-from convc.ir.arch import Arch
+from convc.ir.arch import SM_100A, Arch
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""
-MASK_BYTES = 16
-"""A mask has a bit for each of 128 lanes."""
+MASK_BYTES = SM_100A.limits.tmem_lanes // 8
+"""A mask has a bit for each lane."""
 
 
 def tile_rows(schedule: str, variant: str, cut: Geometry, halo: int) -> int:

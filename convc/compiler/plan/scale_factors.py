@@ -25,16 +25,16 @@ from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.plan.records import SLAB, BarrierRing, Coordinate, Pipeline, Storage, Tiling, TmemTile
 from convc.compiler.plan.storage import SLOT_BYTES, smem_tile, tmem_columns
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
-from convc.ir.arch import Arch
+from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
 
-GROUP = 32
+GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""
 WORD_BYTES = 4
 """Bytes of a cell of tensor memory."""
-STORE_THREADS = 128
+STORE_THREADS = SM_100A.limits.tmem_lanes
 FACTOR_A, FACTOR_B = "factor_a", "factor_b"
 """First factor that the copies of a step bring, of a pixel and of a tap."""
 FACTOR_BYTE = "factor_byte"

@@ -18,10 +18,11 @@ from convc.compiler.schedules.roles import k_loop, names, release_filter, releas
 from convc.compiler.tile.steps.base import Commit, Compute, Loop, RingWait, Step, TmemLoad
 from convc.compiler.tile.steps.quantise import RequantiseLane
 from convc.compiler.tile.steps.sharing import AddLaneBias, MmaStationary, PixelStore
+from convc.ir.arch import SM_100A
 from convc.ir.expr import Const, Var
 
-ALL_ZEROED = 256
-"""Columns of the widest tile."""
+ALL_ZEROED = SM_100A.limits.zero_run
+"""A run that covers the widest tile."""
 CHUNK = 8
 """Pixels that the epilogue reads at a time."""
 

@@ -18,10 +18,11 @@ from convc.compiler.emit.operands import (
 from convc.compiler.tile.steps.base import SmemTile, Step, Storage, TmemTile
 from convc.compiler.tile.steps.scaled import Arrive, CarryFactors, MmaScaled, ScaleSums
 from convc.ir import dtypes
+from convc.ir.arch import SM_100A
 from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import BlockScaledDescriptor, encode_block_scaled
 
-GROUP = 32
+GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""
 WORD_BYTES = 4
 ID_SHIFT = 30
