@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from convc.errors import LaunchError
+from convc.ir.arch import SM_100A
 from convc.ir.tensormap import TensorMap
 
 FORMAT = "convc-launch/1"
@@ -114,24 +115,31 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         def bad(message: str, hint: str = "") -> LaunchError:
             return LaunchError(message, where=where, hint=hint)
 
+        most = SM_100A.limits
         if self.format != FORMAT:
             raise bad(f"expected format {FORMAT!r}, got {self.format!r}")
         for name, extents, limits in (
-            ("grid", self.grid, (2**31 - 1, 65535, 65535)),
-            ("block", self.block, (1024, 1024, 64)),
-            ("cluster", self.cluster, (16, 16, 16)),
+            ("grid", self.grid, (most.grid_x, most.grid_y, most.grid_z)),
+            ("block", self.block, most.block),
+            ("cluster", self.cluster, (most.cluster_ctas,) * 3),
         ):
             for axis, extent, limit in zip("xyz", extents, limits, strict=True):
                 if not 1 <= extent <= limit:
                     raise bad(f"{name}.{axis} must be in 1..{limit}, got {extent}")
-        if math.prod(self.block) > 1024:
-            raise bad(f"a block has at most 1024 threads, got {math.prod(self.block)}")
-        if math.prod(self.cluster) > 16 or any(g % c for g, c in zip(self.grid, self.cluster, strict=True)):
+        if math.prod(self.block) > most.block_threads:
+            raise bad(f"a block has at most {most.block_threads} threads, got {math.prod(self.block)}")
+        if math.prod(self.cluster) > most.cluster_ctas or any(
+            g % c for g, c in zip(self.grid, self.cluster, strict=True)
+        ):
             raise bad(
-                f"grid {self.grid} must be a multiple of cluster {self.cluster}, and a cluster has at most 16 CTAs"
+                f"grid {self.grid} must be a multiple of cluster {self.cluster}, "
+                f"and a cluster has at most {most.cluster_ctas} CTAs"
             )
-        if not 0 <= self.shared_bytes <= 232448:
-            raise bad(f"shared_bytes must be in 0..232448 (227 KiB, the limit of sm_100a), got {self.shared_bytes}")
+        if not 0 <= self.shared_bytes <= most.shared_bytes:
+            raise bad(
+                f"shared_bytes must be in 0..{most.shared_bytes} ({most.shared_bytes >> 10} KiB, the limit of "
+                f"{SM_100A.name}), got {self.shared_bytes}"
+            )
         for name, buffer in self.buffers.items():
             if buffer.dtype not in BYTES:
                 raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BYTES)}")

@@ -22,12 +22,10 @@ import dataclasses
 import msgspec
 import numpy as np
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
-MAX_ELEMENT_STRIDE = 8
-MAX_OFFSET = 255
-CORNERS = range(-128, 128)
-"""What tensor maps and im2col copies of two spatial axes can express; see "Folding an axis" above."""
+LIMITS = SM_100A.limits
 
 
 class AxisFold(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +65,10 @@ def choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
     if problem.rank == 3 and axis == 0:
         offsets = tuple(tap * problem.dilation[0] for tap in range(problem.kernel[0]))
         return AxisFold(step=stride, places=offsets, taps=tuple((0, tap) for tap in range(len(offsets))))
-    if stride <= MAX_ELEMENT_STRIDE and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
+    if stride <= LIMITS.tma_element_stride and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
         return None
     offsets = [tap * problem.dilation[axis] for tap in range(problem.kernel[axis])]
-    if stride > MAX_ELEMENT_STRIDE and _encodable(0, 0, reach // stride):
+    if stride > LIMITS.tma_element_stride and _encodable(0, 0, reach // stride):
         places = sorted({offset % stride for offset in offsets})
         taps = [(offset // stride, places.index(offset % stride)) for offset in offsets]
     else:
@@ -117,7 +115,9 @@ def fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
 
 def _encodable(pad_lo: int, pad_hi: int, reach: int) -> bool:
     """Whether im2col can express an axis: corners -pad_lo and pad_hi - reach, largest offset ``reach``."""
-    return -pad_lo in CORNERS and pad_hi - reach in CORNERS and reach <= MAX_OFFSET
+    lowest, highest = LIMITS.im2col_corner
+    corners = (-pad_lo, pad_hi - reach)
+    return all(lowest <= corner <= highest for corner in corners) and reach <= LIMITS.im2col_offset
 
 
 def _places_to_channels(folded: np.ndarray, dim: int) -> np.ndarray:

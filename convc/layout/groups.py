@@ -20,16 +20,10 @@ import dataclasses
 import msgspec
 import numpy as np
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
-ATOM_BYTES = 32
-"""Channels that one instruction takes from a row, in bytes (PTX manual, tcgen05.mma: K of every kind)."""
-ROW_BYTES = 128
-"""Longest row of an operand tile; longer runs are made of whole rows."""
-COLUMNS = 16
-"""Output channels come in multiples of this (PTX manual, tcgen05.mma shapes, M = 128)."""
-WIDEST = 256
-"""Most output channels of one instruction."""
+LIMITS = SM_100A.limits
 
 
 class GroupPacking(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +51,9 @@ def choose_packing(problem: ConvProblem) -> GroupPacking | None:
 
 
 def work(problem: ConvProblem, packing: GroupPacking) -> int:
-    """Output channels times atoms of 32 bytes that the tensor core multiplies for each pixel and tap."""
-    atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // ATOM_BYTES)
-    tiles = -(-packing.k_per_pack // COLUMNS)
+    """Products of the tensor core for each pixel and tap: atoms of 32 bytes of K times steps of 16 output channels."""
+    atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // LIMITS.mma_atom_bytes)
+    tiles = -(-packing.k_per_pack // LIMITS.mma_n_step)
     return packing.count * atoms * tiles
 
 
@@ -69,8 +63,9 @@ def _packing(problem: ConvProblem, groups: int) -> GroupPacking:
     if count == 1:
         return GroupPacking(groups=groups, count=1, c_per_pack=channels, k_per_pack=filters)
     element = problem.operand_dtype.bytes
-    unit = ATOM_BYTES if channels * element <= ROW_BYTES else ROW_BYTES
-    step = COLUMNS if filters <= WIDEST else WIDEST // 2
+    row = LIMITS.swizzle_spans[-1]  # the longest row of an operand tile; longer runs are made of whole rows
+    unit = LIMITS.mma_atom_bytes if channels * element <= row else row
+    step = LIMITS.mma_n_step if filters <= LIMITS.mma_n_max else LIMITS.mma_n_max // 2
     return GroupPacking(
         groups=groups,
         count=count,
