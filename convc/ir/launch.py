@@ -19,15 +19,10 @@ import msgspec
 
 from convc.errors import LaunchError
 from convc.ir.arch import SM_100A
+from convc.ir.element_types import BUFFER_TYPES, ELEMENT_TYPES
 from convc.ir.tensormap import TensorMap
 
 FORMAT = "convc-launch/1"
-
-BYTES = {
-    "u8": 1, "s8": 1, "u16": 2, "s16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8,
-    "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1,
-}  # fmt: skip
-"""Size in bytes of an element of each type a buffer can have."""
 
 GIB = 1 << 30
 MAX_BUFFER_BYTES = 64 * GIB
@@ -37,7 +32,7 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """A buffer in global memory.
 
     Attributes:
-        dtype: element type (see `BYTES`).
+        dtype: element type, one of `convc.ir.element_types.BUFFER_TYPES`.
         shape: extents; the buffer is contiguous, last dimension fastest.
         file: .npy with the contents before the launch, relative to the launch file; without one (and with no
             array given at run time) the buffer starts as poison.
@@ -52,7 +47,7 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     @property
     def size_bytes(self) -> int:
         """Bytes that the buffer takes."""
-        return math.prod(self.shape) * BYTES[self.dtype]
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
 
 
 class TensorMapParam(
@@ -141,8 +136,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 f"{SM_100A.name}), got {self.shared_bytes}"
             )
         for name, buffer in self.buffers.items():
-            if buffer.dtype not in BYTES:
-                raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BYTES)}")
+            if buffer.dtype not in BUFFER_TYPES:
+                raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BUFFER_TYPES)}")
             if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
                 raise bad(f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB")
         for index, param in enumerate(self.params):
@@ -151,8 +146,10 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def _check_param(self, index: int, param: Param, bad) -> None:
         match param:
             case ScalarParam(dtype=dtype):
-                if dtype not in BYTES:
-                    raise bad(f"parameter {index}: unknown scalar type {dtype!r}", hint=f"one of {', '.join(BYTES)}")
+                if dtype not in BUFFER_TYPES:
+                    raise bad(
+                        f"parameter {index}: unknown scalar type {dtype!r}", hint=f"one of {', '.join(BUFFER_TYPES)}"
+                    )
             case PointerParam(buffer=name) | TensorMapParam(map=TensorMap(buffer=name)):
                 if name not in self.buffers:
                     raise bad(

@@ -26,7 +26,8 @@ from convc.compiler.tile.steps.base import (
 )
 from convc.compiler.tile.steps.scaled import Arrive
 from convc.compiler.tile.steps.sharing import TmaWideLoad
-from convc.ir.launch import BYTES, TensorMapParam
+from convc.ir.element_types import ELEMENT_TYPES
+from convc.ir.launch import TensorMapParam
 from convc.ir.tensormap import TensorMap
 
 SIGNALS = (ExpectBytes, Commit, Arrive)
@@ -158,10 +159,10 @@ def _suits(load: TmaLoad | TmaWideLoad, source: TensorMap) -> bool:
 def copy_bytes(load: TmaLoad | TmaWideLoad, source: TensorMap) -> int:
     """Bytes that one copy through a tensor map brings, zero-filled ones included."""
     if source.mode == "tile":
-        return math.prod(source.box) * BYTES[source.dtype]
+        return math.prod(source.box) * ELEMENT_TYPES[source.dtype].bytes
     halo = load.halo if isinstance(load, TmaWideLoad) else 0
     rows = source.rows + (4 * halo if source.mode == "im2col_w128" else halo)
-    return rows * source.channels * BYTES[source.dtype]
+    return rows * source.channels * ELEMENT_TYPES[source.dtype].bytes
 
 
 RING_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
