@@ -80,23 +80,27 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
         """Columns of the accumulator that an execution of a step works on, where they are certain."""
-        values, scope = self._values(step, nth), self.steps.get(step or "")
+        scope = self.steps.get(step or "")
+        values = self._values(step, nth)
         if scope is None or scope.width is None or "column" not in values:
             return None
         return values["column"], values["column"] + scope.width - 1
 
     def reduction(self, step: str | None, nth: int | None) -> dict[str, Bounds]:
         """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
-        values, scope = self._values(step, nth), self.steps.get(step or "")
+        scope = self.steps.get(step or "")
         if scope is None:
             return {}
+        values = self._values(step, nth)
         if "k_step" in dict(scope.loops):
             if "k_step" not in values:
                 return {}
             tap, block = divmod(values["k_step"], self.blocks)
             r, s = divmod(tap, self.taps[1])
         else:
-            r, block, s = values.get("r"), values.get("block"), values.get(scope.column or "")
+            r = values.get("r")
+            block = values.get("block")
+            s = values.get(scope.column or "")
         known = {name: (value, value) for name, value in (("r", r), ("s", s)) if value is not None}
         if block is not None:
             first = block * self.block_channels

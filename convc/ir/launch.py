@@ -27,6 +27,8 @@ FORMAT = "convc-launch/1"
 GIB = 1 << 30
 MAX_BUFFER_BYTES = 64 * GIB
 
+_KNOWN_TYPES = f"one of {', '.join(BUFFER_TYPES)}"
+
 
 class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A buffer in global memory.
@@ -77,6 +79,7 @@ class ScalarParam(
 
 
 Param = TensorMapParam | PointerParam | ScalarParam
+"""Any parameter."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -106,13 +109,17 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def check(self, where: str = "launch file") -> None:
         """Raise `LaunchError` where the numbers cannot be a launch (limits: CUDA programming guide)."""
-
-        def bad(message: str, hint: str = "") -> LaunchError:
-            return LaunchError(message, where=where, hint=hint)
-
-        most = SM_100A.limits
         if self.format != FORMAT:
-            raise bad(f"expected format {FORMAT!r}, got {self.format!r}")
+            raise LaunchError(f"expected format {FORMAT!r}, got {self.format!r}", where=where)
+        self._check_extents(where)
+        for name, buffer in self.buffers.items():
+            _check_buffer(name, buffer, where)
+        for index, param in enumerate(self.params):
+            self._check_param(index, param, where)
+
+    def _check_extents(self, where: str) -> None:
+        """Grid, block, cluster and shared memory within the limits of the hardware."""
+        most = SM_100A.limits
         for name, extents, limits in (
             ("grid", self.grid, (most.grid_x, most.grid_y, most.grid_z)),
             ("block", self.block, most.block),
@@ -120,42 +127,48 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         ):
             for axis, extent, limit in zip("xyz", extents, limits, strict=True):
                 if not 1 <= extent <= limit:
-                    raise bad(f"{name}.{axis} must be in 1..{limit}, got {extent}")
+                    raise LaunchError(f"{name}.{axis} must be in 1..{limit}, got {extent}", where=where)
         if math.prod(self.block) > most.block_threads:
-            raise bad(f"a block has at most {most.block_threads} threads, got {math.prod(self.block)}")
-        if math.prod(self.cluster) > most.cluster_ctas or any(
-            g % c for g, c in zip(self.grid, self.cluster, strict=True)
-        ):
-            raise bad(
+            got = math.prod(self.block)
+            raise LaunchError(f"a block has at most {most.block_threads} threads, got {got}", where=where)
+        whole = all(g % c == 0 for g, c in zip(self.grid, self.cluster, strict=True))
+        if math.prod(self.cluster) > most.cluster_ctas or not whole:
+            raise LaunchError(
                 f"grid {self.grid} must be a multiple of cluster {self.cluster}, "
-                f"and a cluster has at most {most.cluster_ctas} CTAs"
+                f"and a cluster has at most {most.cluster_ctas} CTAs",
+                where=where,
             )
         if not 0 <= self.shared_bytes <= most.shared_bytes:
-            raise bad(
+            raise LaunchError(
                 f"shared_bytes must be in 0..{most.shared_bytes} ({most.shared_bytes >> 10} KiB, the limit of "
-                f"{SM_100A.name}), got {self.shared_bytes}"
+                f"{SM_100A.name}), got {self.shared_bytes}",
+                where=where,
             )
-        for name, buffer in self.buffers.items():
-            if buffer.dtype not in BUFFER_TYPES:
-                raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BUFFER_TYPES)}")
-            if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
-                raise bad(f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB")
-        for index, param in enumerate(self.params):
-            self._check_param(index, param, bad)
 
-    def _check_param(self, index: int, param: Param, bad) -> None:
+    def _check_param(self, index: int, param: Param, where: str) -> None:
+        """The type of a number is known, the buffer of anything else is there."""
         match param:
             case ScalarParam(dtype=dtype):
                 if dtype not in BUFFER_TYPES:
-                    raise bad(
-                        f"parameter {index}: unknown scalar type {dtype!r}", hint=f"one of {', '.join(BUFFER_TYPES)}"
-                    )
+                    message = f"parameter {index}: unknown scalar type {dtype!r}"
+                    raise LaunchError(message, where=where, hint=_KNOWN_TYPES)
             case PointerParam(buffer=name) | TensorMapParam(map=TensorMap(buffer=name)):
                 if name not in self.buffers:
-                    raise bad(
+                    raise LaunchError(
                         f"parameter {index} names buffer {name!r}, which the launch file does not have",
+                        where=where,
                         hint=f"buffers are: {', '.join(self.buffers) or 'none'}",
                     )
+
+
+def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:
+    """The type of a buffer is known, its size possible."""
+    if buffer.dtype not in BUFFER_TYPES:
+        raise LaunchError(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", where=where, hint=_KNOWN_TYPES)
+    if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
+        raise LaunchError(
+            f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB", where=where
+        )
 
 
 class KernelArtifact(msgspec.Struct, frozen=True, kw_only=True):

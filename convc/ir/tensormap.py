@@ -11,7 +11,7 @@ encoders refuse, so that a map which convc accepts can be encoded for real hardw
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
@@ -120,6 +120,12 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return sum((extent - 1) * stride for extent, stride in outer) + row
 
 
+class _Need(Protocol):
+    """Raises where a condition does not hold: what must be what, and what it is instead."""
+
+    def __call__(self, holds: bool, name: str, expected: str, got: object, hint: str = "") -> None: ...
+
+
 def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
     """Raise `LaunchError` where a host encoder would refuse the map, or where the tensor leaves its buffer.
 
@@ -149,7 +155,16 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
         _check_tile(tmap, need)
     else:
         _check_im2col(tmap, need)
-    inner, span = tmap.row_bytes, SWIZZLE_SPAN[tmap.swizzle]
+    _check_row(tmap, need)
+    copied = tmap.rows * tmap.row_bytes
+    limit = f"at most {MAX_COPY_BYTES} bytes (shared memory)"
+    need(copied <= MAX_COPY_BYTES, "one copy", limit, f"{copied} bytes")
+
+
+def _check_row(tmap: TensorMap, need: _Need) -> None:
+    """A row of shared memory is whole 16 bytes, and not longer than its swizzle's span."""
+    inner = tmap.row_bytes
+    span = SWIZZLE_SPAN[tmap.swizzle]
     count = tmap.box[0] if tmap.mode == "tile" else tmap.channels
     whole = count * tmap.shared_bits % 128 == 0
     name = "box[0] (boxDim[0])" if tmap.mode == "tile" else "channels (channelsPerPixel)"
@@ -163,12 +178,9 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
     )
     if ELEMENT_TYPES[tmap.dtype].bits < 8:
         _check_packed(tmap, name, need)
-    copied = tmap.rows * inner
-    limit = f"at most {MAX_COPY_BYTES} bytes (shared memory)"
-    need(copied <= MAX_COPY_BYTES, "one copy", limit, f"{copied} bytes")
 
 
-def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
+def _check_tensor(tmap: TensorMap, buffer_bytes: int, need: _Need) -> None:
     """The rules that all three encoders share."""
     low = 1 if tmap.mode == "tile" else 3
     ranks = f"{low} to 5 in mode {tmap.mode}"
@@ -197,7 +209,7 @@ def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
     )
 
 
-def _check_packed(tmap: TensorMap, name: str, need) -> None:
+def _check_packed(tmap: TensorMap, name: str, need: _Need) -> None:
     """Types of less than a byte (CUDA driver API, notes on the packed types of each parameter)."""
     extent = tmap.dims[0]
     if tmap.dtype not in PADDED:
@@ -213,7 +225,8 @@ def _check_packed(tmap: TensorMap, name: str, need) -> None:
     need(tmap.swizzle in wide, "swizzle", f"one of {', '.join(wide)} for {tmap.dtype}", tmap.swizzle)
 
 
-def _check_tile(tmap: TensorMap, need) -> None:
+def _check_tile(tmap: TensorMap, need: _Need) -> None:
+    """The rules of ``cuTensorMapEncodeTiled`` alone."""
     for name in ("lower", "upper", "channels", "pixels"):
         value = getattr(tmap, name)
         need(not value, name, "left out in mode tile", value, "mode tile has a box instead")
@@ -222,7 +235,8 @@ def _check_tile(tmap: TensorMap, need) -> None:
         need(1 <= extent <= 256, f"box[{axis}] (boxDim[{axis}])", "in 1..256", extent)
 
 
-def _check_im2col(tmap: TensorMap, need) -> None:
+def _check_im2col(tmap: TensorMap, need: _Need) -> None:
+    """The rules of ``cuTensorMapEncodeIm2col`` and ``cuTensorMapEncodeIm2colWide`` alone."""
     instead = "this mode has channels and pixels instead"
     need(not tmap.box, "box (boxDim)", f"left out in mode {tmap.mode}", tmap.box, instead)
     need(1 <= tmap.channels <= 256, "channels (channelsPerPixel)", "in 1..256", tmap.channels)
@@ -231,7 +245,8 @@ def _check_im2col(tmap: TensorMap, need) -> None:
         need(1 <= tmap.pixels <= 1024, "pixels (pixelsPerColumn)", "in 1..1024", tmap.pixels)
     corners = 1 if wide else tmap.rank - 2
     bits = 16 if wide else CORNER_BITS[tmap.rank]
-    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    least = -(1 << (bits - 1))
+    most = (1 << (bits - 1)) - 1
     for name, corner in (("lower", tmap.lower), ("upper", tmap.upper)):
         cuda = f"pixelBox{name.capitalize()}Corner" + ("Width" if wide else "")
         need(len(corner) == corners, f"{name} ({cuda})", f"{corners} number(s) in mode {tmap.mode}", corner)

@@ -155,13 +155,15 @@ def _product(a: Interval, b: Interval) -> Interval:
 
 def _quotient(dividend: Interval, divisor: Interval) -> Interval:
     """Bounds of ``a // b`` for positive b: the divisor that makes it small depends on the sign of a."""
-    (lo, hi), (low, high) = dividend, divisor
+    lo, hi = dividend
+    low, high = divisor
     return min(lo // low, lo // high), max(hi // low, hi // high)
 
 
 def _remainder(dividend: Interval, divisor: Interval) -> Interval:
     """Bounds of ``a % b`` for positive b."""
-    (lo, hi), (low, high) = dividend, divisor
+    lo, hi = dividend
+    low, high = divisor
     if low == high and lo // low == hi // low:  # no multiple of b in between: the remainder grows with a
         return lo % low, hi % low
     return 0, min(high - 1, hi) if lo >= 0 else high - 1
