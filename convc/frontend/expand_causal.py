@@ -17,7 +17,7 @@ DOMAIN = "convc.written_out"
 """Of the functions that stand for a moment between a call and its body."""
 
 
-def written_out(model: onnx.ModelProto) -> onnx.ModelProto:
+def expand_causal_conv(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with each such node of its graph replaced; the same object where there is none, or onnx refuses one."""
     if not any(map(_is_causal, model.graph.node)):
         return model

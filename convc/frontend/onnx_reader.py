@@ -18,7 +18,7 @@ import onnx
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
-from convc.frontend.expand_causal import written_out
+from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
@@ -103,7 +103,7 @@ def _read(
     skip_refused: bool,
     fuse: bool,
 ) -> Network:
-    model = written_out(load_model(path))
+    model = expand_causal_conv(load_model(path))
     constants = Constants(model.graph, path.parent, bound)
     names = node_names(model.graph.node)
     if not any(map(is_convolution, model.graph.node)):
