@@ -137,11 +137,11 @@ def device_layout(problem: ConvProblem) -> DeviceLayout:
     device = folded if packing is None else packed_problem(folded, packing)
     c_pitch = _pitch(device.group_channels, device.operand_dtype)
     k_pitch = _pitch(device.out_channels, device.out_dtype)
-    pixel, tap = device.groups * c_pitch, c_pitch
     blocks = FORMATS.get(device.operand)
-    if blocks is not None:
-        factors = _factor_pitch(blocks, c_pitch)
-        pixel, tap = pixel + device.groups * factors, tap + factors
+    factors = 0 if blocks is None else _factor_pitch(blocks, c_pitch)
+    pixel = device.groups * (c_pitch + factors)
+    tap = c_pitch + factors
+    bias = (_round_up(device.out_channels, LIMITS.mma_n_max),)  # whole tiles, so that no load of it needs a guard
     activation = BufferLayout(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
     return DeviceLayout(
         model=problem,
@@ -156,7 +156,7 @@ def device_layout(problem: ConvProblem) -> DeviceLayout:
         ),
         bias=BufferLayout(
             dtype=device.sum_dtype.name,
-            shape=(2,) * has_multipliers(device) + (_round_up(device.out_channels, LIMITS.mma_n_max),),
+            shape=(2, *bias) if has_multipliers(device) else bias,
         ),
         output=BufferLayout(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
     )

@@ -47,10 +47,10 @@ def choose_packing(problem: ConvProblem) -> GroupPacking | None:
     if problem.groups == 1:
         return None
     choices = [_packing(problem, groups) for groups in range(1, problem.groups + 1)]
-    return min(choices, key=lambda packing: (work(problem, packing), packing.count))
+    return min(choices, key=lambda packing: (tensor_core_work(problem, packing), packing.count))
 
 
-def work(problem: ConvProblem, packing: GroupPacking) -> int:
+def tensor_core_work(problem: ConvProblem, packing: GroupPacking) -> int:
     """Products of the tensor core for each pixel and tap: atoms of 32 bytes of K times steps of 16 output channels."""
     atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // LIMITS.mma_atom_bytes)
     tiles = -(-packing.k_per_pack // LIMITS.mma_n_step)
@@ -58,8 +58,10 @@ def work(problem: ConvProblem, packing: GroupPacking) -> int:
 
 
 def _packing(problem: ConvProblem, groups: int) -> GroupPacking:
+    """Packs of so many groups. Several packs are padded to whole instructions, and wide ones to whole rows or tiles."""
     count = -(-problem.groups // groups)
-    channels, filters = groups * problem.group_channels, groups * problem.out_channels // problem.groups
+    channels = groups * problem.group_channels
+    filters = groups * problem.out_channels // problem.groups
     if count == 1:
         return GroupPacking(groups=groups, count=1, c_per_pack=channels, k_per_pack=filters)
     element = problem.operand_dtype.bytes
@@ -86,7 +88,8 @@ def packed_problem(problem: ConvProblem, packing: GroupPacking) -> ConvProblem:
 
 def pack_channels(pixels: np.ndarray, model: ConvProblem, packing: GroupPacking) -> np.ndarray:
     """Pixels (..., places * C) as (..., packs * c_per_pack): a group's channels at all places together."""
-    lines, slots = pixels.shape[:-1], packing.count * packing.groups
+    lines = pixels.shape[:-1]
+    slots = packing.count * packing.groups  # places for groups; those of the last pack may stay empty
     groups = pixels.reshape(*lines, -1, model.groups, model.group_channels).swapaxes(-3, -2)
     groups = groups.reshape(*lines, model.groups, -1)
     channels = packing.groups * groups.shape[-1]
@@ -99,11 +102,13 @@ def pack_channels(pixels: np.ndarray, model: ConvProblem, packing: GroupPacking)
 
 def pack_taps(taps: np.ndarray, groups: int, packing: GroupPacking) -> np.ndarray:
     """Filters (K, R*S, C/G) as (packs * k_per_pack, R*S, c_per_pack), with zeros outside the blocks of the groups."""
-    own, channels = len(taps) // groups, taps.shape[-1]
+    own = len(taps) // groups
+    channels = taps.shape[-1]
     packed = np.zeros((packing.count, packing.k_per_pack, taps.shape[1], packing.c_per_pack), taps.dtype)
     for group in range(groups):
         pack, slot = divmod(group, packing.groups)
-        rows, columns = slice(slot * own, (slot + 1) * own), slice(slot * channels, (slot + 1) * channels)
+        rows = slice(slot * own, (slot + 1) * own)
+        columns = slice(slot * channels, (slot + 1) * channels)
         packed[pack, rows, :, columns] = taps[group * own : (group + 1) * own]
     return packed.reshape(-1, *packed.shape[2:])
 
