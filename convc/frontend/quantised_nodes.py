@@ -8,7 +8,7 @@ activations, and the epilogue, which adds that of the result. Scales become one 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from onnx import NodeProto
@@ -53,21 +53,13 @@ def quantised_conv(
         NodeError: inputs are missing or not constant, types do not go together, scales or zero points are inconsistent.
         ProblemError: the numbers of the convolution do not fit together.
     """
-    words = _INPUTS[node.op_type]
-    least = _REQUIRED[node.op_type]
-    if not least <= len(node.input) <= len(words) or len(node.output) != 1:
-        raise refuse(
-            f"a {node.op_type} has {least} to {len(words)} inputs and 1 output, got {len(node.input)} and "
-            f"{len(node.output)}"
-        )
-    missing = [what for what, tensor in zip(words[:least], node.input, strict=False) if not tensor]
-    if missing:
-        raise refuse(f"the {missing[0]} is missing")
+    _check_inputs(node, refuse)
     attributes = conv_attributes(node, refuse)
     if x.dtype not in dtypes.INTEGER_OPERANDS:
         raise refuse(f"the activations of a {node.op_type} must be u8 or s8, got {x.dtype}")
     x_shape = shape()
-    given = {what: constant(tensor, what) for what, tensor in zip(words[1:], node.input[1:], strict=False) if tensor}
+    others = zip(_INPUTS[node.op_type][1:], node.input[1:], strict=False)
+    given = {what: constant(tensor, what) for what, tensor in others if tensor}
     w = given["weights"]
     filters = _eight_bits(w, "weights", refuse)
     x_zero = _zero_point(given.get("x_zero_point"), x.dtype, "x_zero_point", (), refuse)
@@ -90,12 +82,7 @@ def quantised_conv(
     multiplier = None
     if scaled:
         out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))
-        x_scale = _scale(given["x_scale"], "x_scale", (), refuse)
-        w_scale = _scale(given["w_scale"], "w_scale", w.shape[:1], refuse)
-        y_scale = _scale(given["y_scale"], "y_scale", (), refuse)
-        multiplier = multiplier_of(x_scale, w_scale, y_scale, problem.out_channels)
-        if not np.isfinite(multiplier).all():
-            raise refuse("x_scale * w_scale / y_scale is too large for float32")
+        multiplier = _multiplier(given, problem.out_channels, refuse)
         if bias is not None and (bias.dtype != np.int32 or bias.shape != w.shape[:1]):
             raise refuse(f"the bias must be int32 of shape {w.shape[:1]}, got {bias.dtype} {bias.shape}")
     problem = dataclasses.replace(problem, filter_operand=filters, out_zero_point=out_zero)
@@ -109,6 +96,31 @@ def quantised_conv(
         output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
         multiplier=multiplier,
     )
+
+
+def _check_inputs(node: NodeProto, refuse: Refuse) -> None:
+    """A node has as many inputs as its operator takes, and those that it needs."""
+    words = _INPUTS[node.op_type]
+    least = _REQUIRED[node.op_type]
+    if not least <= len(node.input) <= len(words) or len(node.output) != 1:
+        raise refuse(
+            f"a {node.op_type} has {least} to {len(words)} inputs and 1 output, got {len(node.input)} and "
+            f"{len(node.output)}"
+        )
+    missing = [what for what, tensor in zip(words[:least], node.input, strict=False) if not tensor]
+    if missing:
+        raise refuse(f"the {missing[0]} is missing")
+
+
+def _multiplier(given: Mapping[str, np.ndarray], channels: int, refuse: Refuse) -> np.ndarray:
+    """What sums are multiplied with, float32 (K,); `NodeError` where it is not finite."""
+    x_scale = _scale(given["x_scale"], "x_scale", (), refuse)
+    w_scale = _scale(given["w_scale"], "w_scale", given["weights"].shape[:1], refuse)
+    y_scale = _scale(given["y_scale"], "y_scale", (), refuse)
+    multiplier = multiplier_of(x_scale, w_scale, y_scale, channels)
+    if not np.isfinite(multiplier).all():
+        raise refuse("x_scale * w_scale / y_scale is too large for float32")
+    return multiplier
 
 
 def _eight_bits(array: np.ndarray, what: str, refuse: Refuse) -> str:

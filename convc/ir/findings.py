@@ -94,7 +94,7 @@ class Site:
         known = [f"{name} {value}" for name, value in (("CTA", self.cta), ("warp", self.warp)) if value is not None]
         if self.lanes:
             runs = ", ".join(_range(*run) for run in merged(self.lanes))
-            known.append(f"lane{'s' * (len(self.lanes) > 1)} {runs}")
+            known.append(f"lanes {runs}" if len(self.lanes) > 1 else f"lane {runs}")
         return ", ".join(known)
 
 

@@ -251,17 +251,18 @@ def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
     slots: dict[str, str | None] = {
         choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None
     }
-    names = {name for other in alike for place in other.places for name in (place.name, place.second) if name}
+    places = [place for other in alike for place in other.places]
+    names = {place.name for place in places} | {place.second for place in places if place.second}
     slots.update(slots_of(chosen))
     sizes = {
         choice.slot: choice.sizes[value]
         for choice, value in chosen
         if choice.slot is not None and value in choice.sizes
     }
-    places = [place for place in row.places if _present(place, slots) is not False]
+    own = [place for place in row.places if _present(place, slots) is not False]
     shapes: list[tuple[Spec, ...]] = []
-    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in places)):
-        kept = [place for place, keep in zip(places, picked, strict=True) if keep]
+    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in own)):
+        kept = [place for place, keep in zip(own, picked, strict=True) if keep]
         shapes.append(tuple(spec_of(place, slots, sizes, row.default_type) for place in kept))
     mods = tuple(part for choice, value in chosen for part in choice.values[value])
     return Match(row.form, mods, slots, frozenset(names), tuple(shapes))
