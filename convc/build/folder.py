@@ -37,7 +37,7 @@ from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
-from convc.support.files import NpyHeader, plain, read_npy, read_text, write_bytes, write_npy
+from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 
 FORMAT = "convc-build/2"
 ENTRIES = {"network.json", "weights", "kernels"}
@@ -283,7 +283,7 @@ def write_kernel(
 
 def write_weights(folder: Path, stem: str, filters: np.ndarray, bias: np.ndarray) -> None:
     """Add the packed weights of a layer."""
-    write_npy(folder / "weights" / f"{stem}.filter.npy", plain(filters))
+    write_npy(folder / "weights" / f"{stem}.filter.npy", to_npy_dtype(filters))
     write_npy(folder / "weights" / f"{stem}.bias.npy", bias)
 
 
@@ -340,7 +340,7 @@ def _is_build(path: Path) -> bool:
 
 def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:
     storage = dtypes.BY_NAME[layout.dtype].storage
-    held = plain(np.empty(0, storage)).dtype
+    held = to_npy_dtype(np.empty(0, storage)).dtype
 
     def check(header: NpyHeader) -> str | None:
         if (header.shape, header.dtype) == (layout.shape, held):

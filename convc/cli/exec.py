@@ -52,7 +52,7 @@ def exec_command(
     from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch_files import read_buffers, save_targets
     from convc.sanitizer.run import check_kernel
-    from convc.support.files import plain, read_text, write_npy
+    from convc.support.files import read_text, to_npy_dtype, write_npy
 
     text = read_text(kernel)
     spec = load_launch(launch)
@@ -72,7 +72,7 @@ def exec_command(
             findings = result.findings
     if result is not None:
         for name, target in targets.items():
-            write_npy(target, plain(result.buffers[name]))
+            write_npy(target, to_npy_dtype(result.buffers[name]))
         print_run(out, spec.entry, result.counters, result.seconds)
         for name, target in targets.items():
             out.print(f"wrote {target}: buffer {name}", soft_wrap=True)

@@ -32,8 +32,18 @@ class Constants:
         replaced: Mapping[str, np.ndarray] | None = None,
         fed: Container[str] = (),
     ) -> None:
-        """Args: the graph; the model's folder (external data); values for graph inputs, by name; values in place of
-        constants of the model, by name; initializers that are no constants, since a run is given others."""
+        """Collect what is constant.
+
+        Args:
+            graph: of the model.
+            folder: the model's, for external data.
+            bound: values for graph inputs, by name.
+            replaced: values in place of constants of the model, by name.
+            fed: initializers that are no constants, since a run is given others.
+
+        Raises:
+            InputError: a bound value is for no input, or of a type that is not read.
+        """
         self.bound = {name: _bindable(name, array) for name, array in bound.items()}
         self.initializers = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
         self._producers = {output: node for node in graph.node for output in node.output if output}
@@ -52,33 +62,35 @@ class Constants:
         """
         casts: list[NodeProto] = []
         seen: set[str] = set()
-        while True:
-            if name in self.bound:
-                array = self.bound[name]
-                break
-            if name in self.initializers:
-                array = tensor_array(self.initializers[name], self._folder)
-                break
+        while (array := self._stored(name)) is None:
             node = self._producers.get(name)
             if node is None or name in seen or node.domain not in ONNX_DOMAINS or nesting > _MAX_NESTING:
                 return None
             seen.add(name)
-            if node.op_type in ("Identity", "Cast") and len(node.input) == 1:
-                if node.op_type == "Cast":
-                    casts.append(node)
-                name = node.input[0]
-                continue
-            if node.op_type == "Constant":
-                array = self._constant(node)
-            elif node.op_type == "ConstantOfShape" and len(node.input) == 1:
-                array = self._filled(node, nesting)
-            else:
-                return None
-            break
+            if node.op_type not in ("Identity", "Cast") or len(node.input) != 1:
+                array = self._computed(node, nesting)
+                break
+            if node.op_type == "Cast":
+                casts.append(node)
+            name = node.input[0]
         for node in reversed(casts):
             if array is not None:
                 array = _cast(array, node)
         return array
+
+    def _stored(self, name: str) -> np.ndarray | None:
+        """The value of an initializer or of a bound input; None for anything else."""
+        if name in self.bound:
+            return self.bound[name]
+        return tensor_array(self.initializers[name], self._folder) if name in self.initializers else None
+
+    def _computed(self, node: NodeProto, nesting: int) -> np.ndarray | None:
+        """The value of a node that makes a constant of nothing or of a shape; None for any other node."""
+        if node.op_type == "Constant":
+            return self._constant(node)
+        if node.op_type == "ConstantOfShape" and len(node.input) == 1:
+            return self._filled(node, nesting)
+        return None
 
     def _constant(self, node: NodeProto) -> np.ndarray:
         """Value of a `Constant` node, in any of the forms that are numbers."""
@@ -97,7 +109,8 @@ class Constants:
                 return np.array(attribute.i, np.int64)
             case "value_ints", AttributeProto.INTS:
                 return np.array(attribute.ints, np.int64)
-        raise ModelError(f"a Constant given as {attribute.name!r} is not read", where=where)
+            case _:
+                raise ModelError(f"a Constant given as {attribute.name!r} is not read", where=where)
 
     def _filled(self, node: NodeProto, nesting: int) -> np.ndarray | None:
         """Value of a `ConstantOfShape` node: one number everywhere, 0.0 by default.

@@ -5,8 +5,8 @@ Source: ONNX operators, ``Conv``; its versions 1, 11 and 22 differ in wording an
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from onnx import AttributeProto, NodeProto
 
@@ -24,32 +24,65 @@ _ATTRIBUTES = {
 _MORE = {"ConvTranspose": {"output_padding": AttributeProto.INTS, "output_shape": AttributeProto.INTS}}
 """Attributes of one operator alone."""
 
-Refuse = Callable[..., NodeError]
-"""Makes the error for one node: refuse(message, hint=...)."""
 
-Attributes = dict[str, int | bytes | list[int]]
-"""Attributes by name; one that the node does not have is left out."""
+class Refuse(Protocol):
+    """Makes the error for one node."""
+
+    def __call__(self, message: str, hint: str = "") -> NodeError: ...
 
 
-def conv_attributes(node: NodeProto, refuse: Refuse) -> Attributes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvAttributes:
+    """The attributes of a convolution, as ONNX names them; None where the node leaves one out that has no one default.
+
+    Attributes:
+        auto_pad: NOTSET, SAME_UPPER, SAME_LOWER or VALID, not checked yet.
+        group: groups of channels, not checked yet.
+        kernel_shape, strides, dilations: a number for each axis, if they are right.
+        pads: those at the start of each axis, then those at the end.
+        output_padding, output_shape: of ``ConvTranspose`` alone.
+    """
+
+    auto_pad: bytes
+    group: int
+    kernel_shape: tuple[int, ...] | None
+    strides: tuple[int, ...] | None
+    dilations: tuple[int, ...] | None
+    pads: tuple[int, ...] | None
+    output_padding: tuple[int, ...] | None
+    output_shape: tuple[int, ...] | None
+
+
+def conv_attributes(node: NodeProto, refuse: Refuse) -> ConvAttributes:
     """The attributes that a node has; `NodeError` for one of another kind."""
-    found: Attributes = {}
+    text = {"auto_pad": b"NOTSET"}
+    number = {"group": 1}
+    lists: dict[str, tuple[int, ...]] = {}
     known = _ATTRIBUTES | _MORE.get(node.op_type, {})
     for attribute in node.attribute:
         if known.get(attribute.name) != attribute.type:
             raise refuse(f"attribute {attribute.name!r} is not one of {node.op_type}, or has the wrong type")
         match attribute.type:
             case AttributeProto.INT:
-                found[attribute.name] = attribute.i
+                number[attribute.name] = attribute.i
             case AttributeProto.STRING:
-                found[attribute.name] = attribute.s
+                text[attribute.name] = attribute.s
             case _:
-                found[attribute.name] = list(attribute.ints)
-    return found
+                lists[attribute.name] = tuple(attribute.ints)
+    return ConvAttributes(
+        auto_pad=text["auto_pad"],
+        group=number["group"],
+        kernel_shape=lists.get("kernel_shape"),
+        strides=lists.get("strides"),
+        dilations=lists.get("dilations"),
+        pads=lists.get("pads"),
+        output_padding=lists.get("output_padding"),
+        output_shape=lists.get("output_shape"),
+    )
 
 
 def conv_problem(
-    attributes: Attributes,
+    attributes: ConvAttributes,
     *,
     name: str,
     x_shape: tuple[int, ...],
@@ -62,14 +95,18 @@ def conv_problem(
     """The numbers of a node.
 
     Args:
+        attributes: of the node.
+        name: of the problem.
         x_shape, w_shape: (N, C, H, W) and (K, C, R, S), all known.
+        operand, out, bias: as `ConvProblem` has them.
+        refuse: makes the error.
 
     Raises:
         NodeError: shapes or attributes contradict one another, or ask for something that is not compiled.
         ProblemError: the numbers do not fit together.
     """
     axes = read_axes(attributes, w_shape, "K, C", refuse)
-    rank, groups, kernel, per_axis = axes.rank, axes.groups, axes.kernel, axes.numbers
+    groups = axes.groups
     if len(x_shape) != len(w_shape) or x_shape[1] != groups * w_shape[1]:
         per_group = "C" if groups == 1 else f"C/{groups}"
         raise refuse(
@@ -78,14 +115,14 @@ def conv_problem(
         )
     if w_shape[0] % groups:
         raise refuse(f"{groups} groups do not divide the {w_shape[0]} output channels")
-
-    stride, dilation = per_axis("strides", 1), per_axis("dilations", 1)
-    pads = per_axis("pads", 0, 2 * rank)
-    mode = attributes.get("auto_pad", b"NOTSET")
-    if mode != b"NOTSET":
-        automatic = _automatic_pads(mode, x_shape[2:], kernel, stride, dilation, refuse)
+    stride = numbers_of("strides", attributes.strides, (1,) * axes.rank, refuse)
+    dilation = numbers_of("dilations", attributes.dilations, (1,) * axes.rank, refuse)
+    pads = numbers_of("pads", attributes.pads, (0,) * (2 * axes.rank), refuse)
+    if attributes.auto_pad != b"NOTSET":
+        automatic = _automatic_pads(attributes.auto_pad, x_shape[2:], axes.kernel, stride, dilation, refuse)
         if any(pads) and pads != automatic:
-            raise refuse(f"auto_pad {mode.decode()} gives pads {automatic}, and the node also says pads {pads}")
+            mode = attributes.auto_pad.decode()
+            raise refuse(f"auto_pad {mode} gives pads {automatic}, and the node also says pads {pads}")
         pads = automatic
     return ConvProblem(
         name=name,
@@ -93,11 +130,11 @@ def conv_problem(
         in_channels=x_shape[1],
         out_channels=w_shape[0],
         in_extent=x_shape[2:],
-        kernel=kernel,
+        kernel=axes.kernel,
         stride=stride,
         dilation=dilation,
-        pad_lo=pads[:rank],
-        pad_hi=pads[rank:],
+        pad_lo=pads[: axes.rank],
+        pad_hi=pads[axes.rank :],
         groups=groups,
         operand=operand,
         out=out,
@@ -107,42 +144,40 @@ def conv_problem(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAxes:
-    """What the nodes of all convolutions say in the same way; `refuse` makes the error.
+    """What the nodes of all convolutions say of their filter.
 
     Attributes:
-        attributes: of the node.
-        rank: spatial axes.
         groups: groups of channels, at least 1.
         kernel: extent of the filter.
     """
 
-    attributes: Attributes
-    rank: int
     groups: int
     kernel: tuple[int, ...]
-    refuse: Refuse
 
-    def numbers(self, key: str, default: int, count: int | None = None) -> tuple[int, ...]:
-        """An attribute with one entry for each axis, or `count` of them."""
-        count = count or self.rank
-        values = tuple(self.attributes.get(key, (default,) * count))
-        if len(values) != count:
-            raise self.refuse(f"{key} must have {count} entries, got {values}")
-        return values
+    @property
+    def rank(self) -> int:
+        """Number of spatial axes."""
+        return len(self.kernel)
 
 
-def read_axes(attributes: Attributes, w_shape: tuple[int, ...], channels: str, refuse: Refuse) -> NodeAxes:
+def read_axes(attributes: ConvAttributes, w_shape: tuple[int, ...], channels: str, refuse: Refuse) -> NodeAxes:
     """Check what does not depend on the operator; `channels` names the first two extents of the weights."""
-    rank = len(w_shape) - 2
-    if rank not in AXIS_NAMES:
+    if len(w_shape) - 2 not in AXIS_NAMES:
         raise refuse(f"weights must have shape ({channels}, [[T,] R,] S), for 1 to 3 spatial axes, got {w_shape}")
-    groups = int(attributes.get("group", 1))
-    if groups < 1:
-        raise refuse(f"group must be at least 1, got {groups}")
-    kernel = tuple(w_shape[2:])
-    if tuple(attributes.get("kernel_shape", kernel)) != kernel:
-        raise refuse(f"kernel_shape is {tuple(attributes['kernel_shape'])}, the weights have {kernel}")
-    return NodeAxes(attributes=attributes, rank=rank, groups=groups, kernel=kernel, refuse=refuse)
+    if attributes.group < 1:
+        raise refuse(f"group must be at least 1, got {attributes.group}")
+    kernel = w_shape[2:]
+    if attributes.kernel_shape not in (None, kernel):
+        raise refuse(f"kernel_shape is {attributes.kernel_shape}, the weights have {kernel}")
+    return NodeAxes(groups=attributes.group, kernel=kernel)
+
+
+def numbers_of(what: str, given: tuple[int, ...] | None, default: tuple[int, ...], refuse: Refuse) -> tuple[int, ...]:
+    """An attribute with as many entries as its default, which it is where it is not given."""
+    values = default if given is None else given
+    if len(values) != len(default):
+        raise refuse(f"{what} must have {len(default)} entries, got {values}")
+    return values
 
 
 def _automatic_pads(
@@ -165,7 +200,8 @@ def _automatic_pads(
         raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {mode!r}")
     if min(stride) < 1:
         raise refuse(f"strides must be at least 1, got {stride}")
-    small, large = [], []
+    small: list[int] = []
+    large: list[int] = []
     for e, k, u, d in zip(extent, kernel, stride, dilation, strict=True):
         total = max(0, (-(-e // u) - 1) * u + (k - 1) * d + 1 - e)
         small.append(total // 2)

@@ -5,6 +5,9 @@ is the next state. With that body in its place the Conv is compiled like any oth
 Source: the operator's schema, operator set 27, whose own function body is what is put there, by onnx's inliner.
 """
 
+# The stubs of onnx lack OpSchema.get_context_dependent_function.
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import onnx
@@ -17,8 +20,11 @@ DOMAIN = "convc.written_out"
 """Of the functions that stand for a moment between a call and its body."""
 
 
-def written_out(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with each such node of its graph replaced; the same object where there is none, or onnx refuses one."""
+def expand_causal_conv(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with each `CausalConvWithState` of its graph replaced.
+
+    It is the same object where there is none, or where onnx refuses one: the node then runs on the host.
+    """
     if not any(map(_is_causal, model.graph.node)):
         return model
     try:
@@ -45,8 +51,10 @@ def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
         given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
         body = schema.get_context_dependent_function(node.SerializeToString(), given)
         function = onnx.FunctionProto.FromString(body)
-        function.domain, function.name = DOMAIN, f"{NAME}_{len(called.functions)}"
-        node.domain, node.op_type = function.domain, function.name
+        function.domain = DOMAIN
+        function.name = f"{NAME}_{len(called.functions)}"
+        node.domain = function.domain
+        node.op_type = function.name
         called.functions.append(function)
     called.opset_import.append(onnx.helper.make_opsetid(DOMAIN, 1))
     return called

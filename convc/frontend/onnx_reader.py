@@ -7,7 +7,6 @@ answer is a network or a `ConvcError`.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,24 +16,15 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
-from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
-from convc.frontend.expand_causal import written_out
+from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.model_file import ONNX_DOMAINS, load_model
-from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
+from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
+from convc.frontend.quantised_nodes import QUANTISED
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
-from convc.frontend.tensors import type_name
-from convc.frontend.transpose_node import transpose_problem
 from convc.ir import dtypes
-from convc.ir.network import ConvNode, Network, SkippedNode, TensorRef
-from convc.support.memory import require_memory
-
-_OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
-"""Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
-
-PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
-"""How float32 can be multiplied."""
+from convc.ir.network import ConvNode, Network, SkippedNode
 
 NOT_A_CONVOLUTION = "not a convolution"
 NO_GEMM = {
@@ -87,7 +77,7 @@ def read_model(
     if precision is not None and operand is not None:
         raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
     try:
-        return _read(path, batch, _operands(operand, precision), constants or {}, skip_refused, fuse)
+        return _read(path, batch, operand_types(operand, precision), constants or {}, skip_refused, fuse)
     except ConvcError as error:
         error.where = f"{path}: {error.where}" if error.where and error.where != str(path) else str(path)
         raise
@@ -103,7 +93,8 @@ def _read(
     skip_refused: bool,
     fuse: bool,
 ) -> Network:
-    model = written_out(load_model(path))
+    """The network of a file, with arguments that are right; an error does not name the file yet."""
+    model = expand_causal_conv(load_model(path))
     constants = Constants(model.graph, path.parent, bound)
     names = node_names(model.graph.node)
     if not any(map(is_convolution, model.graph.node)):
@@ -113,23 +104,19 @@ def _read(
     types = infer_types(model, constants, batch)
     convs: dict[int, ConvNode] = {}
     skipped: dict[int, SkippedNode] = {}
-    refused = []
+    refused: list[ConvcError] = []
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
         if not is_convolution(node):
             reason = NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
             skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=reason)
             continue
         try:
-            convs[index] = _conv(node, name, types, constants, operands)
+            convs[index] = NodeReader(node, name, types, constants).read(operands)
         except ConvcError as error:
             refused.append(error)
             skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=error.message)
     if refused and not (skip_refused and convs):
-        error = refused[0]
-        if len(refused) > 1:
-            more = f"{len(refused)} of the model's {len(refused) + len(convs)} convolutions are refused"
-            error.hint = f"{error.hint}; {more}" if error.hint else more
-        raise error
+        raise _first_of(refused, len(refused) + len(convs))
     ordered = tuple(convs.values())
     if fuse:
         fused = fuse_nodes(model.graph, names, convs, types, constants)
@@ -141,111 +128,18 @@ def _read(
         name=model.graph.name or path.stem,
         convs=ordered,
         skipped=tuple(skipped.values()),
-        inputs=tuple(_reference(name, types.get(name, UNKNOWN)) for name in inputs),
-        outputs=tuple(_reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
+        inputs=tuple(reference(name, types.get(name, UNKNOWN)) for name in inputs),
+        outputs=tuple(reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
     )
 
 
-def _conv(
-    node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants, operands: Mapping[str, str]
-) -> ConvNode:
-    def refuse(message: str, hint: str = "") -> NodeError:
-        return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)
-
-    if node.op_type in QUANTISED:
-
-        def constant(tensor: str, what: str) -> np.ndarray:
-            return _constant_input(constants, tensor, what, refuse)
-
-        x = types.get(node.input[0], UNKNOWN) if node.input else UNKNOWN
-        return quantised_conv(
-            node,
-            name,
-            _reference(node.input[0] if node.input else "", x),
-            constant,
-            refuse,
-            lambda: _known_shape(node.input[0], x, refuse),
-        )
-    if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
-        raise refuse(f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
-    attributes = conv_attributes(node, refuse)
-    x = types.get(node.input[0], UNKNOWN)
-    weight = _constant_input(constants, node.input[1], "weights", refuse)
-    bias = None
-    if len(node.input) == 3 and node.input[2]:
-        bias = _constant_input(constants, node.input[2], "bias", refuse)
-    x_shape = _known_shape(node.input[0], x, refuse)
-    model_type = type_name(x.element_type)
-    if model_type not in _OPERAND_OF:
-        raise refuse(f"convolutions of {model_type} are not compiled; f16, bf16 and f32 are")
-    for what, array in (("weights", weight), ("bias", bias)):
-        if array is not None and array.dtype != dtypes.BY_NAME[model_type].storage:
-            raise refuse(f"the input is {model_type}, the {what} {array.dtype}: they must be the same")
-    numbers = transpose_problem if node.op_type == "ConvTranspose" else conv_problem
-    problem = numbers(
-        attributes,
-        name=name,
-        x_shape=x_shape,
-        w_shape=weight.shape,
-        operand=operands[model_type],
-        out=model_type,
-        bias=bias is not None,
-        refuse=refuse,
-    )
-    if bias is not None and bias.shape != (problem.out_channels,):
-        raise refuse(f"the bias must have one number per output channel, ({problem.out_channels},), got {bias.shape}")
-    return ConvNode(
-        name=name,
-        problem=problem,
-        input=_reference(node.input[0], x),
-        weight=_rounded(weight, problem.operand_dtype, refuse),
-        bias=None if bias is None else dtypes.quantise(dtypes.F32, bias),
-        output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
-    )
-
-
-def _operands(operand: str | None, precision: str | None) -> Mapping[str, str]:
-    """Operand type by the model's type."""
-    if operand is not None:
-        return dict.fromkeys(_OPERAND_OF, operand)
-    return _OPERAND_OF if precision is None else _OPERAND_OF | {"f32": precision}
-
-
-def _constant_input(constants: Constants, name: str, what: str, refuse: Refuse) -> np.ndarray:
-    array = constants.value(name)
-    if array is None:
-        raise refuse(
-            f"the {what} must be constant, and {name!r} is not",
-            hint="store it as an initializer or a Constant node; other constant expressions must be folded first",
-        )
-    return array
-
-
-def _known_shape(name: str, value: ValueType, refuse: Refuse) -> tuple[int, ...]:
-    if value.shape is None:
-        hint = "give the graph inputs a shape"
-        raise refuse(f"the shape of the input {name!r} cannot be inferred", hint=hint)
-    if None in value.shape:
-        shown = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
-        only_batch = value.shape[0] is None and None not in value.shape[1:]
-        hint = "give the batch size (--batch)" if only_batch else "give the graph inputs fixed extents"
-        raise refuse(f"the shape of the input {name!r} is not fixed: ({shown})", hint=hint)
-    return value.shape
-
-
-def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndarray:
-    """Weights as float32 with values of the operand type."""
-    require_memory(16 * math.prod(weight.shape), f"rounding weights of shape {weight.shape}")
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        rounded = dtypes.quantise(dtype, weight)
-        lost = ~np.isfinite(rounded) & np.isfinite(weight)
-    if lost.any():
-        raise refuse(
-            f"{np.count_nonzero(lost)} weights are too large for {dtype.name}, "
-            f"for example {float(weight[lost][0]):g}; its largest number is {dtype.max_finite:g}",
-            hint="choose another operand type",
-        )
-    return rounded
+def _first_of(refused: Sequence[ConvcError], convolutions: int) -> ConvcError:
+    """The first error, whose hint says how many there are."""
+    error = refused[0]
+    if len(refused) > 1:
+        more = f"{len(refused)} of the model's {convolutions} convolutions are refused"
+        error.hint = f"{error.hint}; {more}" if error.hint else more
+    return error
 
 
 def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
@@ -259,10 +153,6 @@ def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
             name = f"{base}_{copies[base] + 1}"
         names[name] = None
     return list(names)
-
-
-def _reference(name: str, value: ValueType) -> TensorRef:
-    return TensorRef(name=name, dtype=type_name(value.element_type), shape=value.shape)
 
 
 def is_convolution(node: onnx.NodeProto) -> bool:
@@ -298,7 +188,8 @@ def read_node(
     except ValueError:
         element_type = onnx.TensorProto.UNDEFINED
     types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
-    return _conv(node, name, types, Constants(graph, Path(), bound), _operands(operand, precision))
+    constants = Constants(graph, Path(), bound)
+    return NodeReader(node, name, types, constants).read(operand_types(operand, precision))
 
 
 def read_fused(
@@ -326,13 +217,13 @@ def read_fused(
     """
     names = node_names(model.graph.node)
     types = infer_types(model, constants, None, shapes)
-    operands = _operands(operand, precision)
+    operands = operand_types(operand, precision)
     convs: dict[int, ConvNode] = {}
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
         if not is_convolution(node) or node.op_type in QUANTISED:
             continue
         try:
-            convs[index] = _conv(node, name, types, constants, operands)
+            convs[index] = NodeReader(node, name, types, constants).read(operands)
         except ConvcError:  # to be said when the node runs, if it still is so
             continue
     return fuse_nodes(model.graph, names, convs, types, constants)

@@ -8,7 +8,7 @@ activations, and the epilogue, which adds that of the result. Scales become one 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from onnx import NodeProto
@@ -28,7 +28,9 @@ _INPUTS = {
         "bias",
     ),
 }  # fmt: skip
+"""What the inputs of each operator are, in order."""
 _REQUIRED = {"ConvInteger": 2, "QLinearConv": 8}
+"""How many of them must be there."""
 
 Constant = Callable[[str, str], np.ndarray]
 """The value of a tensor by its name, and what it is for; `NodeError` where it is not constant."""
@@ -41,32 +43,30 @@ def quantised_conv(
 
     Args:
         node: of one of the `QUANTISED` operators.
+        name: of the convolution.
         x: the activations.
-        shape: gives their extents, all known, or raises `NodeError`.
+        constant: gives the value of another input.
+        refuse: makes the error.
+        shape: gives the extents of the activations, all known, or raises `NodeError`.
 
     Raises:
         NodeError: inputs are missing or not constant, types do not go together, scales or zero points are inconsistent.
         ProblemError: the numbers of the convolution do not fit together.
     """
-    words, least = _INPUTS[node.op_type], _REQUIRED[node.op_type]
-    if not least <= len(node.input) <= len(words) or len(node.output) != 1:
-        raise refuse(
-            f"a {node.op_type} has {least} to {len(words)} inputs and 1 output, got {len(node.input)} and "
-            f"{len(node.output)}"
-        )
-    missing = [what for what, tensor in zip(words[:least], node.input, strict=False) if not tensor]
-    if missing:
-        raise refuse(f"the {missing[0]} is missing")
+    _check_inputs(node, refuse)
     attributes = conv_attributes(node, refuse)
     if x.dtype not in dtypes.INTEGER_OPERANDS:
         raise refuse(f"the activations of a {node.op_type} must be u8 or s8, got {x.dtype}")
     x_shape = shape()
-    given = {what: constant(tensor, what) for what, tensor in zip(words[1:], node.input[1:], strict=False) if tensor}
-    w, filters = given["weights"], _eight_bits(given["weights"], "weights", refuse)
+    others = zip(_INPUTS[node.op_type][1:], node.input[1:], strict=False)
+    given = {what: constant(tensor, what) for what, tensor in others if tensor}
+    w = given["weights"]
+    filters = _eight_bits(w, "weights", refuse)
     x_zero = _zero_point(given.get("x_zero_point"), x.dtype, "x_zero_point", (), refuse)
     w_zero = _zero_point(given.get("w_zero_point"), filters, "w_zero_point", w.shape[:1], refuse)
     require_memory(40 * w.size, f"the zero points of {w.size} weights")
-    scaled, bias = node.op_type == "QLinearConv", given.get("bias")
+    scaled = node.op_type == "QLinearConv"
+    bias = given.get("bias")
     out = _eight_bits(given["y_zero_point"], "y_zero_point", refuse) if scaled else "s32"
     problem = conv_problem(
         attributes,
@@ -78,13 +78,11 @@ def quantised_conv(
         bias=bias is not None,
         refuse=refuse,
     )
-    out_zero, multiplier = 0, None
+    out_zero = 0
+    multiplier = None
     if scaled:
         out_zero = int(_zero_point(given["y_zero_point"], out, "y_zero_point", (), refuse))
-        scales = {what: _scale(given[what], what, w.shape[:1] if what == "w_scale" else (), refuse) for what in _SCALES}
-        multiplier = multiplier_of(*scales.values(), problem.out_channels)
-        if not np.isfinite(multiplier).all():
-            raise refuse("x_scale * w_scale / y_scale is too large for float32")
+        multiplier = _multiplier(given, problem.out_channels, refuse)
         if bias is not None and (bias.dtype != np.int32 or bias.shape != w.shape[:1]):
             raise refuse(f"the bias must be int32 of shape {w.shape[:1]}, got {bias.dtype} {bias.shape}")
     problem = dataclasses.replace(problem, filter_operand=filters, out_zero_point=out_zero)
@@ -100,7 +98,29 @@ def quantised_conv(
     )
 
 
-_SCALES = ("x_scale", "w_scale", "y_scale")
+def _check_inputs(node: NodeProto, refuse: Refuse) -> None:
+    """A node has as many inputs as its operator takes, and those that it needs."""
+    words = _INPUTS[node.op_type]
+    least = _REQUIRED[node.op_type]
+    if not least <= len(node.input) <= len(words) or len(node.output) != 1:
+        raise refuse(
+            f"a {node.op_type} has {least} to {len(words)} inputs and 1 output, got {len(node.input)} and "
+            f"{len(node.output)}"
+        )
+    missing = [what for what, tensor in zip(words[:least], node.input, strict=False) if not tensor]
+    if missing:
+        raise refuse(f"the {missing[0]} is missing")
+
+
+def _multiplier(given: Mapping[str, np.ndarray], channels: int, refuse: Refuse) -> np.ndarray:
+    """What sums are multiplied with, float32 (K,); `NodeError` where it is not finite."""
+    x_scale = _scale(given["x_scale"], "x_scale", (), refuse)
+    w_scale = _scale(given["w_scale"], "w_scale", given["weights"].shape[:1], refuse)
+    y_scale = _scale(given["y_scale"], "y_scale", (), refuse)
+    multiplier = multiplier_of(x_scale, w_scale, y_scale, channels)
+    if not np.isfinite(multiplier).all():
+        raise refuse("x_scale * w_scale / y_scale is too large for float32")
+    return multiplier
 
 
 def _eight_bits(array: np.ndarray, what: str, refuse: Refuse) -> str:
@@ -124,6 +144,7 @@ def _zero_point(
 
 
 def _scale(array: np.ndarray, what: str, channels: tuple[int, ...], refuse: Refuse) -> np.ndarray:
+    """A scale, positive and finite; where `channels` is given it may be one per channel."""
     if array.dtype != np.float32:
         raise refuse(f"the {what} must be float32, got {array.dtype}")
     array = _scalar_or(array, what, channels, refuse)

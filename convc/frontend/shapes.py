@@ -40,6 +40,8 @@ def infer_types(
     """Types of the tensors of the main graph, by name; tensors of which nothing is known are left out.
 
     Args:
+        model: whose graph it is.
+        constants: of the graph.
         batch: replaces the first extent of every 4-D graph input that is not a constant; the types that the
             model states for other tensors are then forgotten and inferred anew.
         shapes: of graph inputs, by name, in place of those that the model states; with the same effect on the types of
@@ -54,7 +56,7 @@ def infer_types(
     except Exception as error:  # the extension module raises several unrelated types
         reason = str(error).strip().splitlines()
         raise ModelError(f"ONNX shape inference refuses the model: {reason[0] if reason else ''}") from None
-    found = {}
+    found: dict[str, ValueType] = {}
     for value in (*inferred.input, *inferred.value_info, *inferred.output):
         if value.type.HasField("tensor_type"):
             tensor = value.type.tensor_type
@@ -65,6 +67,7 @@ def infer_types(
 def _skeleton(
     model: onnx.ModelProto, constants: Constants, batch: int | None, shapes: Mapping[str, tuple[int, ...]]
 ) -> onnx.ModelProto:
+    """The model with types and extents in place of large constants."""
     # Before IR version 4 an initializer was typed by a graph input of its name; since then it types itself.
     skeleton = onnx.ModelProto(ir_version=max(4, model.ir_version))
     skeleton.opset_import.extend(model.opset_import)
@@ -72,29 +75,11 @@ def _skeleton(
     graph = skeleton.graph
     graph.name = model.graph.name or "graph"
     for value in model.graph.input:
-        if value.name in constants.initializers:
-            continue
-        entry = graph.input.add()
-        entry.CopyFrom(value)
-        dims = entry.type.tensor_type.shape.dim
-        if batch is not None and len(dims) == 4 and value.name not in constants.bound:
-            dims[0].dim_value = batch
-        if value.name in shapes and entry.type.HasField("tensor_type"):
-            entry.type.tensor_type.ClearField("shape")
-            entry.type.tensor_type.shape.dim.extend(
-                onnx.TensorShapeProto.Dimension(dim_value=extent) for extent in shapes[value.name]
-            )
+        if value.name not in constants.initializers:
+            _add_input(graph, value, None if value.name in constants.bound else batch, shapes.get(value.name))
     for tensor in model.graph.initializer:
-        if tensor.name not in constants.initializers:
-            continue
-        if math.prod(tensor.dims) > _SMALL:
-            _declare(graph, tensor.name, tensor)
-        elif tensor.data_location != onnx.TensorProto.EXTERNAL:
-            graph.initializer.append(tensor)
-        elif tensor.data_type == onnx.TensorProto.INT64:  # may be a shape
-            graph.initializer.append(numpy_helper.from_array(constants.value(tensor.name), tensor.name))
-        else:
-            _declare(graph, tensor.name, tensor)
+        if tensor.name in constants.initializers:
+            _add_initializer(graph, tensor, constants)
     for node in model.graph.node:
         tensor = node.attribute[0].t if node.op_type == "Constant" and len(node.attribute) == 1 else None
         if tensor is not None and len(node.output) == 1 and math.prod(tensor.dims) > _SMALL:
@@ -109,6 +94,33 @@ def _skeleton(
     return skeleton
 
 
+def _add_input(
+    graph: onnx.GraphProto, value: onnx.ValueInfoProto, batch: int | None, shape: tuple[int, ...] | None
+) -> None:
+    """Add a graph input, with another batch size (of 4-D tensors) or another shape where one is given."""
+    entry = graph.input.add()
+    entry.CopyFrom(value)
+    dims = entry.type.tensor_type.shape.dim
+    if batch is not None and len(dims) == 4:
+        dims[0].dim_value = batch
+    if shape is not None and entry.type.HasField("tensor_type"):
+        entry.type.tensor_type.ClearField("shape")
+        entry.type.tensor_type.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=extent) for extent in shape)
+
+
+def _add_initializer(graph: onnx.GraphProto, tensor: onnx.TensorProto, constants: Constants) -> None:
+    """Add a constant: a small one with its values, any other as an input of its type and extents."""
+    small = math.prod(tensor.dims) <= _SMALL
+    if small and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        graph.initializer.append(tensor)
+        return
+    value = constants.value(tensor.name) if small and tensor.data_type == onnx.TensorProto.INT64 else None
+    if value is None:
+        _declare(graph, tensor.name, tensor)
+    else:  # small, and whole numbers: it may be a shape
+        graph.initializer.append(numpy_helper.from_array(value, tensor.name))
+
+
 def _declare(graph: onnx.GraphProto, name: str, tensor: onnx.TensorProto) -> None:
     """Add a graph input of the tensor's type and extents, in place of the tensor."""
     entry = graph.input.add(name=name)
@@ -118,6 +130,7 @@ def _declare(graph: onnx.GraphProto, name: str, tensor: onnx.TensorProto) -> Non
 
 
 def _shape(tensor: onnx.TypeProto.Tensor) -> tuple[int | None, ...] | None:
+    """Extents, None for one without a number; None when not even their number is known."""
     if not tensor.HasField("shape"):
         return None
     return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import SupportsInt
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +21,7 @@ from onnx import TensorProto
 from convc.errors import ModelError
 from convc.support.memory import require_memory
 
-NUMPY_TYPES = {
+NUMPY_TYPES: dict[int, tuple[np.dtype, str]] = {
     TensorProto.FLOAT: (np.dtype("<f4"), "float_data"),
     TensorProto.DOUBLE: (np.dtype("<f8"), "double_data"),
     TensorProto.FLOAT16: (np.dtype("<f2"), "int32_data"),
@@ -31,7 +33,7 @@ NUMPY_TYPES = {
 }
 """Element types that are read: numpy type, and the repeated field for it (f16 and bf16 as bit patterns)."""
 
-_TYPE_NAMES = {
+_TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32",
     TensorProto.DOUBLE: "f64",
     TensorProto.FLOAT16: "f16",
@@ -72,7 +74,8 @@ def tensor_array(tensor: TensorProto, folder: Path) -> np.ndarray:
     if tensor.data_location == TensorProto.EXTERNAL:
         return _external(tensor, folder, dtype, count, where).reshape(shape)
     if tensor.HasField("raw_data"):
-        expected, got = count * dtype.itemsize, len(tensor.raw_data)
+        expected = count * dtype.itemsize
+        got = len(tensor.raw_data)
         if got != expected:
             raise ModelError(f"shape {shape} needs {expected} bytes of data, got {got}", where=where)
         return np.frombuffer(tensor.raw_data, dtype).reshape(shape)
@@ -81,18 +84,22 @@ def tensor_array(tensor: TensorProto, folder: Path) -> np.ndarray:
         raise ModelError(f"shape {shape} needs {count} elements, got {len(values)}", where=where)
     if field != "int32_data" or dtype == np.int32:
         return np.array(values, dtype).reshape(shape)
+    return _narrowed(np.array(values, np.int64), dtype, where).reshape(shape)
+
+
+def _narrowed(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    """Elements of 8 or 16 bits from the 32-bit field: whole numbers as they are, the others as bit patterns."""
     if dtype.kind in "iu":
-        whole, limits = np.array(values, np.int64), np.iinfo(dtype)
-        if ((whole < limits.min) | (whole > limits.max)).any():
+        limits = np.iinfo(dtype)
+        if ((values < limits.min) | (values > limits.max)).any():
             raise ModelError(f"elements of {dtype} must be in {limits.min}..{limits.max}", where=where)
-        return whole.astype(dtype).reshape(shape)
-    patterns = np.array(values, np.int64)
-    if ((patterns < 0) | (patterns > 0xFFFF)).any():
+        return values.astype(dtype)
+    if ((values < 0) | (values > 0xFFFF)).any():
         raise ModelError("16-bit elements must be stored as patterns 0..65535", where=where)
-    return patterns.astype(np.uint16).view(dtype).reshape(shape)
+    return values.astype(np.uint16).view(dtype)
 
 
-def checked_shape(dims: object, dtype: np.dtype, where: str) -> tuple[int, ...]:
+def checked_shape(dims: Iterable[SupportsInt], dtype: np.dtype, where: str) -> tuple[int, ...]:
     """Extents as a tuple, when they are not negative and memory holds the elements."""
     shape = tuple(int(extent) for extent in dims)
     if any(extent < 0 for extent in shape):

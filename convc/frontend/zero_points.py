@@ -37,7 +37,7 @@ def remove_zero_points(
         problem: the convolution with zero points; its operand types are those of the arrays.
         w: (K, C/G, R, S), whole numbers.
         x_zero_point: a number that the activations' type has.
-        w_zero_point: the same of the filters; a scalar or (K,).
+        w_zero_point: a number that the filters' type has, or one for each output channel, (K,).
         bias: (K,) whole numbers, or None.
 
     Returns:
@@ -56,12 +56,14 @@ def remove_zero_points(
         pad_value=int(x_zero_point) if any(problem.pad_lo + problem.pad_hi) else 0,
         bias=wanted,
     )
-    return lowered, filters.astype(np.float32), dtypes.encode(dtypes.S32, total).astype(np.float64) if wanted else None
+    total = dtypes.encode(dtypes.S32, total).astype(np.float64)
+    return lowered, filters.astype(np.float32), total if wanted else None
 
 
 def filter_type(filters: np.ndarray, own: str) -> tuple[str, int]:
     """The 8-bit type that holds whole numbers, their own if it does, and how many parts of that type it takes."""
-    low, high = int(filters.min(initial=0)), int(filters.max(initial=0))
+    low = int(filters.min(initial=0))
+    high = int(filters.max(initial=0))
     for name in (own, "s8", "u8"):
         if dtypes.BY_NAME[name].min_finite <= low and high <= dtypes.BY_NAME[name].max_finite:
             return name, 1

@@ -27,6 +27,8 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
+from convc.ir.element_types import ELEMENT_TYPES, ML_DTYPES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DType:
@@ -81,87 +83,53 @@ class DType:
         return 2.0 ** (self.min_exponent + 1 - self.precision)
 
 
-F16 = DType(
-    name="f16",
-    bits=16,
-    storage=np.dtype(np.float16),
-    precision=11,
-    min_exponent=-14,
-    max_finite=65504.0,
-)
-BF16 = DType(
-    name="bf16",
-    bits=16,
-    storage=np.dtype(ml_dtypes.bfloat16),
-    precision=8,
-    min_exponent=-126,
-    max_finite=(2 - 2.0**-7) * 2.0**127,
-)
-TF32 = DType(
-    name="tf32",
-    bits=32,
-    storage=np.dtype(np.float32),
-    precision=11,
-    min_exponent=-126,
-    max_finite=(2 - 2.0**-10) * 2.0**127,
-)
-F32 = DType(
-    name="f32",
-    bits=32,
-    storage=np.dtype(np.float32),
-    precision=24,
-    min_exponent=-126,
-    max_finite=(2 - 2.0**-23) * 2.0**127,
-)
+ARRAY_TYPES = {
+    name: np.dtype(getattr(ml_dtypes, element.array) if element.array in ML_DTYPES else element.array)
+    for name, element in ELEMENT_TYPES.items()
+    if element.array is not None
+}
+"""The numpy type of an array of each type in `convc.ir.element_types` that has one."""
+
+
+def _floating(name: str, *, precision: int, min_exponent: int, max_finite: float) -> DType:
+    return DType(
+        name=name,
+        bits=ELEMENT_TYPES[name].bits,
+        storage=ARRAY_TYPES[name],
+        precision=precision,
+        min_exponent=min_exponent,
+        max_finite=max_finite,
+    )
+
+
+def _whole(name: str, *, max_finite: float, signed: bool = True) -> DType:
+    bits = ELEMENT_TYPES[name].bits
+    return DType(
+        name=name,
+        bits=bits,
+        storage=ARRAY_TYPES[name],
+        precision=bits - 1 if signed else bits,
+        min_exponent=0,
+        max_finite=max_finite,
+        integer=True,
+        signed=signed,
+    )
+
+
+F16 = _floating("f16", precision=11, min_exponent=-14, max_finite=65504.0)
+BF16 = _floating("bf16", precision=8, min_exponent=-126, max_finite=(2 - 2.0**-7) * 2.0**127)
+TF32 = _floating("tf32", precision=11, min_exponent=-126, max_finite=(2 - 2.0**-10) * 2.0**127)
+F32 = _floating("f32", precision=24, min_exponent=-126, max_finite=(2 - 2.0**-23) * 2.0**127)
+E4M3 = _floating("e4m3", precision=4, min_exponent=-6, max_finite=448.0)
+E5M2 = _floating("e5m2", precision=3, min_exponent=-14, max_finite=57344.0)
+U8 = _whole("u8", max_finite=255.0, signed=False)
+S8 = _whole("s8", max_finite=127.0)
+S32 = _whole("s32", max_finite=2.0**31 - 1)
 
 BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
 """float32 as operands that are split into parts (see `convc.layout.split_precision`)."""
 MXFP8, MXFP4, NVFP4 = (replace(F32, name=name, bits=8) for name in ("mxfp8", "mxfp4", "nvfp4"))
 """float32 that the device multiplies as bytes with scale factors (see `convc.layout.block_scaled`)."""
-E4M3 = DType(
-    name="e4m3",
-    bits=8,
-    storage=np.dtype(ml_dtypes.float8_e4m3fn),
-    precision=4,
-    min_exponent=-6,
-    max_finite=448.0,
-)
-E5M2 = DType(
-    name="e5m2",
-    bits=8,
-    storage=np.dtype(ml_dtypes.float8_e5m2),
-    precision=3,
-    min_exponent=-14,
-    max_finite=57344.0,
-)
-U8 = DType(
-    name="u8",
-    bits=8,
-    storage=np.dtype(np.uint8),
-    precision=8,
-    min_exponent=0,
-    max_finite=255.0,
-    integer=True,
-    signed=False,
-)
-S8 = DType(
-    name="s8",
-    bits=8,
-    storage=np.dtype(np.int8),
-    precision=7,
-    min_exponent=0,
-    max_finite=127.0,
-    integer=True,
-)
-S32 = DType(
-    name="s32",
-    bits=32,
-    storage=np.dtype(np.int32),
-    precision=31,
-    min_exponent=0,
-    max_finite=2.0**31 - 1,
-    integer=True,
-)
 
 BY_NAME = {
     dtype.name: dtype

@@ -85,22 +85,24 @@ class AddResidual(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_f
 
 
 EpilogueStep = Relu | LeakyRelu | Clip | Sigmoid | SiLU | AddResidual
+"""Any step."""
 
 
-def check_epilogue(steps: Iterable[EpilogueStep]) -> tuple[EpilogueStep, ...]:
-    """The steps as a tuple.
+def check_epilogue(steps: Iterable[object]) -> tuple[EpilogueStep, ...]:
+    """The steps as a tuple, once it is sure that they are steps.
 
     Raises:
         ProblemError: something else is among them, or more than one residual, for which a kernel has no buffer.
     """
-    steps = tuple(steps)
+    checked: list[EpilogueStep] = []
     for step in steps:
         if not isinstance(step, EpilogueStep):
             known = ", ".join(kind.__name__ for kind in EpilogueStep.__args__)
             raise ProblemError(f"a step of the epilogue must be one of {known}, got {step!r}")
-    if sum(isinstance(step, AddResidual) for step in steps) > 1:
+        checked.append(step)
+    if sum(isinstance(step, AddResidual) for step in checked) > 1:
         raise ProblemError("an epilogue adds at most one residual", hint="add the others after the convolution")
-    return steps
+    return tuple(checked)
 
 
 def has_residual(steps: Iterable[EpilogueStep]) -> bool:
@@ -128,6 +130,8 @@ def exact_on_integers(steps: Iterable[EpilogueStep]) -> bool:
                 return False
             case Sigmoid() | SiLU():
                 return False
+            case Relu() | AddResidual():
+                pass
     return True
 
 
@@ -136,13 +140,15 @@ def saturates_at(steps: Iterable[EpilogueStep]) -> float | None:
 
     Test data beyond it hide mistakes. Relu has no such magnitude: it passes half of all sums on.
     """
-    limits = []
+    limits: list[float] = []
     for step in steps:
         match step:
             case Clip(low=low, high=high):
                 limits += [abs(bound) for bound in (low, high) if bound]
             case Sigmoid():
-                limits.append(4.0)
+                limits.append(4.0)  # sigmoid(4) is 0.982, and all larger sums share what is left up to 1
+            case _:
+                pass
     return min(limits, default=None)
 
 
@@ -152,6 +158,7 @@ def describe(steps: Iterable[EpilogueStep]) -> str:
 
 
 def _float32(value: float) -> float:
+    """The nearest float32; ProblemError where there is none."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:

@@ -1,4 +1,4 @@
-"""What a witness found: small records with a verdict.
+"""What a checker found: small records with a verdict.
 
 A verdict is one of four words, from best to worst: ``clean`` (checked, nothing found), ``review`` (a person should
 look), ``incomplete`` (not everything was checked; never success) and ``error`` (proved wrong, with a witness).
@@ -57,7 +57,7 @@ class Place:
     s: Bounds | None = None
 
     def __str__(self) -> str:
-        parts = []
+        parts: list[str] = []
         if self.pixels is not None:
             axes = "(n, p, q)" if len(self.pixels[0]) == 3 else "(n, ...)"
             parts.append(f"outputs {axes} = {_range(*self.pixels)}")
@@ -94,13 +94,13 @@ class Site:
         known = [f"{name} {value}" for name, value in (("CTA", self.cta), ("warp", self.warp)) if value is not None]
         if self.lanes:
             runs = ", ".join(_range(*run) for run in merged(self.lanes))
-            known.append(f"lane{'s' * (len(self.lanes) > 1)} {runs}")
+            known.append(f"lanes {runs}" if len(self.lanes) > 1 else f"lane {runs}")
         return ", ".join(known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Site):
-    """One thing that a witness saw.
+    """One thing that a checker saw.
 
     Attributes:
         verdict: how bad it is.
@@ -134,7 +134,7 @@ def merged(numbers: tuple[int, ...], unit: int = 1) -> tuple[Bounds, ...]:
     return tuple(runs)
 
 
-def _range(first, last) -> str:
+def _range(first: object, last: object) -> str:
     return str(first) if first == last else f"{first}..{last}"
 
 

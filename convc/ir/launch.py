@@ -18,25 +18,23 @@ from pathlib import Path
 import msgspec
 
 from convc.errors import LaunchError
+from convc.ir.arch import SM_100A
+from convc.ir.element_types import BUFFER_TYPES, ELEMENT_TYPES
 from convc.ir.tensormap import TensorMap
 
 FORMAT = "convc-launch/1"
 
-BYTES = {
-    "u8": 1, "s8": 1, "u16": 2, "s16": 2, "u32": 4, "s32": 4, "u64": 8, "s64": 8,
-    "f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "f64": 8, "e4m3": 1, "e5m2": 1,
-}  # fmt: skip
-"""Size in bytes of an element of each type a buffer can have."""
-
 GIB = 1 << 30
 MAX_BUFFER_BYTES = 64 * GIB
+
+_KNOWN_TYPES = f"one of {', '.join(BUFFER_TYPES)}"
 
 
 class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A buffer in global memory.
 
     Attributes:
-        dtype: element type (see `BYTES`).
+        dtype: element type, one of `convc.ir.element_types.BUFFER_TYPES`.
         shape: extents; the buffer is contiguous, last dimension fastest.
         file: .npy with the contents before the launch, relative to the launch file; without one (and with no
             array given at run time) the buffer starts as poison.
@@ -51,7 +49,7 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     @property
     def size_bytes(self) -> int:
         """Bytes that the buffer takes."""
-        return math.prod(self.shape) * BYTES[self.dtype]
+        return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
 
 
 class TensorMapParam(
@@ -81,6 +79,7 @@ class ScalarParam(
 
 
 Param = TensorMapParam | PointerParam | ScalarParam
+"""Any parameter."""
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,47 +109,66 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     def check(self, where: str = "launch file") -> None:
         """Raise `LaunchError` where the numbers cannot be a launch (limits: CUDA programming guide)."""
-
-        def bad(message: str, hint: str = "") -> LaunchError:
-            return LaunchError(message, where=where, hint=hint)
-
         if self.format != FORMAT:
-            raise bad(f"expected format {FORMAT!r}, got {self.format!r}")
+            raise LaunchError(f"expected format {FORMAT!r}, got {self.format!r}", where=where)
+        self._check_extents(where)
+        for name, buffer in self.buffers.items():
+            _check_buffer(name, buffer, where)
+        for index, param in enumerate(self.params):
+            self._check_param(index, param, where)
+
+    def _check_extents(self, where: str) -> None:
+        """Grid, block, cluster and shared memory within the limits of the hardware."""
+        most = SM_100A.limits
         for name, extents, limits in (
-            ("grid", self.grid, (2**31 - 1, 65535, 65535)),
-            ("block", self.block, (1024, 1024, 64)),
-            ("cluster", self.cluster, (16, 16, 16)),
+            ("grid", self.grid, (most.grid_x, most.grid_y, most.grid_z)),
+            ("block", self.block, most.block),
+            ("cluster", self.cluster, (most.cluster_ctas,) * 3),
         ):
             for axis, extent, limit in zip("xyz", extents, limits, strict=True):
                 if not 1 <= extent <= limit:
-                    raise bad(f"{name}.{axis} must be in 1..{limit}, got {extent}")
-        if math.prod(self.block) > 1024:
-            raise bad(f"a block has at most 1024 threads, got {math.prod(self.block)}")
-        if math.prod(self.cluster) > 16 or any(g % c for g, c in zip(self.grid, self.cluster, strict=True)):
-            raise bad(
-                f"grid {self.grid} must be a multiple of cluster {self.cluster}, and a cluster has at most 16 CTAs"
+                    raise LaunchError(f"{name}.{axis} must be in 1..{limit}, got {extent}", where=where)
+        if math.prod(self.block) > most.block_threads:
+            got = math.prod(self.block)
+            raise LaunchError(f"a block has at most {most.block_threads} threads, got {got}", where=where)
+        whole = all(g % c == 0 for g, c in zip(self.grid, self.cluster, strict=True))
+        if math.prod(self.cluster) > most.cluster_ctas or not whole:
+            raise LaunchError(
+                f"grid {self.grid} must be a multiple of cluster {self.cluster}, "
+                f"and a cluster has at most {most.cluster_ctas} CTAs",
+                where=where,
             )
-        if not 0 <= self.shared_bytes <= 232448:
-            raise bad(f"shared_bytes must be in 0..232448 (227 KiB, the limit of sm_100a), got {self.shared_bytes}")
-        for name, buffer in self.buffers.items():
-            if buffer.dtype not in BYTES:
-                raise bad(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", hint=f"one of {', '.join(BYTES)}")
-            if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
-                raise bad(f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB")
-        for index, param in enumerate(self.params):
-            self._check_param(index, param, bad)
+        if not 0 <= self.shared_bytes <= most.shared_bytes:
+            raise LaunchError(
+                f"shared_bytes must be in 0..{most.shared_bytes} ({most.shared_bytes >> 10} KiB, the limit of "
+                f"{SM_100A.name}), got {self.shared_bytes}",
+                where=where,
+            )
 
-    def _check_param(self, index: int, param: Param, bad) -> None:
+    def _check_param(self, index: int, param: Param, where: str) -> None:
+        """The type of a number is known, the buffer of anything else is there."""
         match param:
             case ScalarParam(dtype=dtype):
-                if dtype not in BYTES:
-                    raise bad(f"parameter {index}: unknown scalar type {dtype!r}", hint=f"one of {', '.join(BYTES)}")
+                if dtype not in BUFFER_TYPES:
+                    message = f"parameter {index}: unknown scalar type {dtype!r}"
+                    raise LaunchError(message, where=where, hint=_KNOWN_TYPES)
             case PointerParam(buffer=name) | TensorMapParam(map=TensorMap(buffer=name)):
                 if name not in self.buffers:
-                    raise bad(
+                    raise LaunchError(
                         f"parameter {index} names buffer {name!r}, which the launch file does not have",
+                        where=where,
                         hint=f"buffers are: {', '.join(self.buffers) or 'none'}",
                     )
+
+
+def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:
+    """The type of a buffer is known, its size possible."""
+    if buffer.dtype not in BUFFER_TYPES:
+        raise LaunchError(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", where=where, hint=_KNOWN_TYPES)
+    if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
+        raise LaunchError(
+            f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB", where=where
+        )
 
 
 class KernelArtifact(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from convc.errors import ProblemError
 from convc.ir import dtypes
@@ -106,19 +108,7 @@ class ConvProblem:
             object.__setattr__(self, "epilogue", check_epilogue(self.epilogue))
         except ProblemError as problem:
             raise self._error(problem.message, hint=problem.hint) from None
-        for axis, extent in enumerate(self.out_extent):
-            if extent < 1:
-                if self.transposed:
-                    raise self._error(
-                        f"the output has {extent} pixels along {AXIS_NAMES[self.rank][axis]}: the pads "
-                        f"{self.pad_lo[axis]} and {self.pad_hi[axis]} crop more than there is"
-                    )
-                padded = self.in_extent[axis] + self.pad_lo[axis] + self.pad_hi[axis]
-                raise self._error(
-                    f"the output has no pixel along {AXIS_NAMES[self.rank][axis]}: the filter spans "
-                    f"{self.span[axis]} pixels, the input with its padding has {padded}",
-                    hint="use a larger image, more padding, or a smaller kernel or dilation",
-                )
+        self._check_output()
 
     @property
     def rank(self) -> int:
@@ -263,7 +253,7 @@ class ConvProblem:
         return ", ".join(parts)
 
     def _check_element_types(self) -> None:
-        """The hardware has the mix of types; a filter type that says nothing new is dropped."""
+        """Check that the hardware has the mix of types, and drop a filter type that says nothing new."""
         filters = self.filter_operand
         if filters is not None and filters not in dtypes.OPERANDS:
             raise self._error(f"filter_operand must be one of {', '.join(dtypes.OPERANDS)}, got {filters!r}")
@@ -295,18 +285,24 @@ class ConvProblem:
 
     def _check_types(self) -> None:
         """Accept any integer type and any sequence; keep plain ints and tuples."""
+        for field in (*_COUNTS, "out_zero_point", "pad_value", "filter_parts"):
+            self._keep(field, operator.index)
+        for field in _AXIS_FIELDS:
+            self._keep(field, _whole_numbers)
+        for field, default in _DEFAULTS.items():
+            if not getattr(self, field):
+                object.__setattr__(self, field, (default,) * len(self.in_extent))
+
+    def _keep(self, field: str, as_numbers: Callable[[Any], int | tuple[int, ...]]) -> None:
+        """Set a field to what a function makes of it; ProblemError where that is a TypeError."""
+        given = getattr(self, field)
         try:
-            for field in (*_COUNTS, "out_zero_point", "pad_value", "filter_parts"):
-                object.__setattr__(self, field, operator.index(getattr(self, field)))
-            for field in _AXIS_FIELDS:
-                values = tuple(operator.index(value) for value in getattr(self, field))
-                if not values and field in _DEFAULTS:
-                    values = (_DEFAULTS[field],) * len(self.in_extent)
-                object.__setattr__(self, field, values)
+            object.__setattr__(self, field, as_numbers(given))
         except TypeError:
-            raise self._error(f"{field} must be whole numbers, got {getattr(self, field)!r}") from None
+            raise self._error(f"{field} must be whole numbers, got {given!r}") from None
 
     def _check_axes(self, field: str, least: int) -> None:
+        """Check that a field has a number for each axis, none below ``least``."""
         values = getattr(self, field)
         if len(values) != self.rank:
             raise self._error(f"{field} must have {self.rank} entries, as in_extent {self.in_extent} has, got {values}")
@@ -314,8 +310,30 @@ class ConvProblem:
             hint = "crop the input before the convolution instead" if field.startswith("pad") else ""
             raise self._error(f"{field} must be at least {least} along every axis, got {values}", hint=hint)
 
+    def _check_output(self) -> None:
+        """Every axis of the output has a pixel."""
+        for axis, extent in enumerate(self.out_extent):
+            if extent >= 1:
+                continue
+            name = AXIS_NAMES[self.rank][axis]
+            if self.transposed:
+                raise self._error(
+                    f"the output has {extent} pixels along {name}: the pads "
+                    f"{self.pad_lo[axis]} and {self.pad_hi[axis]} crop more than there is"
+                )
+            padded = self.in_extent[axis] + self.pad_lo[axis] + self.pad_hi[axis]
+            raise self._error(
+                f"the output has no pixel along {name}: the filter spans "
+                f"{self.span[axis]} pixels, the input with its padding has {padded}",
+                hint="use a larger image, more padding, or a smaller kernel or dilation",
+            )
+
     def _error(self, message: str, hint: str = "") -> ProblemError:
         return ProblemError(message, where=f"convolution {self.name!r}", hint=hint)
+
+
+def _whole_numbers(values: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(operator.index(value) for value in values)
 
 
 def _times(shape: tuple[int, ...]) -> str:

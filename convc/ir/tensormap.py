@@ -11,30 +11,19 @@ encoders refuse, so that a map which convc accepts can be encoded for real hardw
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
 from convc.errors import LaunchError
+from convc.ir.element_types import ELEMENT_TYPES, TENSOR_MAP_TYPES
 
 Mode = Literal["tile", "im2col", "im2col_w", "im2col_w128"]
 Swizzle = Literal["none", "32B", "64B", "128B", "128B_atom32", "128B_atom32_flip8", "128B_atom64"]
 Fill = Literal["zero", "nan"]
 
-ELEMENT_BITS = {
-    "u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64,
-    "f16": 16, "bf16": 16, "f32": 32, "f32_ftz": 32, "tf32": 32, "tf32_ftz": 32, "f64": 64,
-    "b4x16": 4, "b4x16_p64": 4, "b6x16_p32": 6,
-}  # fmt: skip
-"""Size in bits, in global memory, of an element of each type a tensor map can have (see `TensorMap`)."""
-
-ELEMENT_BYTES = {name: bits // 8 for name, bits in ELEMENT_BITS.items() if bits >= 8}
-"""Size in bytes of the types that have whole bytes."""
-
 PADDED = {"b4x16_p64": 8, "b6x16_p32": 12}
 """Types that are spread out on their way: bytes of data in each 16 bytes of shared memory, which hold 16 elements."""
-
-FLOATS = ("f16", "bf16", "f32", "f32_ftz", "tf32", "tf32_ftz", "f64")
 
 SWIZZLE_SPAN = {
     "none": 0, "32B": 32, "64B": 64, "128B": 128,
@@ -56,10 +45,9 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         mode: which encoder made it.
         buffer: name of the buffer (see `LaunchSpec.buffers`) that the tensor lies in.
         offset: byte offset of the tensor inside that buffer (multiple of 16).
-        dtype: element type name, as in PTX: u8 u16 u32 s32 u64 s64 f16 bf16 f32 f32_ftz tf32 tf32_ftz f64, or one
-            that packs 16 elements of less than a byte: b4x16 (the driver's 16U4_ALIGN8B, packed in shared memory
-            too), b4x16_p64 (16U4_ALIGN16B: 8 bytes of data and 8 of padding in shared memory), b6x16_p32
-            (16U6_ALIGN16B: 12 and 4 on loads; stores take a byte for each element, PTX's b6p2x16). Extents count
+        dtype: element type, one of `convc.ir.element_types.TENSOR_MAP_TYPES`. Some pack 16 elements of less than a
+            byte: b4x16 is packed in shared memory too; b4x16_p64 takes 8 bytes of data and 8 of padding there;
+            b6x16_p32 takes 12 and 4 on loads, while stores take a byte for each element (PTX's b6p2x16). Extents count
             single elements in all of them.
         dims: extent of each dimension in elements, innermost first (rank 1 to 5; 3 to 5 for im2col).
         strides: byte stride of dimensions 1.. (rank - 1 entries, multiples of 16).
@@ -94,13 +82,13 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element; only for types that have whole bytes."""
-        return ELEMENT_BYTES[self.dtype]
+        """Bytes of one element; ValueError for types of less than a byte."""
+        return ELEMENT_TYPES[self.dtype].bytes
 
     @property
     def shared_bits(self) -> int:
         """Bits that one element takes in shared memory, padding included."""
-        return 8 if self.dtype in PADDED else ELEMENT_BITS[self.dtype]
+        return 8 if self.dtype in PADDED else ELEMENT_TYPES[self.dtype].bits
 
     @property
     def row_bytes(self) -> int:
@@ -128,7 +116,14 @@ class TensorMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def tensor_bytes(self) -> int:
         """Bytes from the first to the last element of the tensor in global memory."""
         outer = zip(self.dims[1:], self.strides, strict=True)
-        return sum((extent - 1) * stride for extent, stride in outer) + self.dims[0] * ELEMENT_BITS[self.dtype] // 8
+        row = self.dims[0] * ELEMENT_TYPES[self.dtype].bits // 8
+        return sum((extent - 1) * stride for extent, stride in outer) + row
+
+
+class _Need(Protocol):
+    """Raises where a condition does not hold: what must be what, and what it is instead."""
+
+    def __call__(self, holds: bool, name: str, expected: str, got: object, hint: str = "") -> None: ...
 
 
 def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
@@ -149,18 +144,27 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
             raise LaunchError(f"tensor map: {name} must be {expected}, got {got}", where=where, hint=hint)
 
     need(tmap.mode in get_args(Mode), "mode", f"one of {', '.join(get_args(Mode))}", repr(tmap.mode))
-    types = f"one of {', '.join(ELEMENT_BITS)}"
-    need(tmap.dtype in ELEMENT_BITS, "dtype (tensorDataType)", types, repr(tmap.dtype))
+    types = f"one of {', '.join(TENSOR_MAP_TYPES)}"
+    need(tmap.dtype in TENSOR_MAP_TYPES, "dtype (tensorDataType)", types, repr(tmap.dtype))
     need(tmap.swizzle in SWIZZLE_SPAN, "swizzle", f"one of {', '.join(SWIZZLE_SPAN)}", repr(tmap.swizzle))
     need(tmap.fill in get_args(Fill), "fill (oobFill)", "zero or nan", repr(tmap.fill))
-    nan_ok = tmap.fill == "zero" or tmap.dtype in FLOATS
+    nan_ok = tmap.fill == "zero" or ELEMENT_TYPES[tmap.dtype].floating
     need(nan_ok, "fill (oobFill)", f"zero for {tmap.dtype}", "nan", "only float types have a NaN")
     _check_tensor(tmap, buffer_bytes, need)
     if tmap.mode == "tile":
         _check_tile(tmap, need)
     else:
         _check_im2col(tmap, need)
-    inner, span = tmap.row_bytes, SWIZZLE_SPAN[tmap.swizzle]
+    _check_row(tmap, need)
+    copied = tmap.rows * tmap.row_bytes
+    limit = f"at most {MAX_COPY_BYTES} bytes (shared memory)"
+    need(copied <= MAX_COPY_BYTES, "one copy", limit, f"{copied} bytes")
+
+
+def _check_row(tmap: TensorMap, need: _Need) -> None:
+    """A row of shared memory is whole 16 bytes, and not longer than its swizzle's span."""
+    inner = tmap.row_bytes
+    span = SWIZZLE_SPAN[tmap.swizzle]
     count = tmap.box[0] if tmap.mode == "tile" else tmap.channels
     whole = count * tmap.shared_bits % 128 == 0
     name = "box[0] (boxDim[0])" if tmap.mode == "tile" else "channels (channelsPerPixel)"
@@ -172,14 +176,11 @@ def check(tmap: TensorMap, buffer_bytes: int, where: str = "") -> None:
         f"{inner} bytes",
         "take a narrower box, or a wider swizzle",
     )
-    if tmap.dtype not in ELEMENT_BYTES:
+    if ELEMENT_TYPES[tmap.dtype].bits < 8:
         _check_packed(tmap, name, need)
-    copied = tmap.rows * inner
-    limit = f"at most {MAX_COPY_BYTES} bytes (shared memory)"
-    need(copied <= MAX_COPY_BYTES, "one copy", limit, f"{copied} bytes")
 
 
-def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
+def _check_tensor(tmap: TensorMap, buffer_bytes: int, need: _Need) -> None:
     """The rules that all three encoders share."""
     low = 1 if tmap.mode == "tile" else 3
     ranks = f"{low} to 5 in mode {tmap.mode}"
@@ -208,7 +209,7 @@ def _check_tensor(tmap: TensorMap, buffer_bytes: int, need) -> None:
     )
 
 
-def _check_packed(tmap: TensorMap, name: str, need) -> None:
+def _check_packed(tmap: TensorMap, name: str, need: _Need) -> None:
     """Types of less than a byte (CUDA driver API, notes on the packed types of each parameter)."""
     extent = tmap.dims[0]
     if tmap.dtype not in PADDED:
@@ -224,7 +225,8 @@ def _check_packed(tmap: TensorMap, name: str, need) -> None:
     need(tmap.swizzle in wide, "swizzle", f"one of {', '.join(wide)} for {tmap.dtype}", tmap.swizzle)
 
 
-def _check_tile(tmap: TensorMap, need) -> None:
+def _check_tile(tmap: TensorMap, need: _Need) -> None:
+    """The rules of ``cuTensorMapEncodeTiled`` alone."""
     for name in ("lower", "upper", "channels", "pixels"):
         value = getattr(tmap, name)
         need(not value, name, "left out in mode tile", value, "mode tile has a box instead")
@@ -233,7 +235,8 @@ def _check_tile(tmap: TensorMap, need) -> None:
         need(1 <= extent <= 256, f"box[{axis}] (boxDim[{axis}])", "in 1..256", extent)
 
 
-def _check_im2col(tmap: TensorMap, need) -> None:
+def _check_im2col(tmap: TensorMap, need: _Need) -> None:
+    """The rules of ``cuTensorMapEncodeIm2col`` and ``cuTensorMapEncodeIm2colWide`` alone."""
     instead = "this mode has channels and pixels instead"
     need(not tmap.box, "box (boxDim)", f"left out in mode {tmap.mode}", tmap.box, instead)
     need(1 <= tmap.channels <= 256, "channels (channelsPerPixel)", "in 1..256", tmap.channels)
@@ -242,7 +245,8 @@ def _check_im2col(tmap: TensorMap, need) -> None:
         need(1 <= tmap.pixels <= 1024, "pixels (pixelsPerColumn)", "in 1..1024", tmap.pixels)
     corners = 1 if wide else tmap.rank - 2
     bits = 16 if wide else CORNER_BITS[tmap.rank]
-    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    least = -(1 << (bits - 1))
+    most = (1 << (bits - 1)) - 1
     for name, corner in (("lower", tmap.lower), ("upper", tmap.upper)):
         cuda = f"pixelBox{name.capitalize()}Corner" + ("Width" if wide else "")
         need(len(corner) == corners, f"{name} ({cuda})", f"{corners} number(s) in mode {tmap.mode}", corner)

@@ -34,11 +34,13 @@ from convc.ir.problem import ConvProblem
 CHANNELS = 32
 """Channels of a group come in multiples of this: one block, or two, and 16 bytes of the smallest elements."""
 NAN_FACTOR = {"ue8m0": 0xFF, "ue4m3": 0x7F}
+"""The code of NaN by type of scale factors."""
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 """The magnitudes of e2m1, by code."""
 _TIES = (E2M1[1:] + E2M1[:-1]) / 2
-_TIES[1::2] = np.nextafter(_TIES[1::2], 0)  # from an odd code up; from an even one down
+_TIES[1::2] = np.nextafter(_TIES[1::2], 0)  # ties go to the even code: from an odd one up, from an even one down
 UE8M0_BIAS = 127
+"""A code e of ue8m0 stands for 2^(e - 127)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,16 +233,16 @@ def factor_values(fmt: BlockFormat, codes: np.ndarray) -> np.ndarray:
 
 
 def _factors(fmt: BlockFormat, most: np.ndarray) -> np.ndarray:
-    """Codes of the factors of blocks whose largest magnitudes are given."""
+    """Codes of the factors of blocks whose largest magnitudes are given, uint8 of the same shape."""
     if fmt.factor == "ue4m3":
         return dtypes.encode(dtypes.E4M3, most / fmt.largest).view(np.uint8)
-    exponent = np.frexp(most)[1] - 1 - int(math.log2(fmt.largest))
+    exponent = np.frexp(most)[1] - 1 - int(math.log2(fmt.largest))  # floor(log2 m) - floor(log2 largest)
     code = np.clip(exponent + UE8M0_BIAS, 0, 2 * UE8M0_BIAS)
     return np.where(most > 0, code, 0).astype(np.uint8)
 
 
 def _elements(fmt: BlockFormat, ratio: np.ndarray) -> np.ndarray:
-    """Codes of numbers, to nearest, ties to even, cut to the largest."""
+    """Codes of numbers, uint8 of the same shape: to nearest, ties to even, cut to the largest."""
     if fmt.element == "e4m3":
         return dtypes.encode(dtypes.E4M3, np.clip(ratio, -fmt.largest, fmt.largest)).view(np.uint8)
     codes = np.searchsorted(_TIES, np.abs(ratio)).astype(np.uint8)
@@ -256,7 +258,7 @@ def as_filters(problem: ConvProblem, taps: np.ndarray) -> np.ndarray:
 
 
 def _output_first(problem: ConvProblem, w: np.ndarray) -> np.ndarray:
-    """The other way."""
+    """The inverse of `as_filters`: filters of any problem as (K, C/G, *kernel)."""
     if not problem.transposed:
         return w
     grouped = w.reshape(problem.groups, problem.group_channels, -1, *problem.kernel)

@@ -35,6 +35,7 @@ import msgspec
 import numpy as np
 
 from convc.ir import dtypes
+from convc.ir.arch import SM_100A
 from convc.ir.dtypes import DType
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS, BlockFormat
@@ -43,11 +44,7 @@ from convc.layout.fold import AxisFold, choose_fold, fold_problem, images
 from convc.layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
 from convc.layout.transposed import ForwardEquivalent, forward_equivalent, ordinary_element
 
-PITCH_BYTES = 16
-"""Strides of a tensor map are multiples of this."""
-
-BIAS_MULTIPLE = 256
-"""The widest tile of output channels: the bias is padded to whole tiles."""
+LIMITS = SM_100A.limits
 
 
 class BufferLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,11 +137,11 @@ def device_layout(problem: ConvProblem) -> DeviceLayout:
     device = folded if packing is None else packed_problem(folded, packing)
     c_pitch = _pitch(device.group_channels, device.operand_dtype)
     k_pitch = _pitch(device.out_channels, device.out_dtype)
-    pixel, tap = device.groups * c_pitch, c_pitch
     blocks = FORMATS.get(device.operand)
-    if blocks is not None:
-        factors = _factor_pitch(blocks, c_pitch)
-        pixel, tap = pixel + device.groups * factors, tap + factors
+    factors = 0 if blocks is None else _factor_pitch(blocks, c_pitch)
+    pixel = device.groups * (c_pitch + factors)
+    tap = c_pitch + factors
+    bias = (_round_up(device.out_channels, LIMITS.mma_n_max),)  # whole tiles, so that no load of it needs a guard
     activation = BufferLayout(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
     return DeviceLayout(
         model=problem,
@@ -159,7 +156,7 @@ def device_layout(problem: ConvProblem) -> DeviceLayout:
         ),
         bias=BufferLayout(
             dtype=device.sum_dtype.name,
-            shape=(2,) * has_multipliers(device) + (_round_up(device.out_channels, BIAS_MULTIPLE),),
+            shape=(2, *bias) if has_multipliers(device) else bias,
         ),
         output=BufferLayout(dtype=device.out, shape=(device.batch, *device.out_extent, k_pitch)),
     )
@@ -208,7 +205,7 @@ def _tensor_scale(problem: ConvProblem) -> bool:
 
 def _factor_pitch(blocks: BlockFormat, size: int) -> int:
     """Bytes of the scale factors of `size` bytes of elements."""
-    return _round_up(-(-size // blocks.factor_bytes), PITCH_BYTES)
+    return _round_up(-(-size // blocks.factor_bytes), LIMITS.tma_unit_bytes)
 
 
 def _round_up(value: int, multiple: int) -> int:
@@ -216,4 +213,4 @@ def _round_up(value: int, multiple: int) -> int:
 
 
 def _pitch(channels: int, dtype: DType) -> int:
-    return _round_up(channels, PITCH_BYTES // dtype.bytes)
+    return _round_up(channels, LIMITS.tma_unit_bytes // dtype.bytes)

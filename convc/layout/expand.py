@@ -20,26 +20,28 @@ from convc.layout.split_precision import PARTS, PASSES, activation_parts, filter
 
 def expanded(problem: ConvProblem) -> ConvProblem:
     """The same convolution with zero padding and parts of the types that the tensor core multiplies."""
-    passes = PASSES.get(problem.operand)
-    changes = {}
-    if passes is not None:
-        changes |= {"operand": PARTS[problem.operand].name}
+    made = problem
     if problem.pad_value:
         padded = zip(problem.in_extent, problem.pad_lo, problem.pad_hi, strict=True)
         none = (0,) * problem.rank
         extent = tuple(extent + lo + hi for extent, lo, hi in padded)
-        changes |= {"in_extent": extent, "pad_lo": none, "pad_hi": none, "pad_value": 0}
-    fmt, copies = FORMATS.get(problem.operand), copies_of(problem)
+        made = dataclasses.replace(made, in_extent=extent, pad_lo=none, pad_hi=none, pad_value=0)
+    fmt = FORMATS.get(problem.operand)
     if fmt is not None:
-        changes |= {"in_channels": filled_channels(problem.in_channels, problem.groups) // fmt.packed}
+        channels = filled_channels(problem.in_channels, problem.groups) // fmt.packed
+        made = dataclasses.replace(made, in_channels=channels)
+    copies = copies_of(problem)
     if copies > 1:
-        changes |= {"in_channels": copies * problem.in_channels, "filter_parts": 1}
-    return dataclasses.replace(problem, **changes) if changes else problem
+        made = dataclasses.replace(made, in_channels=copies * problem.in_channels, filter_parts=1)
+    if problem.operand in PARTS:
+        made = dataclasses.replace(made, operand=PARTS[problem.operand].name)
+    return made
 
 
 def copies_of(problem: ConvProblem) -> int:
     """How many channels of the kernel each channel of the model becomes."""
-    return len(PASSES.get(problem.operand, (None,) * problem.filter_parts))
+    passes = PASSES.get(problem.operand)
+    return problem.filter_parts if passes is None else len(passes)
 
 
 def expand_activation(problem: ConvProblem, x: np.ndarray) -> np.ndarray:
@@ -61,10 +63,12 @@ def expand_filter(problem: ConvProblem, w: np.ndarray) -> np.ndarray:
 
 def split_filter(w: np.ndarray, count: int) -> list[np.ndarray]:
     """Whole numbers as `count` arrays of s8 that add up to them; ValueError where they do not fit."""
-    rest, parts = np.rint(np.asarray(w, np.float64)).astype(np.int64), []
+    rest = np.rint(np.asarray(w, np.float64)).astype(np.int64)
+    parts: list[np.ndarray] = []
     for _ in range(count):
-        parts.append(dtypes.encode(dtypes.S8, rest))
-        rest = rest - parts[-1]
+        part = dtypes.encode(dtypes.S8, rest)  # as much of the rest as fits
+        parts.append(part)
+        rest = rest - part
     if rest.any():
         raise ValueError(f"{count} parts of s8 cannot hold weights from {int(w.min())} to {int(w.max())}")
     return parts

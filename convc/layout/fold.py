@@ -22,12 +22,11 @@ import dataclasses
 import msgspec
 import numpy as np
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
-MAX_ELEMENT_STRIDE = 8
-MAX_OFFSET = 255
-CORNERS = range(-128, 128)
-"""What tensor maps and im2col copies of two spatial axes can express; see "Folding an axis" above."""
+LIMITS = SM_100A.limits
+_AXIS_FIELDS = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
 
 
 class AxisFold(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,24 +52,24 @@ def images(problem: ConvProblem) -> ConvProblem:
     """The same convolution over images: a row is an image of one line, and planes of a folded volume are images."""
     if problem.rank == 2:
         return problem
-    names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
     if problem.rank == 3:
-        planes = {name: getattr(problem, name)[1:] for name in names}
+        planes = {name: getattr(problem, name)[1:] for name in _AXIS_FIELDS}
         return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], output_padding=(), **planes)
-    lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in names}
+    lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in _AXIS_FIELDS}
     return dataclasses.replace(problem, output_padding=(), **lines)
 
 
 def choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
     """How to bring an axis within the limits of tensor maps; None when it is within them already."""
-    stride, reach = problem.stride[axis], problem.span[axis] - 1
+    stride = problem.stride[axis]
+    reach = problem.span[axis] - 1
     if problem.rank == 3 and axis == 0:
         offsets = tuple(tap * problem.dilation[0] for tap in range(problem.kernel[0]))
         return AxisFold(step=stride, places=offsets, taps=tuple((0, tap) for tap in range(len(offsets))))
-    if stride <= MAX_ELEMENT_STRIDE and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
+    if stride <= LIMITS.tma_element_stride and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
         return None
     offsets = [tap * problem.dilation[axis] for tap in range(problem.kernel[axis])]
-    if stride > MAX_ELEMENT_STRIDE and _encodable(0, 0, reach // stride):
+    if stride > LIMITS.tma_element_stride and _encodable(0, 0, reach // stride):
         places = sorted({offset % stride for offset in offsets})
         taps = [(offset // stride, places.index(offset % stride)) for offset in offsets]
     else:
@@ -81,13 +80,12 @@ def choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
 
 def fold_problem(problem: ConvProblem, folds: tuple[AxisFold | None, ...]) -> ConvProblem:
     """The convolution that is left when the axes are folded."""
-    names = ("in_extent", "kernel", "stride", "dilation", "pad_lo", "pad_hi")
-    fields = {name: list(getattr(problem, name)) for name in names}
+    fields = {name: list(getattr(problem, name)) for name in _AXIS_FIELDS}
     channels = problem.in_channels
     for axis, fold in enumerate(folds):
         if fold is not None:
             extent = problem.out_extent[axis] + fold.blocks - 1
-            for name, value in zip(names, (extent, fold.blocks, 1, 1, 0, 0), strict=True):
+            for name, value in zip(_AXIS_FIELDS, (extent, fold.blocks, 1, 1, 0, 0), strict=True):
                 fields[name][axis] = value
             channels *= len(fold.places)
     changes = {name: tuple(values) for name, values in fields.items()}
@@ -107,7 +105,10 @@ def fold_pixels(pixels: np.ndarray, dim: int, fold: AxisFold, pad_lo: int, block
 
 
 def fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
-    """The same for filters (K, *kernel, C); a place of a block that no tap reads stays zero."""
+    """Fold dimension ``dim`` of filters (K, *kernel, C): it becomes blocks, C becomes places x C.
+
+    A place of a block that no tap reads stays zero.
+    """
     lines = np.moveaxis(taps, dim, 0)
     folded = np.zeros((fold.blocks, len(fold.places), *lines.shape[1:]), taps.dtype)
     for line, (block, place) in zip(lines, fold.taps, strict=True):
@@ -117,7 +118,9 @@ def fold_taps(taps: np.ndarray, dim: int, fold: AxisFold) -> np.ndarray:
 
 def _encodable(pad_lo: int, pad_hi: int, reach: int) -> bool:
     """Whether im2col can express an axis: corners -pad_lo and pad_hi - reach, largest offset ``reach``."""
-    return -pad_lo in CORNERS and pad_hi - reach in CORNERS and reach <= MAX_OFFSET
+    lowest, highest = LIMITS.im2col_corner
+    corners = (-pad_lo, pad_hi - reach)
+    return all(lowest <= corner <= highest for corner in corners) and reach <= LIMITS.im2col_offset
 
 
 def _places_to_channels(folded: np.ndarray, dim: int) -> np.ndarray:

@@ -7,7 +7,7 @@ least work: more groups fill the instructions, but their zeros grow with the squ
 groups, each with its own run of channels, padded to whole instructions; a single pack is a convolution with one group.
 
 Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of the model. On full tiles that still is
-twice as many as an SM multiplies without its tensor core (`convc.compiler.arch.Rates.fmas`), and as many of tf32;
+twice as many as an SM multiplies without its tensor core (`convc.ir.arch.Rates.fmas`), and as many of tf32;
 images of a few pixels fill no tile, and less is left. The plan prints both numbers.
 
 An infinity or NaN of a channel spreads to the other groups of its pack, as it would through any block-diagonal filter.
@@ -20,16 +20,10 @@ import dataclasses
 import msgspec
 import numpy as np
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
-ATOM_BYTES = 32
-"""Channels that one instruction takes from a row, in bytes (PTX manual, tcgen05.mma: K of every kind)."""
-ROW_BYTES = 128
-"""Longest row of an operand tile; longer runs are made of whole rows."""
-COLUMNS = 16
-"""Output channels come in multiples of this (PTX manual, tcgen05.mma shapes, M = 128)."""
-WIDEST = 256
-"""Most output channels of one instruction."""
+LIMITS = SM_100A.limits
 
 
 class GroupPacking(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,24 +47,27 @@ def choose_packing(problem: ConvProblem) -> GroupPacking | None:
     if problem.groups == 1:
         return None
     choices = [_packing(problem, groups) for groups in range(1, problem.groups + 1)]
-    return min(choices, key=lambda packing: (work(problem, packing), packing.count))
+    return min(choices, key=lambda packing: (tensor_core_work(problem, packing), packing.count))
 
 
-def work(problem: ConvProblem, packing: GroupPacking) -> int:
-    """Output channels times atoms of 32 bytes that the tensor core multiplies for each pixel and tap."""
-    atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // ATOM_BYTES)
-    tiles = -(-packing.k_per_pack // COLUMNS)
+def tensor_core_work(problem: ConvProblem, packing: GroupPacking) -> int:
+    """Products of the tensor core for each pixel and tap: atoms of 32 bytes of K times steps of 16 output channels."""
+    atoms = -(-packing.c_per_pack * problem.operand_dtype.bytes // LIMITS.mma_atom_bytes)
+    tiles = -(-packing.k_per_pack // LIMITS.mma_n_step)
     return packing.count * atoms * tiles
 
 
 def _packing(problem: ConvProblem, groups: int) -> GroupPacking:
+    """Packs of so many groups. Several packs are padded to whole instructions, and wide ones to whole rows or tiles."""
     count = -(-problem.groups // groups)
-    channels, filters = groups * problem.group_channels, groups * problem.out_channels // problem.groups
+    channels = groups * problem.group_channels
+    filters = groups * problem.out_channels // problem.groups
     if count == 1:
         return GroupPacking(groups=groups, count=1, c_per_pack=channels, k_per_pack=filters)
     element = problem.operand_dtype.bytes
-    unit = ATOM_BYTES if channels * element <= ROW_BYTES else ROW_BYTES
-    step = COLUMNS if filters <= WIDEST else WIDEST // 2
+    row = LIMITS.swizzle_spans[-1]  # the longest row of an operand tile; longer runs are made of whole rows
+    unit = LIMITS.mma_atom_bytes if channels * element <= row else row
+    step = LIMITS.mma_n_step if filters <= LIMITS.mma_n_max else LIMITS.mma_n_max // 2
     return GroupPacking(
         groups=groups,
         count=count,
@@ -91,7 +88,8 @@ def packed_problem(problem: ConvProblem, packing: GroupPacking) -> ConvProblem:
 
 def pack_channels(pixels: np.ndarray, model: ConvProblem, packing: GroupPacking) -> np.ndarray:
     """Pixels (..., places * C) as (..., packs * c_per_pack): a group's channels at all places together."""
-    lines, slots = pixels.shape[:-1], packing.count * packing.groups
+    lines = pixels.shape[:-1]
+    slots = packing.count * packing.groups  # places for groups; those of the last pack may stay empty
     groups = pixels.reshape(*lines, -1, model.groups, model.group_channels).swapaxes(-3, -2)
     groups = groups.reshape(*lines, model.groups, -1)
     channels = packing.groups * groups.shape[-1]
@@ -104,11 +102,13 @@ def pack_channels(pixels: np.ndarray, model: ConvProblem, packing: GroupPacking)
 
 def pack_taps(taps: np.ndarray, groups: int, packing: GroupPacking) -> np.ndarray:
     """Filters (K, R*S, C/G) as (packs * k_per_pack, R*S, c_per_pack), with zeros outside the blocks of the groups."""
-    own, channels = len(taps) // groups, taps.shape[-1]
+    own = len(taps) // groups
+    channels = taps.shape[-1]
     packed = np.zeros((packing.count, packing.k_per_pack, taps.shape[1], packing.c_per_pack), taps.dtype)
     for group in range(groups):
         pack, slot = divmod(group, packing.groups)
-        rows, columns = slice(slot * own, (slot + 1) * own), slice(slot * channels, (slot + 1) * channels)
+        rows = slice(slot * own, (slot + 1) * own)
+        columns = slice(slot * channels, (slot + 1) * channels)
         packed[pack, rows, :, columns] = taps[group * own : (group + 1) * own]
     return packed.reshape(-1, *packed.shape[2:])
 

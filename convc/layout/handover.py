@@ -22,30 +22,42 @@ import numpy as np
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.layout.device_layout import DeviceLayout
+from convc.layout.device_layout import BufferLayout, DeviceLayout
 from convc.layout.groups import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
 
 
-def obstacle(producer: DeviceLayout, consumer: DeviceLayout, use: Use = "activation") -> str | None:
+def why_not_shared(producer: DeviceLayout, consumer: DeviceLayout, use: Use = "activation") -> str | None:
     """Why the output buffer of one kernel cannot be that buffer of another one, in words; None: it can.
 
-    Rounding float32 to tf32 is no obstacle.
+    That float32 has to be rounded to tf32 is no reason.
     """
-    made, wanted = producer.output, consumer.activation if use == "activation" else consumer.residual
+    wanted = consumer.activation if use == "activation" else consumer.residual
     if wanted is None:
         return "the consumer adds no residual"
     if producer.forward is not None or consumer.forward is not None:
         return "a transposed convolution goes through another layout"
     if producer.model.rank == 3 or consumer.model.rank == 3:
         return "volumes go through another layout"
-    if use == "activation" and any(fold is not None for fold in consumer.folds):
+    reason = _changed_by_the_host(consumer) if use == "activation" else None
+    return reason or _unlike(producer, consumer, wanted, use)
+
+
+def _changed_by_the_host(consumer: DeviceLayout) -> str | None:
+    """Why the activations of a kernel are not the ones of its model; None: they are."""
+    if any(fold is not None for fold in consumer.folds):
         return "an axis of the consumer is folded"
-    if use == "activation" and consumer.blocks is not None:
+    if consumer.blocks is not None:
         return "the host makes the scale factors of what the consumer takes"
-    if use == "activation" and consumer.base != consumer.ordinary:
+    if consumer.base != consumer.ordinary:
         return "the host pads what the consumer takes, or splits its numbers into parts"
+    return None
+
+
+def _unlike(producer: DeviceLayout, consumer: DeviceLayout, wanted: BufferLayout, use: Use) -> str | None:
+    """Where shapes, types or places of channels of the two buffers differ; None: nowhere."""
+    made = producer.output
     shape = consumer.model.x_shape if use == "activation" else consumer.model.y_shape
     if producer.model.y_shape != shape:
         return f"the result has shape {producer.model.y_shape}, the consumer takes {shape}"
@@ -59,22 +71,22 @@ def obstacle(producer: DeviceLayout, consumer: DeviceLayout, use: Use = "activat
     return None
 
 
-def hand_over(
+def share_buffer(
     producer: DeviceLayout, consumer: DeviceLayout, packed: np.ndarray, use: Use = "activation"
 ) -> np.ndarray:
     """The consumer's buffer, bit for bit what unpacking and packing again would give.
 
     Args:
+        producer, consumer: the kernel that wrote the buffer, and the one that is to read it.
         packed: what the producer's kernel wrote (`DeviceLayout.output`). What lies behind its last channel is set to
-        zero
-            in place; where nothing is rounded this very array comes back.
+            zero in place; where nothing is rounded this very array comes back.
         use: which buffer of the consumer.
 
     Raises:
-        InputError: there is an `obstacle`, or the array is no output buffer of the producer.
+        InputError: `why_not_shared` has a reason, or the array is no output buffer of the producer.
     """
     where = f"{producer.model.name!r} to {consumer.model.name!r}"
-    reason = obstacle(producer, consumer, use)
+    reason = why_not_shared(producer, consumer, use)
     if reason is not None:
         raise InputError(f"a buffer cannot be handed over: {reason}", where=where, hint="unpack it and pack it again")
     storage = dtypes.BY_NAME[producer.output.dtype].storage
@@ -89,16 +101,14 @@ def hand_over(
 
 
 def _places_written(layout: DeviceLayout) -> np.ndarray:
-    """Where in a pixel of the output each channel of the model lies, (K,)."""
-    return (
-        np.arange(layout.model.out_channels)
-        if layout.packing is None
-        else device_channels(layout.ordinary, layout.packing)
-    )
+    """Where in a pixel of the output each channel of the model lies, int64 (K,)."""
+    if layout.packing is None:
+        return np.arange(layout.model.out_channels)
+    return device_channels(layout.ordinary, layout.packing)
 
 
 def _places_read(layout: DeviceLayout, use: Use) -> np.ndarray | None:
-    """The same for what a kernel reads; None where a channel has several places."""
+    """Where in a pixel that a kernel reads each channel lies, int64 (C,) or (K,); None where one has several places."""
     if use == "residual":
         return _places_written(layout)
     channels = np.arange(layout.model.in_channels)
@@ -107,7 +117,8 @@ def _places_read(layout: DeviceLayout, use: Use) -> np.ndarray | None:
     placed = pack_channels((channels + 1).reshape(1, 1, 1, -1), layout.ordinary, layout.packing).reshape(-1)
     places = np.flatnonzero(placed)
     order = placed[places] - 1
-    return places[np.argsort(order)] if len(places) == len(channels) and len(set(order)) == len(channels) else None
+    once = len(places) == len(channels) and len(set(order)) == len(channels)
+    return places[np.argsort(order)] if once else None
 
 
 def _element_type(layout: DeviceLayout, use: Use) -> str:

@@ -14,7 +14,7 @@ from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import bytes_of, filled_channels, filter_blocks, quantise, tensor_scale
-from convc.layout.device_layout import DeviceLayout, has_multipliers, has_tensor_scale, output_channels
+from convc.layout.device_layout import DeviceLayout, has_multipliers, output_channels
 from convc.layout.expand import expand_activation, expand_filter
 from convc.layout.fold import fold_pixels, fold_taps
 from convc.layout.groups import GroupPacking, pack_channels, pack_taps
@@ -35,17 +35,19 @@ def pack_activation(layout: DeviceLayout, x: np.ndarray) -> np.ndarray:
     if layout.blocks is None:
         return _with_pitch(_pixels(layout, expand_activation(layout.ordinary, x)), layout.activation.shape)
     _require_blocks(layout, x, "x")
-    planes = bytes_of(layout.blocks, quantise(layout.blocks, x, layout.ordinary.groups))
-    pixels = (_pixels(layout, plane, step) for plane, step in zip(planes, (1, layout.blocks.factor_bytes), strict=True))
-    return _with_factors(layout, *pixels, layout.activation.shape, layout.problem.groups)
+    elements, factors = bytes_of(layout.blocks, quantise(layout.blocks, x, layout.ordinary.groups))
+    pixels = _pixels(layout, elements)
+    behind = _pixels(layout, factors, layout.blocks.factor_bytes)
+    return _with_factors(layout, pixels, behind, layout.activation.shape, layout.problem.groups)
 
 
 def scaled_bias(layout: DeviceLayout, bias: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The buffer of `pack_bias` for these activations: where they have a scale as a whole, its multipliers have it."""
-    if not has_tensor_scale(layout):
+    blocks = layout.blocks
+    if blocks is None or not blocks.tensor:
         return bias
     scaled = bias.copy()
-    scaled[1] *= np.float32(tensor_scale(layout.blocks, x))
+    scaled[1] *= np.float32(tensor_scale(blocks, x))
     return scaled
 
 
@@ -57,11 +59,9 @@ def _pixels(layout: DeviceLayout, x: np.ndarray, step: int = 1) -> np.ndarray:
             blocks = layout.base.out_extent[axis] + fold.blocks - 1
             pixels = fold_pixels(pixels, axis + 1, fold, layout.base.pad_lo[axis], blocks)
     pixels = pixels.reshape(*layout.activation.shape[:-1], -1)
-    return (
-        pixels
-        if layout.packing is None
-        else pack_channels(pixels, _fewer(layout.base, step), _packing_of(layout.packing, step))
-    )
+    if layout.packing is None:
+        return pixels
+    return pack_channels(pixels, _fewer(layout.base, step), _packing_of(layout.packing, step))
 
 
 def pack_filter(layout: DeviceLayout, w: np.ndarray) -> np.ndarray:
@@ -71,9 +71,10 @@ def pack_filter(layout: DeviceLayout, w: np.ndarray) -> np.ndarray:
     if layout.blocks is None:
         return _with_pitch(_taps(layout, expand_filter(layout.ordinary, w)), layout.filter.shape)
     _require_blocks(layout, w, "w")
-    planes = bytes_of(layout.blocks, filter_blocks(layout.ordinary, w))
-    taps = (_taps(layout, plane, step) for plane, step in zip(planes, (1, layout.blocks.factor_bytes), strict=True))
-    return _with_factors(layout, *taps, layout.filter.shape, 1)
+    elements, factors = bytes_of(layout.blocks, filter_blocks(layout.ordinary, w))
+    taps = _taps(layout, elements)
+    behind = _taps(layout, factors, layout.blocks.factor_bytes)
+    return _with_factors(layout, taps, behind, layout.filter.shape, 1)
 
 
 def _taps(layout: DeviceLayout, w: np.ndarray, step: int = 1) -> np.ndarray:
@@ -83,17 +84,18 @@ def _taps(layout: DeviceLayout, w: np.ndarray, step: int = 1) -> np.ndarray:
         if fold is not None:
             taps = fold_taps(taps, axis + 1, fold)
     taps = taps.reshape(len(taps), -1, taps.shape[-1])
-    return (
-        taps if layout.packing is None else pack_taps(taps, layout.ordinary.groups, _packing_of(layout.packing, step))
-    )
+    if layout.packing is None:
+        return taps
+    return pack_taps(taps, layout.ordinary.groups, _packing_of(layout.packing, step))
 
 
 def pack_weights(
     layout: DeviceLayout, w: np.ndarray, bias: np.ndarray | None, multiplier: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """`pack_filter` and `pack_bias`, whose multipliers are the scale of the filters as a whole where they have one."""
-    if has_tensor_scale(layout):
-        multiplier = np.full(layout.model.out_channels, tensor_scale(layout.blocks, w))
+    blocks = layout.blocks
+    if blocks is not None and blocks.tensor:
+        multiplier = np.full(layout.model.out_channels, tensor_scale(blocks, w))
     return pack_filter(layout, w), pack_bias(layout, bias, multiplier)
 
 
@@ -103,7 +105,8 @@ def pack_bias(layout: DeviceLayout, bias: np.ndarray | None, multiplier: np.ndar
     Args:
         multiplier: (K,) of a problem whose sums are scaled, rounded to float32.
     """
-    channels, sums = layout.model.out_channels, layout.problem.sum_dtype
+    channels = layout.model.out_channels
+    sums = layout.problem.sum_dtype
     packed = np.zeros(layout.bias.shape, sums.storage)
     rows = packed.reshape(-1, layout.bias.shape[-1])
     if bias is not None:
@@ -147,7 +150,7 @@ def _channels_last(layout: DeviceLayout, array: np.ndarray, what: str) -> np.nda
 
 
 def _require_blocks(layout: DeviceLayout, array: np.ndarray, what: str) -> None:
-    """Quantising takes some float64 arrays of the size of the tensor, its groups filled up."""
+    """Raise `LimitError` where memory is short: quantising takes about six float64 arrays of the filled-up tensor."""
     filled = filled_channels(layout.ordinary.in_channels, layout.ordinary.groups) / layout.ordinary.in_channels
     require_memory(int(6 * 8 * array.size * filled), f"quantising {what} of {layout.model.name!r}")
 
@@ -177,6 +180,7 @@ def _fewer(problem: ConvProblem, step: int) -> ConvProblem:
 
 
 def _packing_of(packing: GroupPacking, step: int) -> GroupPacking:
+    """The packing with one channel for each `step`."""
     return msgspec.structs.replace(packing, c_per_pack=packing.c_per_pack // step)
 
 

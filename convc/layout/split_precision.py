@@ -61,8 +61,9 @@ def split(array: np.ndarray, count: int, dtype: dtypes.DType = dtypes.BF16) -> l
     Finite numbers above the type's largest are cut to it in the first part, and the others take the rest.
     """
     rest = np.asarray(array, np.float32)
-    finite, most = np.isfinite(rest), np.float32(dtype.max_finite)
-    parts = []
+    finite = np.isfinite(rest)
+    most = np.float32(dtype.max_finite)
+    parts: list[np.ndarray] = []
     for _ in range(count):
         part = dtypes.encode(dtype, np.where(finite, np.clip(rest, -most, most), rest))
         parts.append(part)

@@ -49,7 +49,7 @@ class ForwardEquivalent(msgspec.Struct, frozen=True, kw_only=True):
     """A transposed convolution as an ordinary one.
 
     Attributes:
-        strategy: see the module.
+        strategy: ``phases`` or ``dilated``, as the head of this module explains them.
         problem: the ordinary convolution; with phases its output channels are (group, phase, channel of the group).
         axes: how each axis is cut into phases; empty for ``dilated``.
     """
@@ -66,6 +66,7 @@ def forward_equivalent(problem: ConvProblem) -> ForwardEquivalent:
 
 
 def _phases(problem: ConvProblem) -> ForwardEquivalent:
+    """The convolution that makes all phases, as output channels."""
     axes = tuple(_phase_axis(problem, axis) for axis in range(problem.rank))
     phases = math.prod(problem.stride)
     pixels = [-(-out // u) for out, u in zip(problem.out_extent, problem.stride, strict=True)]
@@ -92,7 +93,10 @@ def _phases(problem: ConvProblem) -> ForwardEquivalent:
 
 
 def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
-    u, d, pad = problem.stride[axis], problem.dilation[axis], problem.pad_lo[axis]
+    """Which tap of the transposed filter each phase of an axis reads, and at which offset from its pixel."""
+    u = problem.stride[axis]
+    d = problem.dilation[axis]
+    pad = problem.pad_lo[axis]
     found = [
         (phase, tap, (phase + pad - tap * d) // u)
         for phase in range(u)
@@ -100,18 +104,20 @@ def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
         if (phase + pad - tap * d) % u == 0
     ]
     offsets = [0, *(offset for _, _, offset in found)]
-    first, last = min(offsets), max(offsets)
+    first = min(offsets)
+    last = max(offsets)
     reads = tuple((phase, tap, offset - first) for phase, tap, offset in found)
     return PhaseAxis(reads=reads, taps=last - first + 1, before=-first)
 
 
 def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
-    """None where the pads leave nothing of the input."""
-    extent = tuple((e - 1) * u + 1 for e, u in zip(problem.in_extent, problem.stride, strict=True))
-    sides = []
-    for pads in (problem.pad_lo, [hi - more for hi, more in zip(problem.pad_hi, problem.output_padding, strict=True)]):
-        sides.append([span - 1 - pad for span, pad in zip(problem.span, pads, strict=True)])
-    cropped = tuple(e + min(0, lo) + min(0, hi) for e, lo, hi in zip(extent, *sides, strict=True))
+    """The convolution of the spread-out input; None where the pads leave nothing of it."""
+    spread = [(e - 1) * u + 1 for e, u in zip(problem.in_extent, problem.stride, strict=True)]
+    pad_lo = [span - 1 - lo for span, lo in zip(problem.span, problem.pad_lo, strict=True)]
+    ends = zip(problem.span, problem.pad_hi, problem.output_padding, strict=True)
+    pad_hi = [span - 1 - hi + more for span, hi, more in ends]
+    # A pad below zero crops the spread-out input: what lies there reaches only outputs that the model crops.
+    cropped = tuple(e + min(0, lo) + min(0, hi) for e, lo, hi in zip(spread, pad_lo, pad_hi, strict=True))
     if min(cropped) < 1:
         return None
     return ForwardEquivalent(
@@ -122,8 +128,8 @@ def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
             output_padding=(),
             in_extent=cropped,
             stride=(1,) * problem.rank,
-            pad_lo=tuple(max(0, pad) for pad in sides[0]),
-            pad_hi=tuple(max(0, pad) for pad in sides[1]),
+            pad_lo=tuple(max(0, pad) for pad in pad_lo),
+            pad_hi=tuple(max(0, pad) for pad in pad_hi),
         ),
     )
 
@@ -141,7 +147,8 @@ def ordinary_input(equivalent: ForwardEquivalent, model: ConvProblem, x: np.ndar
 
 def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.ndarray) -> np.ndarray:
     """Filters (C, K/G, *kernel) as (K, C/G, *kernel) of the ordinary convolution."""
-    groups, depth = model.groups, model.out_channels // model.groups
+    groups = model.groups
+    depth = model.out_channels // groups
     turned = w.reshape(groups, model.group_channels, depth, *model.kernel).swapaxes(1, 2)
     if equivalent.strategy == "dilated":
         turned = turned[(..., *(slice(None, None, -1) for _ in model.kernel))]
@@ -165,10 +172,11 @@ def transposed_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.n
     """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
     if equivalent.strategy == "dilated":
         return y
-    rank, depth = model.rank, model.out_channels // model.groups
+    rank = model.rank
+    depth = model.out_channels // model.groups
     pixels = y.shape[2:]
     apart = y.reshape(len(y), model.groups, *model.stride, depth, *pixels)
-    order = [0, 1, 2 + rank]
+    order = [0, 1, 2 + rank]  # N, G, K/G, then pixel and phase of each axis in turn
     for axis in range(rank):
         order += [3 + rank + axis, 2 + axis]
     together = apart.transpose(order).reshape(len(y), model.out_channels, *_whole(model, pixels))
@@ -179,12 +187,14 @@ def ordinary_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.nda
     """The inverse of `transposed_output`: an output (N, K, *out) as the ordinary convolution makes it, zeros around."""
     if equivalent.strategy == "dilated":
         return y
-    rank, pixels = model.rank, equivalent.problem.out_extent
+    rank = model.rank
+    pixels = equivalent.problem.out_extent
     whole = np.zeros((*y.shape[:2], *_whole(model, pixels)), y.dtype)
     whole[(..., *map(slice, model.out_extent))] = y
     split = [extent for pair in zip(pixels, model.stride, strict=True) for extent in pair]
     apart = whole.reshape(len(y), model.groups, -1, *split)
-    phases, places = range(4, 4 + 2 * rank, 2), range(3, 3 + 2 * rank, 2)
+    phases = range(4, 4 + 2 * rank, 2)  # axes of `apart`: N, G, K/G, then pixel and phase of each axis in turn
+    places = range(3, 3 + 2 * rank, 2)
     return apart.transpose(0, 1, *phases, 2, *places).reshape(equivalent.problem.y_shape)
 
 
@@ -200,4 +210,5 @@ def ordinary_element(equivalent: ForwardEquivalent, model: ConvProblem, element:
 
 
 def _whole(model: ConvProblem, pixels: tuple[int, ...]) -> Iterator[int]:
+    """Extents of the output before it is cropped: so many pixels of every phase."""
     return (count * u for count, u in zip(pixels, model.stride, strict=True))

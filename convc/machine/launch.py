@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-import ml_dtypes
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from convc import ptx
 from convc.errors import InputError, LaunchError
+from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
 from convc.ir.tensormap import check as check_tensor_map
@@ -34,13 +34,6 @@ from convc.machine.state.observer import Observer
 from convc.machine.state.variables import Parameter
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.machine.tma.load import TensorLoader
-
-NUMPY = {
-    "u8": np.uint8, "s8": np.int8, "u16": np.uint16, "s16": np.int16, "u32": np.uint32, "s32": np.int32,
-    "u64": np.uint64, "s64": np.int64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32,
-    "f32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2,
-}  # fmt: skip
-"""numpy type of each buffer type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +213,7 @@ def _run(
     results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
-        results[name] = buffer.data[: buffer.size].view(NUMPY[spec.dtype]).reshape(spec.shape)
+        results[name] = buffer.data[: buffer.size].view(ARRAY_TYPES[spec.dtype]).reshape(spec.shape)
     findings = tuple(sorted(state.findings.values(), key=lambda f: (-f.verdict, f.line)))
     seconds = time.perf_counter() - started
     return RunResult(buffers=results, findings=findings, counters=state.counters, seconds=seconds), memory
@@ -302,7 +295,7 @@ def _parameters(
 
 def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
     """Bytes (uint8) of a number; an integer type takes only integers in its range."""
-    kind = np.dtype(NUMPY[dtype])
+    kind = ARRAY_TYPES[dtype]
     try:
         if kind.kind not in "iu":
             return np.array([number]).astype(kind).view(np.uint8)

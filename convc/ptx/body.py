@@ -9,13 +9,13 @@ from operator import itemgetter
 from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
-from convc.ptx.grammar import resolve
+from convc.ptx.grammar import Resolved, resolve
 from convc.ptx.lexer import Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
 from convc.ptx.reading import OperandReader
-from convc.ptx.scope import Budget, Entry, Names, check_name
-from convc.ptx.syntax import Guard, Instr, Label, Prototype, Targets, Variable
+from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
+from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
 
 _VARIABLES = (".shared", ".local", ".param", ".global", ".const")
 
@@ -37,15 +37,18 @@ class Body:
         target: str,
         budget: Budget,
     ) -> None:
-        self.tokens, self.at, self.version, self.target = tokens, at, version, target
-        self.allowed: set[str] = set()
+        self.tokens = tokens
+        self.at = at
+        self.version = version
+        self.target = target
+        self.allowed: set[str] = set()  # heads that the version and the target are known to have
         self.cta_group: str | None = None
         self.names = Names(tokens, outside, at, budget)
         self.reader = OperandReader(tokens, self.names)
         self.body: list[Instr] = []
         self.lists: list[list[Label]] = []
         self.list_names: dict[str, int] = {}
-        self.list_users: list[int] = []
+        self.list_users: list[tuple[int, str]] = []  # instructions that take a target list, and its name
         for param in params:
             if param.space == "reg":
                 self.names.declare_registers(param.name, None, param.type, at)
@@ -61,13 +64,14 @@ class Body:
 
     def read(self) -> None:
         """Read up to the closing brace."""
-        texts, names = self.tokens.texts, self.names
+        texts = self.tokens.texts
+        names = self.names
         self.at += 1
         while names.scopes:
             token = texts[self.at]
             if token == "}":
-                for (index, position), target in names.close():
-                    self._aim(index, position, target)
+                for jump, target in names.close():
+                    self._aim(jump, target)
                 self.at += 1
             elif token == "{":
                 names.open(self.at)
@@ -80,41 +84,50 @@ class Body:
                     self.at, "the text ends inside a '{', '}' is missing", f"it was opened at line {opened.line}"
                 )
             elif texts[self.at + 1] == ":" and "." not in token:
-                if texts[self.at + 2] == ".branchtargets":
-                    self._branch_targets(token)
-                elif texts[self.at + 2] == ".callprototype":
-                    self._call_prototype(token)
-                else:
-                    names.declare_label(token, len(self.body), self.at)
-                    self.at += 2
+                self._labelled(token)
             else:
                 self._instruction()
-        lists = {name: Targets(name, tuple(self.lists[number])) for name, number in self.list_names.items()}
-        for index in self.list_users:
+        self._fill_target_lists()
+
+    def _labelled(self, name: str) -> None:
+        """``name:`` and what it names: a target list, a prototype, or the next instruction."""
+        what = self.tokens.texts[self.at + 2]
+        if what == ".branchtargets":
+            self._branch_targets(name)
+        elif what == ".callprototype":
+            self._call_prototype(name)
+        else:
+            self.names.declare_label(name, len(self.body), self.at)
+            self.at += 2
+
+    def _aim(self, jump: Jump, target: int) -> None:
+        """Point a branch, or a label of a target list, at the instruction ``target``."""
+        label = Label(jump.name, target)
+        if jump.position == BRANCH:
+            self.body[jump.user] = replace(self.body[jump.user], operands=(label,), args={"tgt": label})
+        else:
+            self.lists[jump.user][jump.position] = label
+
+    def _fill_target_lists(self) -> None:
+        """Give the instructions that take a target list its labels, now that all of these are known."""
+        for index, name in self.list_users:
             instr = self.body[index]
-            targets = lists[instr.args["targets"].name]
+            targets = Targets(name, tuple(self.lists[self.list_names[name]]))
             self.body[index] = replace(
                 instr, operands=(*instr.operands[:-1], targets), args={**instr.args, "targets": targets}
             )
 
-    def _aim(self, index: int, position: int, target: int) -> None:
-        """Point the branch ``index`` (-1), or label ``position`` of list ``index``, at ``target``."""
-        if position >= 0:
-            self.lists[index][position] = Label(self.lists[index][position].name, target)
-        else:
-            instr = self.body[index]
-            label = Label(instr.args["tgt"].name, target)
-            self.body[index] = replace(instr, operands=(label,), args={"tgt": label})
-
     def _branch_targets(self, name: str) -> None:
         """``name: .branchtargets A, B;`` (manual 11.4 "Control flow directives")."""
-        texts, where, number = self.tokens.texts, self.at, len(self.lists)
+        texts = self.tokens.texts
+        where = self.at
+        number = len(self.lists)
         labels: list[Label] = []
         self.at += 2
         while not labels or texts[self.at] == ",":
             self.at += 1
             check_name(self.tokens, texts[self.at], self.at)
-            self.names.scopes[-1].branches.append(((number, len(labels)), texts[self.at], self.at))
+            self.names.scopes[-1].jumps.append(Jump(number, len(labels), texts[self.at], self.at))
             labels.append(Label(texts[self.at], -1))
             self.at += 1
         self.at = expect(self.tokens, self.at, ";", "or ',' after the label")
@@ -125,7 +138,8 @@ class Body:
 
     def _call_prototype(self, name: str) -> None:
         """``name: .callprototype (.param .b32 _) _ (.param .b64 _);`` (manual 11.4)."""
-        tokens, where = self.tokens, self.at
+        tokens = self.tokens
+        where = self.at
 
         def listed() -> tuple[Variable, ...]:
             if tokens.texts[self.at] != "(":
@@ -146,8 +160,8 @@ class Body:
         tokens = self.tokens
         if token == ".reg":
             self.at, declared = read_registers(tokens, self.at)
-            for name, count, kind, where in declared:
-                self.names.declare_registers(name, count, kind, where)
+            for each in declared:
+                self.names.declare_registers(each.name, each.numbered, each.type, each.at)
         elif token in _VARIABLES:
             self.at, found = read_variables(tokens, self.at, linkage=None, resolve=self.names.look_up)
             for variable, where in found:
@@ -162,14 +176,6 @@ class Body:
             hint = near(token, (".reg", *_VARIABLES, ".loc", ".pragma"))
             raise tokens.error(self.at, f"{token!r} is not a directive that a kernel's body may have", hint)
 
-    def _check_cta_group(self, group: str | None, at: int) -> None:
-        """Manual 9.7.16.5: all tcgen05 instructions of a kernel have the same ``.cta_group``; ptxas refuses others."""
-        self.cta_group = self.cta_group or group
-        if group is not None and group != self.cta_group:
-            raise self.tokens.error(
-                at, f"this is .{group}, but an instruction above is .{self.cta_group}: a kernel uses one of them"
-            )
-
     def _instruction(self) -> None:
         first = self.at
         try:
@@ -178,26 +184,74 @@ class Body:
             raise no_semicolon(self.tokens, first) or error from None
 
     def _read_instruction(self, first: int) -> None:
-        texts, reader = self.tokens.texts, self.reader
-        at, guard = first, None
-        if texts[at] == "@":
-            negate = texts[at + 1] == "!"
-            reg = reader.predicate(at + 2 if negate else at + 1)
-            guard, at = Guard(reg.slot, reg.name, negate), reader.at
-        head_at, head = at, texts[at]
+        """Guard, head, operands, semicolon; the instruction goes to the end of ``body``."""
+        guard, head_at = self._guard(first)
+        head, at = self._head(head_at)
+        operands, kinds, starts = self._operands(head, head_at, at)
+        end = starts[-1]
+        found = resolve(head, operands, kinds)
+        if found is None:
+            raise no_form(self.tokens, self.names, head, head_at, operands, starts)
+        if head not in self.allowed:
+            self._allow(head, head_at, found)
+        while first >= self.marked_from:
+            _, self.step, self.role = self.tokens.marks[self.mark_index]
+            self.mark_index += 1
+            self._next_mark()
+        if found.wrapped:
+            operands = list(map(unwrapped, found.specs, operands))
+        if found.target is not None:
+            self._note_target(operands[found.target], starts[found.target])
+        self.body.append(
+            Instr(
+                form=found.form,
+                mods=found.mods,
+                slots=found.slots,
+                operands=tuple(operands),
+                args=found.args(operands),
+                guard=guard,
+                span=self.tokens.span(first, end),
+                step=self.step,
+                role=self.role,
+                index=len(self.body),
+            )
+        )
+        self.at = end + 1
+
+    def _guard(self, at: int) -> tuple[Guard | None, int]:
+        """``@p`` or ``@!p`` if there is one, and the token after it."""
+        texts = self.tokens.texts
+        if texts[at] != "@":
+            return None, at
+        negate = texts[at + 1] == "!"
+        reg = self.reader.predicate(at + 2 if negate else at + 1)
+        return Guard(reg.slot, reg.name, negate), self.reader.at
+
+    def _head(self, at: int) -> tuple[str, int]:
+        """The opcode with its modifiers, which may have blanks between them, and the token after it."""
+        texts = self.tokens.texts
+        head = texts[at]
         at += 1
         while texts[at][:1] == ".":
             head += texts[at]
             at += 1
+        return head, at
+
+    def _operands(self, head: str, head_at: int, at: int) -> tuple[list[Operand], str, list[int]]:
+        """The operands, their kinds with commas between them, and the first token of each and of the semicolon."""
+        texts = self.tokens.texts
+        reader = self.reader
         seen = self.names.scopes[-1].names
-        operands, kinds, starts = [], [], []
+        operands: list[Operand] = []
+        kinds: list[str] = []
+        starts: list[int] = []
         token = texts[at]
         while token != ";":
             starts.append(at)
             entry = seen.get(texts[at])
             after = texts[at + 1]
             if entry is not None and (after == "," or after == ";"):
-                at += 1
+                at += 1  # most operands are one name that was met before: no need for the reader
             else:
                 entry = reader.read(at)
                 at = reader.at
@@ -208,38 +262,28 @@ class Body:
                 at += 1
             elif token != ";":
                 raise no_comma(self.tokens, head, head_at, at)
-        found = resolve(head, operands, ",".join(kinds))
-        if found is None:
-            raise no_form(self.tokens, self.names, head, head_at, operands, [*starts, at])
-        if head not in self.allowed:
-            check_age(self.tokens, head, head_at, found.form, self.version, self.target)
-            if found.form.opcode == "tcgen05":
-                self._check_cta_group(found.slots.get("cta_group"), head_at)
-            self.allowed.add(head)
-        while first >= self.marked_from:
-            _, self.step, self.role = self.tokens.marks[self.mark_index]
-            self.mark_index += 1
-            self._next_mark()
-        if found.wrapped:
-            operands = list(map(unwrapped, found.specs, operands))
-        if found.target is not None:
-            goal = operands[found.target]
-            if isinstance(goal, Targets):
-                self.list_users.append(len(self.body))
-            else:
-                self.names.scopes[-1].branches.append(((len(self.body), -1), goal.name, starts[found.target]))
-        self.body.append(
-            Instr(
-                form=found.form,
-                mods=found.mods,
-                slots=found.slots,
-                operands=tuple(operands),
-                args=found.args(operands),
-                guard=guard,
-                span=self.tokens.span(first, at),
-                step=self.step,
-                role=self.role,
-                index=len(self.body),
-            )
-        )
-        self.at = at + 1
+        starts.append(at)
+        return operands, ",".join(kinds), starts
+
+    def _allow(self, head: str, head_at: int, found: Resolved) -> None:
+        """Check once for each head that this text may have it.
+
+        Manual 9.7.16.5: all tcgen05 instructions of a kernel have the same ``.cta_group``; ptxas refuses others.
+        """
+        check_age(self.tokens, head, head_at, found.form, self.version, self.target)
+        group = found.slots.get("cta_group") if found.form.opcode == "tcgen05" else None
+        if group is not None:
+            self.cta_group = self.cta_group or group
+            if group != self.cta_group:
+                raise self.tokens.error(
+                    head_at,
+                    f"this is .{group}, but an instruction above is .{self.cta_group}: a kernel uses one of them",
+                )
+        self.allowed.add(head)
+
+    def _note_target(self, goal: Operand, at: int) -> None:
+        """Remember where the next instruction of ``body`` jumps: labels may stand further down."""
+        if isinstance(goal, Targets):
+            self.list_users.append((len(self.body), goal.name))
+        elif isinstance(goal, Label):
+            self.names.scopes[-1].jumps.append(Jump(len(self.body), BRANCH, goal.name, at))

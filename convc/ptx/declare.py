@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 from convc.ptx.diagnose import listed, near
 from convc.ptx.lexer import Tokens, shown
 from convc.ptx.numbers import read_integer, read_number
 from convc.ptx.scope import Entry, check_name
-from convc.ptx.syntax import REGISTER_TYPES, TYPE_BITS, Func, Symbol, Variable
+from convc.ptx.syntax import REGISTER_TYPES, TYPE_BITS, Func, Initial, Symbol, Variable
 
 MAX_ELEMENTS = 1 << 40
 MAX_DIMENSIONS = 16
 MAX_VALUES = 1 << 20
+
+Resolve: TypeAlias = Callable[[str], Entry | None]
+"""What a name means where a declaration stands; None for one that is not declared."""
+
+
+class DeclaredRegisters(NamedTuple):
+    """What one name of a ``.reg`` declares.
+
+    Attributes:
+        name: ``%a``, or the ``%r`` of ``%r<4>``.
+        numbered: how many registers ``%r0``, ``%r1``, … there are; None: one, of just this name.
+        type: of each.
+        at: the token of the name.
+    """
+
+    name: str
+    numbered: int | None
+    type: str
+    at: int
 
 
 def skip_line(tokens: Tokens, at: int) -> int:
@@ -23,24 +44,26 @@ def skip_line(tokens: Tokens, at: int) -> int:
     return at
 
 
-def read_registers(tokens: Tokens, at: int) -> tuple[int, list[tuple[str, int | None, str, int]]]:
-    """``.reg .b32 %a, %r<4>;``: the token after it, and (name, count or None, type, token) of each."""
+def read_registers(tokens: Tokens, at: int) -> tuple[int, list[DeclaredRegisters]]:
+    """``.reg .b32 %a, %r<4>;``: the token after it, and what it declares."""
     texts = tokens.texts
     at += 1
     if texts[at] in (".v2", ".v4"):
         raise tokens.error(at, "vector registers are not read; declare the elements one by one")
     kind = _type(tokens, at)
     at += 1
-    found = []
+    found: list[DeclaredRegisters] = []
     while True:
-        name, where, count = texts[at], at, None
+        name = texts[at]
+        where = at
+        count = None
         at += 1
         if texts[at] == "<":
             count = read_integer(texts[at + 1])
             if count is None:
                 raise tokens.error(at + 1, f"expected a number of registers, got {shown(texts[at + 1])}")
             at = expect(tokens, at + 2, ">", f"after {name}<{texts[at + 1]}")
-        found.append((name, count, kind, where))
+        found.append(DeclaredRegisters(name, count, kind, where))
         if texts[at] != ",":
             break
         at += 1
@@ -48,12 +71,11 @@ def read_registers(tokens: Tokens, at: int) -> tuple[int, list[tuple[str, int | 
 
 
 def read_variables(
-    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None]
+    tokens: Tokens, at: int, *, linkage: str | None, resolve: Resolve
 ) -> tuple[int, list[tuple[Variable, int]]]:
     """``.shared .align 8 .b64 a, b[4];``: the token after it, and each variable with its token."""
-    found = []
     variable, where, at = read_variable(tokens, at, linkage=linkage, resolve=resolve)
-    found.append((variable, where))
+    found = [(variable, where)]
     while tokens.texts[at] == ",":
         variable, where, at = _read_declarator(tokens, at + 1, variable, resolve)
         found.append((variable, where))
@@ -61,10 +83,12 @@ def read_variables(
 
 
 def read_parameters(
-    tokens: Tokens, at: int, resolve: Callable[[str], Entry | None], *, nameless: bool = False
+    tokens: Tokens, at: int, resolve: Resolve, *, nameless: bool = False
 ) -> tuple[tuple[Variable, ...], int]:
     """``(.param .b32 a, …)`` from its parenthesis on, and the token after it; ``nameless``: names may be ``_``."""
-    texts, found, names = tokens.texts, [], set()
+    texts = tokens.texts
+    found: list[Variable] = []
+    names: set[str] = set()
     at += 1
     while texts[at] != ")":
         if texts[at] not in (".param", ".reg"):
@@ -82,11 +106,14 @@ def read_parameters(
 
 
 def read_variable(
-    tokens: Tokens, at: int, *, linkage: str | None, resolve: Callable[[str], Entry | None], nameless: bool = False
+    tokens: Tokens, at: int, *, linkage: str | None, resolve: Resolve, nameless: bool = False
 ) -> tuple[Variable, int, int]:
     """One variable without what follows it: the variable, its name's token, the token after it."""
     texts = tokens.texts
-    space, align, vector, points_to = texts[at][1:], None, 1, None
+    space = texts[at][1:]
+    align = None
+    vector = 1
+    points_to = None
     at += 1
     while texts[at] in (".align", ".v2", ".v4"):
         if texts[at] == ".align":
@@ -99,9 +126,11 @@ def read_variable(
         raise tokens.error(at, f"a predicate cannot be in .{space} space")
     at += 1
     if texts[at] == ".ptr":
-        points_to, at = "generic", at + 1
+        points_to = "generic"
+        at += 1
         if texts[at] in (".global", ".shared", ".const", ".local"):
-            points_to, at = texts[at][1:], at + 1
+            points_to = texts[at][1:]
+            at += 1
         if texts[at] == ".align":
             _, at = _alignment(tokens, at + 1)
     pattern = Variable(
@@ -117,32 +146,15 @@ def read_variable(
 
 
 def _read_declarator(
-    tokens: Tokens, at: int, pattern: Variable, resolve: Callable[[str], Entry | None], nameless: bool = False
+    tokens: Tokens, at: int, pattern: Variable, resolve: Resolve, nameless: bool = False
 ) -> tuple[Variable, int, int]:
-    texts, where = tokens.texts, at
+    """``b[4] = {…}`` of a declaration whose other facts ``pattern`` has; returns as `read_variable` does."""
+    texts = tokens.texts
+    where = at
     if not (nameless and texts[at] == "_"):
         check_name(tokens, texts[at], at)
     name = texts[at]
-    at += 1
-    shape: list[int] = []
-    while texts[at] == "[":
-        at += 1
-        if texts[at] == "]":
-            extent = 0
-        else:
-            extent = read_integer(texts[at])
-            if not extent:
-                raise tokens.error(at, f"expected an array size, got {shown(texts[at])}")
-            at += 1
-        shape.append(extent)
-        at = expect(tokens, at, "]", "after the array size")
-    if len(shape) > MAX_DIMENSIONS or 0 in shape[1:]:
-        raise tokens.error(where, "only the first of an array's sizes may be left out, and it has at most 16")
-    elements = 1
-    for extent in shape:
-        elements *= max(1, extent)
-    if elements > MAX_ELEMENTS:
-        raise tokens.error(where, f"{elements} elements are too many")
+    shape, at = _shape(tokens, at + 1, where)
     init = None
     if texts[at] == "=":
         if pattern.space not in ("global", "const"):
@@ -166,9 +178,36 @@ def _read_declarator(
     return variable, where, at
 
 
-def _initial_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
-    """A number, the address of a variable, or ``{ … }`` of them."""
-    texts, stack, values = tokens.texts, [], 0
+def _shape(tokens: Tokens, at: int, where: int) -> tuple[list[int], int]:
+    """``[2][4]``, and the token after it; 0 for a size that is left out. Errors about all of it stand at ``where``."""
+    texts = tokens.texts
+    shape: list[int] = []
+    while texts[at] == "[":
+        at += 1
+        extent = 0
+        if texts[at] != "]":
+            extent = read_integer(texts[at]) or 0
+            if not extent:
+                raise tokens.error(at, f"expected an array size, got {shown(texts[at])}")
+            at += 1
+        shape.append(extent)
+        at = expect(tokens, at, "]", "after the array size")
+    if len(shape) > MAX_DIMENSIONS or 0 in shape[1:]:
+        raise tokens.error(where, "only the first of an array's sizes may be left out, and it has at most 16")
+    elements = math.prod(max(1, extent) for extent in shape)
+    if elements > MAX_ELEMENTS:
+        raise tokens.error(where, f"{elements} elements are too many")
+    return shape, at
+
+
+def _initial_value(tokens: Tokens, at: int, resolve: Resolve) -> tuple[Initial, int]:
+    """A number, the address of a variable, or ``{ … }`` of them, and the token after it.
+
+    Braces are kept on a stack of our own: a stranger's text may nest them deeper than Python's calls go.
+    """
+    texts = tokens.texts
+    stack: list[list[Initial]] = []
+    values = 0
     while True:
         token = texts[at]
         if token == "{":
@@ -178,7 +217,8 @@ def _initial_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | Non
             at += 1
             if texts[at] != "}":
                 continue
-            value, at = tuple(stack.pop()), at + 1
+            value: Initial = tuple(stack.pop())
+            at += 1
         else:
             value, at = _one_value(tokens, at, resolve)
             values += 1
@@ -195,7 +235,8 @@ def _initial_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | Non
             value = tuple(stack.pop())
 
 
-def _one_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
+def _one_value(tokens: Tokens, at: int, resolve: Resolve) -> tuple[int | float | Symbol | Func, int]:
+    """``-1.5``, ``name+8`` or ``generic(name)+8``, and the token after it."""
     texts = tokens.texts
     negative = texts[at] == "-"
     number = read_number(texts[at + negative], negative=negative)
@@ -204,16 +245,18 @@ def _one_value(tokens: Tokens, at: int, resolve: Callable[[str], Entry | None]):
     generic = texts[at] == "generic" and texts[at + 1] == "("
     where = at + 2 if generic else at
     entry = resolve(texts[where])
-    if entry is None or not isinstance(entry[0], Symbol | Func):
+    value = None if entry is None else entry[0]
+    if not isinstance(value, Symbol | Func):
         raise tokens.error(where, f"expected a number or a variable, got {shown(texts[where])}")
-    value, at = entry[0], where + 1
+    at = where + 1
     if generic:
         at = expect(tokens, at, ")", "after generic(…")
     if texts[at] == "+" and isinstance(value, Symbol):
         offset = read_integer(texts[at + 1])
         if offset is None:
             raise tokens.error(at + 1, f"expected an offset, got {shown(texts[at + 1])}")
-        value, at = Symbol(value.name, value.space, offset), at + 2
+        value = Symbol(value.name, value.space, offset)
+        at += 2
     return value, at
 
 
@@ -233,7 +276,7 @@ def _alignment(tokens: Tokens, at: int) -> tuple[int, int]:
 
 
 def expect(tokens: Tokens, at: int, wanted: str, where: str) -> int:
-    """The token after ``wanted``, which must stand at ``at``."""
+    """The token after ``wanted``; PtxSyntaxError where another one stands at ``at``."""
     token = tokens.texts[at]
     if token == wanted:
         return at + 1

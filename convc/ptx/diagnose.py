@@ -67,7 +67,9 @@ def explain_head(head: str) -> Diagnosis:
         return 0, f"{opcode!r} with {len(mods)} modifiers is no instruction", ""
     for row in rows:
         chosen = in_order(row, mods) or in_any_order(row, mods)
-        broken = broken_rule(row, chosen) if chosen is not None else None
+        if chosen is None:
+            continue
+        broken = broken_rule(row, chosen)
         if broken is not None:
             return _explain_rule(head, mods, slots_of(chosen), *broken)
     far, expected = _furthest(rows, mods)
@@ -79,7 +81,8 @@ def explain_head(head: str) -> Diagnosis:
             return at, f"modifier missing after {after!r}: expected {_choice_text(missing)}{before}", ""
     if far == len(mods):
         return far, f"modifier missing after {head!r}: expected {_choice_text(expected)}", ""
-    so_far, wrong = ".".join((opcode, *mods[:far])), mods[far]
+    so_far = ".".join((opcode, *mods[:far]))
+    wrong = mods[far]
     if wrong in mods[:far]:
         return far + 1, f".{wrong} is given twice", ""
     hint = elsewhere or near(f".{wrong}", [f".{word}" for word in expected]) or _elsewhere(rows, wrong)
@@ -101,18 +104,21 @@ def _choice_text(words: Sequence[str], wrong: str = "") -> str:
 
 def _furthest(rows: Sequence[Row], mods: Sequence[str]) -> tuple[int, list[str]]:
     """How far the modifiers make sense, and what could come there."""
-    best, expected = 0, {}
+    best = 0
+    expected: dict[str, None] = {}
 
     def tried(at: int, choice: Choice) -> None:
-        nonlocal best, expected
+        nonlocal best
         if at > best:
-            best, expected = at, {}
+            best = at
+            expected.clear()
         if at == best:
             expected.update(dict.fromkeys(choice.values))
 
     for row in rows:
         for _ in walk(row.items, mods, 0, tried):
-            best, expected = max(best, len(mods)), {}
+            best = max(best, len(mods))
+            expected.clear()
     return best, list(expected)
 
 
@@ -130,6 +136,7 @@ def _missing(rows: Sequence[Row], mods: Sequence[str], at: int) -> list[str]:
 
 
 def _elsewhere(rows: Sequence[Row], wrong: str) -> str:
+    """A hint where the modifier is known but stands in the wrong place, or ""."""
     for row in rows:
         if any(wrong in choice.values for choice in choices(row.items)):
             return f"the order is {row.form.pattern.partition(' ')[0]}"
@@ -139,6 +146,7 @@ def _elsewhere(rows: Sequence[Row], wrong: str) -> str:
 def _explain_rule(
     head: str, mods: Sequence[str], slots: dict[str, str], when: tuple[Condition, ...], then: Condition
 ) -> Diagnosis:
+    """What a broken ``if`` line says, of its condition that holds and the one that does not."""
     because = [f".{slots[slot]}" for slot, _ in when if slot in slots]
     because = because or [f"{head.partition('.')[0]!r} without .{when[0][0]}"]
     slot, values = then
@@ -157,11 +165,12 @@ def explain_operands(head: str, matches: Sequence[Match], operands: Sequence[Ope
     """What is wrong with the operands of a head that fits ``matches``. The index may be the number of operands."""
     shapes = [shape for match in matches for shape in match.shapes]
     for index, operand in enumerate(operands):
-        if isinstance(operand, Label):
-            kinds = {shape[index].kind for shape in shapes if len(shape) > index}
-            if "label" not in kinds:
-                what = "function" if "func" in kinds else "register" if operand.name[0] == "%" else "name"
-                return index, f"{what} {_short(operand.name)} is not declared", ""
+        kinds = {shape[index].kind for shape in shapes if len(shape) > index}
+        if isinstance(operand, Label) and "label" not in kinds:
+            what = "register" if operand.name[0] == "%" else "name"
+            if "func" in kinds:
+                what = "function"
+            return index, f"{what} {_short(operand.name)} is not declared", ""
     fitting = [shape for shape in shapes if len(shape) == len(operands)]
     if not fitting:
         counts = sorted({len(shape) for shape in shapes})
@@ -179,67 +188,69 @@ def explain_operands(head: str, matches: Sequence[Match], operands: Sequence[Ope
     index = max(first_wrong(shape) for shape in fitting)
     operand = operands[index]
     specs = [shape[index] for shape in fitting if first_wrong(shape) == index]
-    alike = [spec for spec in specs if (spec.count is not None) == isinstance(operand, Vector)] or specs
+    alike = [spec for spec in specs if (spec.length is not None) == isinstance(operand, Vector)] or specs
     wanted = list(dict.fromkeys(map(wanted_text, alike)))
     message = f"operand {index + 1} ({alike[0].name}) of {head!r} must be {listed(wanted)}; got {got_text(operand)}"
     return index, message, ""
 
 
 def _types_text(types: Sequence[str], *, wider: bool) -> str:
-    parts = []
-    for each in types:
-        bits = TYPE_BITS[each]
-        if each == "pred":
-            parts.append("a predicate register")
-        else:
-            name = (
-                f"a {bits}-bit"
-                if each in BITS
-                else f"a .{each} or .b{bits}"
-                if each in REGISTER_TYPES
-                else f"a .b{bits}"
-            )
-            parts.append(f"{name} register" + (" or a wider one" if wider else ""))
-    return listed(parts)
+    return listed([_register_text(each, wider=wider) for each in types])
+
+
+def _register_text(kind: str, *, wider: bool) -> str:
+    if kind == "pred":
+        return "a predicate register"
+    bits = TYPE_BITS[kind]
+    name = f"a .b{bits}"
+    if kind in BITS:
+        name = f"a {bits}-bit"
+    elif kind in REGISTER_TYPES:
+        name = f"a .{kind} or .b{bits}"
+    return f"{name} register or a wider one" if wider else f"{name} register"
+
+
+_WANTED = {
+    "list": "a list in parentheses",
+    "label": "a label",
+    "targets": "a .branchtargets list",
+    "func": "a function",
+    "prototype": "a .callprototype",
+    "sink": "'_'",
+}
+"""What a spec wants whose kind says everything."""
 
 
 def wanted_text(spec: Spec) -> str:
     """What a spec wants, in words."""
-    match spec.kind:
-        case "address":
-            where = {"generic": "", "tmem": " in tensor memory"}.get(spec.space, f" in .{spec.space} space")
-            if spec.space == "tmem":
-                return f"an address [a]{where} (a 32-bit register)"
-            width = "a 64-bit register" if spec.space in ("generic", "global") else "a 32- or 64-bit register"
-            return f"an address [a]{where} ({width} or a variable)"
-        case "tensor":
-            return f"a tensor address [map, {{…}}] with {spec.count} coordinates"
-        case "list":
-            return "a list in parentheses"
-        case "label":
-            return "a label"
-        case "targets":
-            return "a .branchtargets list"
-        case "func":
-            return "a function"
-        case "prototype":
-            return "a .callprototype"
-        case "sink":
-            return "'_'"
-        case "imm":
-            return f"a number{_numbers_text(spec)}"
-        case "parts":
-            return f"a vector {{…}} that fills .{spec.types[0]}"
+    if spec.kind in _WANTED:
+        return _WANTED[spec.kind]
+    if spec.kind == "address":
+        return _address_text(spec.space)
+    if spec.kind == "tensor":
+        return f"a tensor address [map, {{…}}] with {spec.length} coordinates"
+    if spec.kind == "imm":
+        return f"a number{_numbers_text(spec)}"
+    if spec.kind == "parts":
+        return f"a vector {{…}} that fills .{spec.types[0]}"
     text = _types_text(spec.types, wider="wider" in spec.flags)
     if spec.kind == "value" and any(
         number_fits(each, Imm(0, False, 0)) or each in ("f32", "f64") for each in spec.types
     ):
         text += f" or a number{_numbers_text(spec)}"
-    if spec.count is not None:
-        return f"a vector of {spec.count}, each {text}"
+    if spec.length is not None:
+        return f"a vector of {spec.length}, each {text}"
     if spec.second is not None and not spec.second_optional:
         return f"a pair {spec.name}|{spec.second} ({text}, and a predicate register)"
     return text
+
+
+def _address_text(space: str | None) -> str:
+    if space == "tmem":
+        return "an address [a] in tensor memory (a 32-bit register)"
+    where = "" if space == "generic" else f" in .{space} space"
+    width = "a 64-bit register" if space in ("generic", "global") else "a 32- or 64-bit register"
+    return f"an address [a]{where} ({width} or a variable)"
 
 
 def _numbers_text(spec: Spec) -> str:
@@ -250,6 +261,9 @@ def _numbers_text(spec: Spec) -> str:
         step = f" (a multiple of {numbers.step})" if numbers.step > 1 else ""
         return f" from {numbers.start} to {numbers[-1]}{step}"
     return f" {listed([str(each) for each in numbers])}"
+
+
+_NAMED = {Targets: "the .branchtargets list", Func: "the function", Prototype: "the .callprototype"}
 
 
 def got_text(operand: Operand) -> str:
@@ -263,6 +277,23 @@ def got_text(operand: Operand) -> str:
             return f"the special register %{name} (mov it to a register first)"
         case Symbol(name, space):
             return f"the address of {name} (.{space})"
+        case Address() | TensorAddress() | Vector() | Pair():
+            return _composed_text(operand)
+        case Sink():
+            return "'_'"
+        case NotPred(reg):
+            return f"!{reg.name}"
+        case Label(name, _):
+            return f"{name!r}, which is not declared"
+        case Targets(name) | Func(name) | Prototype(name):
+            return f"{_NAMED[type(operand)]} {name}"
+        case Arguments():
+            return "a list in parentheses"
+
+
+def _composed_text(operand: Address | TensorAddress | Vector | Pair) -> str:
+    """An operand that is made of others, in words."""
+    match operand:
         case Address(base, _):
             return f"[{got_text(base)}]"
         case TensorAddress(base, coords):
@@ -271,18 +302,3 @@ def got_text(operand: Operand) -> str:
             return f"a vector of {len(items)}" + (f" ({got_text(items[0])}, …)" if items else "")
         case Pair(first, second):
             return f"a pair ({got_text(first)} | {got_text(second)})"
-        case Sink():
-            return "'_'"
-        case NotPred(reg):
-            return f"!{reg.name}"
-        case Label(name, _):
-            return f"{name!r}, which is not declared"
-        case Targets(name):
-            return f"the .branchtargets list {name}"
-        case Func(name):
-            return f"the function {name}"
-        case Prototype(name):
-            return f"the .callprototype {name}"
-        case Arguments():
-            return "a list in parentheses"
-    return "something else"

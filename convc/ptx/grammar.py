@@ -13,9 +13,9 @@ A text that fits no row goes to `diagnose`, which says why.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from convc.ptx.operands import SPACES, Spec, accepts, spec_of, unwrapped
 from convc.ptx.syntax import TYPE_BITS, Form, Operand, Pair
@@ -30,7 +30,11 @@ MAX_MODIFIERS = 24
 LAYOUTS = ("row", "col")
 """Of a matrix (mma)."""
 
-Chosen = tuple[tuple[Choice, str], ...]
+Chosen: TypeAlias = tuple[tuple[Choice, str], ...]
+"""The choices of a row, each with the value that the text has."""
+
+Tried: TypeAlias = Callable[[int, Choice], None]
+"""Hears of every attempt: number of the modifier, and what was looked for there."""
 
 
 class Match(NamedTuple):
@@ -73,10 +77,11 @@ class Resolved(NamedTuple):
         """Operands by name."""
         args: dict[str, Operand | None] = dict(self.absent)
         for name, operand in zip(self.names, operands, strict=True):
-            if type(name) is str:
+            if isinstance(name, str):
                 args[name] = operand
             elif isinstance(operand, Pair):
-                args[name[0]], args[name[1]] = operand.first, operand.second
+                args[name[0]] = operand.first
+                args[name[1]] = operand.second
             else:
                 args[name[0]] = operand
         return args
@@ -142,7 +147,9 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
     )
 
 
-def _match_rows(rows: Sequence[Row], mods: Sequence[str], how) -> list[tuple[Row, Chosen]]:
+def _match_rows(
+    rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
+) -> list[tuple[Row, Chosen]]:
     found = ((row, how(row, mods)) for row in rows)
     return [(row, chosen) for row, chosen in found if chosen is not None]
 
@@ -152,13 +159,13 @@ def in_order(row: Row, mods: Sequence[str]) -> Chosen | None:
     return next(walk(row.items, mods, 0), None)
 
 
-def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried=None) -> Iterator[Chosen]:
-    """All ways to read ``mods[at:]`` as ``items``; ``tried(at, choice)`` hears of every attempt."""
+def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried: Tried | None = None) -> Iterator[Chosen]:
+    """All ways to read ``mods[at:]`` as ``items``."""
     if not items:
         if at == len(mods):
             yield ()
         return
-    item, rest = items[0], items[1:]
+    item, *rest = items
     if isinstance(item, Group):
         yield from walk((*item.items, *rest), mods, at, tried)
         yield from walk(rest, mods, at, tried)
@@ -174,8 +181,8 @@ def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried=No
 def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
     """The choices that spell ``mods`` in some order, or None."""
     left = list(mods)
-    chosen = []
-    for item in row.items[: row.fixed]:
+    chosen: list[tuple[Choice, str]] = []
+    for item in choices(row.items[: row.fixed]):
         (value,) = item.values
         if left[:1] != [value]:
             return None
@@ -183,10 +190,11 @@ def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
         chosen.append((item, value))
     for item in row.items[row.fixed :]:
         together = item.items if isinstance(item, Group) else (item,)
-        taken = [_take(choice, left) for choice in together]
-        if None not in taken:
-            chosen += zip(together, taken, strict=True)
-        elif not isinstance(item, Group) or any(value is not None for value in taken):
+        values = ((choice, _take(choice, left)) for choice in together)
+        taken = [(choice, value) for choice, value in values if value is not None]
+        if len(taken) == len(together):
+            chosen += taken
+        elif taken or not isinstance(item, Group):  # half of a group, or what is not optional is absent
             return None
     return None if left else tuple(chosen)
 
@@ -235,15 +243,26 @@ def _holds(condition: Condition, slots: Mapping[str, str]) -> bool:
 
 
 def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
+    """A row with its modifiers chosen. Slots and names are those of all rows of the form, so that an `Instr` has them.
+
+    ``rows``: those of the opcode.
+    """
     alike = [other for other in rows if other.form.name == row.form.name]
-    slots = {choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None}
-    names = {name for other in alike for place in other.places for name in (place.name, place.second) if name}
+    slots: dict[str, str | None] = {
+        choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None
+    }
+    places = [place for other in alike for place in other.places]
+    names = {place.name for place in places} | {place.second for place in places if place.second}
     slots.update(slots_of(chosen))
-    sizes = {choice.slot: choice.sizes[value] for choice, value in chosen if value in choice.sizes}
-    places = [place for place in row.places if _present(place, slots) is not False]
-    shapes = []
-    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in places)):
-        kept = [place for place, keep in zip(places, picked, strict=True) if keep]
+    sizes = {
+        choice.slot: choice.sizes[value]
+        for choice, value in chosen
+        if choice.slot is not None and value in choice.sizes
+    }
+    own = [place for place in row.places if _present(place, slots) is not False]
+    shapes: list[tuple[Spec, ...]] = []
+    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in own)):
+        kept = [place for place, keep in zip(own, picked, strict=True) if keep]
         shapes.append(tuple(spec_of(place, slots, sizes, row.default_type) for place in kept))
     mods = tuple(part for choice, value in chosen for part in choice.values[value])
     return Match(row.form, mods, slots, frozenset(names), tuple(shapes))

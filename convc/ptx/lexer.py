@@ -57,7 +57,8 @@ class Tokens:
     __slots__ = ("_lines", "_starts_of_lines", "file", "marks", "starts", "text", "texts")
 
     def __init__(self, text: str, file: str) -> None:
-        self.text, self.file = text, file
+        self.text = text
+        self.file = file
         self.texts: list[str] = []
         self.starts: list[int] = []
         self.marks: list[tuple[int, str | None, str | None]] = []
@@ -65,7 +66,8 @@ class Tokens:
         self._starts_of_lines: list[int] = []
         if len(text) > MAX_TEXT:
             raise PtxSyntaxError(f"the text has {len(text)} characters; at most {MAX_TEXT} are read", where=file)
-        texts, starts = self.texts, self.starts
+        texts = self.texts
+        starts = self.starts
         for found in _TOKEN.finditer(text):
             token = found[1]
             if token[:1] == "/" and len(token) > 1:

@@ -22,21 +22,22 @@ _STATEMENTS = ("@", "}", "", ".reg", ".shared", ".local", ".param", ".pragma", "
 def no_form(
     tokens: Tokens, names: Names, head: str, head_at: int, operands: Sequence[Operand], starts: Sequence[int]
 ) -> PtxSyntaxError:
-    """The instruction fits no form. ``starts``: first token of each operand, and the semicolon."""
+    """The error of an instruction that fits no form. ``starts``: first token of each operand, and the semicolon."""
     matches = match_head(head)
     if not matches:
         return bad_head(tokens, head, head_at)
     index, message, hint = explain_operands(head, matches, operands)
     if index >= len(operands):
         return tokens.error(starts[-1], message, hint)
-    if isinstance(operands[index], Label):
-        hint = near(operands[index].name, names.declared())
+    wrong = operands[index]
+    if isinstance(wrong, Label):
+        hint = near(wrong.name, names.declared())
     last = starts[index + 1] - (1 if index + 1 == len(operands) else 2)
     return PtxSyntaxError(message, span=tokens.span(starts[index], last), hint=hint)
 
 
 def bad_head(tokens: Tokens, head: str, head_at: int) -> PtxSyntaxError:
-    """The opcode is unknown, or does not go with its modifiers; the wrong one of them is marked."""
+    """The error of an opcode that is unknown, or does not go with its modifiers; the wrong one of them is marked."""
     if not head[:1].isalpha() or not head.isascii():
         return tokens.error(head_at, f"expected an instruction, a label or a directive, got {shown(head)}")
     part, message, hint = explain_head(head)
@@ -49,7 +50,7 @@ def bad_head(tokens: Tokens, head: str, head_at: int) -> PtxSyntaxError:
 
 
 def no_comma(tokens: Tokens, head: str, head_at: int, at: int) -> PtxSyntaxError:
-    """Something else than ``,`` or ``;`` stands after an operand."""
+    """The error where something else than ``,`` or ``;`` stands after an operand."""
     if not rows_of(head.partition(".")[0]):
         return bad_head(tokens, head, head_at)
     token = tokens.texts[at]
@@ -58,7 +59,7 @@ def no_comma(tokens: Tokens, head: str, head_at: int, at: int) -> PtxSyntaxError
 
 
 def no_semicolon(tokens: Tokens, first: int) -> PtxSyntaxError | None:
-    """If a new statement begins on a later line before the instruction at ``first`` has ended: that error."""
+    """The error where a new statement begins on a later line before the instruction at ``first`` has ended, or None."""
     texts = tokens.texts
     line = tokens.span(first).line
     for at in range(first + 1, min(first + MAX_LOOK, len(texts))):

@@ -55,7 +55,7 @@ class Spec(NamedTuple):
         types: instruction types that it may have.
         flags: wider, sink, not, special, symbol, some (a vector with a register in it), one (``{a}`` will do for
             ``a``).
-        count: length of the vector (of the coordinates, for a tensor), or None for a scalar.
+        length: of the vector (of the coordinates, for a tensor), or None for a scalar.
         numbers: integers that an immediate may be, or None for any.
         space: state space of an address.
     """
@@ -66,40 +66,37 @@ class Spec(NamedTuple):
     kind: str
     types: tuple[str, ...]
     flags: frozenset[str]
-    count: int | None
+    length: int | None
     numbers: range | tuple[int, ...] | None
     space: str | None
 
 
 def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, int], default: str | None) -> Spec:
-    """The operand wanted at ``place``, once the modifiers are chosen."""
+    """The operand wanted at ``place``, once the modifiers are chosen.
+
+    Args:
+        place: the operand of the row, with the words that describe it (docs/add_a_form.md explains them).
+        slots: the modifier chosen for each slot.
+        sizes: the number that each chosen modifier stands for, where it has one.
+        default: type of the operands that name none, such as ``.type``.
+    """
     words = list(place.words)
-    kind, count, numbers, types = "value", None, None, default
-    flags = set()
-    if words[:1] == ["vector"]:
-        count = _count(words[1], sizes)
+    vector = words[:1] == ["vector"]
+    length = _length(words[1], sizes) if vector else None
+    if vector:
         del words[:2]
-    if place.shape != "plain":
-        kind = place.shape
-    elif words:
-        kind = words.pop(0)
-        if kind == "parts":
-            flags.add(f"parts {words.pop(0)}")
-    elif place.name == "d":
-        kind = "dest"
-    elif place.name in ("p", "q"):
-        kind, types = "dest", ".pred"
-    space = None
-    if kind == "address":
-        space = (slots.get("space") or "generic").partition("::")[0]
+    flags: set[str] = set()
+    kind, types = _kind_of(place, words, flags, default)
+    space = (slots.get("space") or "generic").partition("::")[0] if kind == "address" else None
+    numbers = None
     while words:
         word = words.pop(0)
-        if word == "when":
+        if word == "when":  # the operand is there with some modifier only, which has been decided already
             break
         if word in SPACES and kind in ("address", "tensor"):
             space = word
         elif kind == "tensor":
-            count = _count(word, sizes)
+            length = _length(word, sizes)
         elif word.startswith("."):
             types = word
         elif word[0].isdigit():
@@ -108,26 +105,43 @@ def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, i
             numbers = (numbers or range(1 << 32))[:: int(words.pop(0))]
         else:
             flags.add(word)
-    if place.words[:1] == ("vector",) and count is None:
+    if vector and length is None:  # the modifier that makes it a vector is absent: {a} may stand for a all the same
         flags.discard("sink")
         flags.add("one")
-    names = tuple(slots.get(each) or each for each in (types or "").replace(".", "").split("|"))
-    if "double" in flags:
-        names = tuple(f"{name[0]}{2 * TYPE_BITS[name]}" for name in names)
     return Spec(
         name=place.name,
         second=place.second,
         second_optional=place.second_optional,
         kind=kind,
-        types=names,
+        types=_type_names(types, slots, double="double" in flags),
         flags=frozenset(flags),
-        count=count,
+        length=length,
         numbers=numbers,
         space=space,
     )
 
 
-def _count(word: str, sizes: Mapping[str, int]) -> int | None:
+def _kind_of(place: Place, words: list[str], flags: set[str], default: str | None) -> tuple[str, str | None]:
+    """Kind and type of a place by its shape, by the first of its words (which is taken off), or by its name."""
+    if place.shape != "plain":
+        return place.shape, default
+    if words:
+        kind = words.pop(0)
+        if kind == "parts":
+            flags.add(f"parts {words.pop(0)}")
+        return kind, default
+    if place.name == "d":
+        return "dest", default
+    return ("dest", ".pred") if place.name in ("p", "q") else ("value", default)
+
+
+def _type_names(text: str | None, slots: Mapping[str, str | None], *, double: bool) -> tuple[str, ...]:
+    """``.type`` or ``.b32|.f32`` as names of types, those of slots looked up; twice as wide if ``double``."""
+    names = tuple(slots.get(each) or each for each in (text or "").replace(".", "").split("|"))
+    return tuple(f"{name[0]}{2 * TYPE_BITS[name]}" for name in names) if double else names
+
+
+def _length(word: str, sizes: Mapping[str, int]) -> int | None:
     """``shape*num``, ``dim-2`` or ``4``; None where the modifier that gives the length is absent."""
     product, _, less = word.partition("-")
     total = 1
@@ -139,6 +153,7 @@ def _count(word: str, sizes: Mapping[str, int]) -> int | None:
 
 
 def _numbers(word: str) -> range | tuple[int, ...]:
+    """``0..31`` as a range, ``1|2|4`` as a tuple."""
     low, dots, high = word.partition("..")
     return range(int(low), int(high) + 1) if dots else tuple(map(int, word.split("|")))
 
@@ -147,7 +162,8 @@ def register_fits(wanted: str, declared: str, *, wider: bool = False) -> bool:
     """Whether a register of one type may stand where an instruction has another."""
     if declared == "pred" or wanted == "pred":
         return declared == wanted
-    bits, needed = TYPE_BITS[declared], TYPE_BITS[wanted]
+    bits = TYPE_BITS[declared]
+    needed = TYPE_BITS[wanted]
     if bits != needed and not (wider and bits > needed):
         return False
     if wanted in BITS or declared in BITS:
@@ -166,41 +182,45 @@ def number_fits(wanted: str, number: Imm) -> bool:
     return wanted in ("f32", "f64") or (wanted in ("b32", "b64") and TYPE_BITS[wanted] == number.width)
 
 
+_RECORDS = {
+    "list": Arguments,
+    "label": Label,
+    "targets": Targets,
+    "func": Func,
+    "prototype": Prototype,
+    "sink": Sink,
+}
+"""Kinds for which the record of the operand says everything."""
+
+
 def accepts(spec: Spec, operand: Operand) -> bool:
     """Whether ``operand`` is what ``spec`` wants."""
-    match spec.kind:
-        case "address":
-            return isinstance(operand, Address) and _address_fits(spec.space, operand)
-        case "tensor":
-            return isinstance(operand, TensorAddress) and _tensor_fits(spec, operand)
-        case "list":
-            return isinstance(operand, Arguments)
-        case "label":
-            return isinstance(operand, Label)
-        case "targets":
-            return isinstance(operand, Targets)
-        case "func":
-            return isinstance(operand, Func)
-        case "prototype":
-            return isinstance(operand, Prototype)
-        case "sink":
-            return isinstance(operand, Sink)
-        case "imm":
-            return _scalar_fits(spec, operand)
-        case "parts":
-            return isinstance(operand, Vector) and _parts_fit(spec, operand)
+    record = _RECORDS.get(spec.kind)
+    if record is not None:
+        return isinstance(operand, record)
+    if spec.kind == "address":
+        return isinstance(operand, Address) and _address_fits(spec.space, operand)
+    if spec.kind == "tensor":
+        return isinstance(operand, TensorAddress) and _tensor_fits(spec, operand)
+    if spec.kind == "imm":
+        return _scalar_fits(spec, operand)
+    if spec.kind == "parts":
+        return isinstance(operand, Vector) and _parts_fit(spec, operand)
     if spec.second is not None:
-        if isinstance(operand, Pair):
-            second_sink = "sink" in spec.flags and spec.second_optional
-            return _scalar_fits(spec, operand.first) and (
-                _is_predicate(operand.second) or (second_sink and isinstance(operand.second, Sink))
-            )
-        return spec.second_optional and _scalar_fits(spec, operand)
-    if spec.count is None:
+        return _pair_fits(spec, operand)
+    if spec.length is None:
         return _scalar_fits(spec, unwrapped(spec, operand))
-    if not isinstance(operand, Vector) or len(operand.items) != spec.count:
+    if not isinstance(operand, Vector) or len(operand.items) != spec.length:
         return False
     return all(_scalar_fits(spec, item) for item in operand.items) and _uniform(spec, operand)
+
+
+def _pair_fits(spec: Spec, operand: Operand) -> bool:
+    """``d|p``, whose second may be thrown away where it may be left out."""
+    if not isinstance(operand, Pair):
+        return spec.second_optional and _scalar_fits(spec, operand)
+    sink = "sink" in spec.flags and spec.second_optional and isinstance(operand.second, Sink)
+    return _scalar_fits(spec, operand.first) and (sink or _is_predicate(operand.second))
 
 
 def unwrapped(spec: Spec, operand: Operand) -> Operand:
@@ -221,6 +241,7 @@ def _uniform(spec: Spec, vector: Vector) -> bool:
 
 
 def _scalar_fits(spec: Spec, operand: Operand) -> bool:
+    """Whether one register, number or name is what the spec, or an item of its vector, wants."""
     match operand:
         case Reg(_, _, declared):
             wider = "wider" in spec.flags
@@ -241,11 +262,14 @@ def _scalar_fits(spec: Spec, operand: Operand) -> bool:
             return "symbol" in spec.flags and any(
                 TYPE_BITS[each] in (32, 64) and each in _INTEGERS | BITS for each in spec.types
             )
-    return False
+        case _:
+            return False
 
 
 def _parts_fit(spec: Spec, vector: Vector) -> bool:
-    total, count = TYPE_BITS[spec.types[0]], len(vector.items)
+    """Whether 2 or 4 items of one width fill the type; a source may have numbers among them, a result sinks."""
+    total = TYPE_BITS[spec.types[0]]
+    count = len(vector.items)
     if count not in (2, 4) or total // count < 8:
         return False
     registers = [item for item in vector.items if isinstance(item, Reg)]
@@ -264,6 +288,7 @@ def _parts_fit(spec: Spec, vector: Vector) -> bool:
 
 
 def _address_fits(space: str | None, address: Address) -> bool:
+    """Whether an address may point into a state space: variables of it, or registers of the width it takes."""
     base = address.base
     if isinstance(base, Imm):
         return space == "local"
@@ -280,13 +305,14 @@ def _address_fits(space: str | None, address: Address) -> bool:
 
 
 def _tensor_fits(spec: Spec, operand: TensorAddress) -> bool:
+    """Whether the map is a variable or a 64-bit register, and there are as many 32-bit coordinates as it wants."""
     base = operand.map
     if isinstance(base, Symbol):
         if base.space not in ("global", "const"):
             return False
     elif base.type not in ("b64", "u64", "s64"):
         return False
-    return len(operand.coords.items) == spec.count and all(
+    return len(operand.coords.items) == spec.length and all(
         (isinstance(item, Reg) and register_fits("b32", item.type) and not item.type.startswith("f"))
         or (isinstance(item, Imm) and not item.is_float)
         for item in operand.coords.items

@@ -44,7 +44,11 @@ def parse(text: str, file: str = "kernel.ptx") -> Module:
 
 class _Parser:
     def __init__(self, tokens: Tokens) -> None:
-        self.tokens, self.texts, self.at = tokens, tokens.texts, 0
+        self.tokens = tokens
+        self.texts = tokens.texts
+        self.at = 0
+        self.version = (0, 0)
+        self.target = ""
         self.names: dict[str, Entry] = {}
         self.variables: dict[str, Variable] = {}
         self.kernels: list[Kernel] = []
@@ -53,21 +57,20 @@ class _Parser:
         self.budget = Budget()
 
     def module(self) -> Module:
-        version = self._version()
-        target = self._target()
-        address_size = 64
+        """Everything from ``.version`` to the end of the text."""
+        self.version = self._version()
+        self.target = self._target()
         if self.texts[self.at] == ".address_size":
             if self.texts[self.at + 1] != "64":
                 raise self._error(self.at + 1, f"expected .address_size 64, got {shown(self.texts[self.at + 1])}")
             self.at += 2
-        self.version, self.target = version, target
         while self.texts[self.at]:
             self._statement()
         return Module(
             file=self.tokens.file,
-            version=version,
-            target=target,
-            address_size=address_size,
+            version=self.version,
+            target=self.target,
+            address_size=64,
             kernels=tuple(self.kernels),
             functions=tuple(self.functions.values()),
             variables=tuple(self.variables.values()),
@@ -109,7 +112,8 @@ class _Parser:
         else:
             linkage = None
             while self.texts[self.at] in _LINKAGE:
-                linkage, self.at = self.texts[self.at][1:], self.at + 1
+                linkage = self.texts[self.at][1:]
+                self.at += 1
             token = self.texts[self.at]
             if token in _VARIABLES:
                 self._module_variables(linkage)
@@ -148,7 +152,8 @@ class _Parser:
         is_entry = self.texts[self.at] == ".entry"
         self.at += 1
         returns = self._parameters() if not is_entry and self.texts[self.at] == "(" else ()
-        name, where = self.texts[self.at], self.at
+        name = self.texts[self.at]
+        where = self.at
         check_name(self.tokens, name, where)
         self.at += 1
         params = self._parameters() if self.texts[self.at] == "(" else ()
@@ -157,12 +162,6 @@ class _Parser:
             raise self._error(where, f"{name!r} is declared twice")
         self.names[name] = Func(name), "&func"
         directives = self._directives()
-        declared_only = not is_entry and self.texts[self.at] == ";"
-        parts = {}
-        if declared_only:
-            self.at += 1
-        else:
-            parts = self._body((*returns, *params))
         kernel = Kernel(
             name=name,
             entry=is_entry,
@@ -170,21 +169,26 @@ class _Parser:
             params=params,
             returns=returns,
             directives=directives,
-            declared_only=declared_only,
-            **parts,
+            declared_only=not is_entry and self.texts[self.at] == ";",
         )
+        if kernel.declared_only:
+            self.at += 1
+        else:
+            kernel = self._with_body(kernel)
         if is_entry:
             self.kernels.append(kernel)
         else:
             self.functions[name] = kernel
 
-    def _body(self, params: tuple[Variable, ...]) -> dict:
+    def _with_body(self, kernel: Kernel) -> Kernel:
+        """The function with the body that follows its head."""
         if self.texts[self.at] != "{":
             raise self._error(
                 self.at,
                 f"expected '{{' and the body, got {shown(self.texts[self.at])}",
                 near(self.texts[self.at], (*_NUMBERED, *_BARE)),
             )
+        params = (*kernel.returns, *kernel.params)
         body = Body(self.tokens, self.at, self.names, params, self.version, self.target, self.budget)
         body.read()
         self.at = body.at
@@ -193,24 +197,27 @@ class _Parser:
         used = dict.fromkeys(each.name for each in symbols if isinstance(each, Symbol) and each.space == "shared")
         shared = [self.variables[each] for each in used]
         dynamic = self.extern_shared
+        # The body lists its parameters with its variables, in front, but for those in registers.
         own = names.variables[len([each for each in params if each.space != "reg"]) :]
-        return {
-            "shared": (
+        return replace(
+            kernel,
+            shared=(
                 *(each for each in shared if each.linkage != "extern"),
                 *(each for each in own if each.space == "shared"),
             ),
-            "extern_shared": dynamic if dynamic is not None and dynamic.name in used else None,
-            "local": tuple(each for each in own if each.space == "local"),
-            "call_params": tuple(each for each in own if each.space == "param"),
-            "registers": tuple(names.registers),
-            "body": tuple(body.body),
-        }
+            extern_shared=dynamic if dynamic is not None and dynamic.name in used else None,
+            local=tuple(each for each in own if each.space == "local"),
+            call_params=tuple(each for each in own if each.space == "param"),
+            registers=tuple(names.registers),
+            body=tuple(body.body),
+        )
 
     def _parameters(self) -> tuple[Variable, ...]:
         found, self.at = read_parameters(self.tokens, self.at, self.names.get)
         return found
 
     def _directives(self) -> dict[str, tuple[int, ...]]:
+        """The performance-tuning directives between head and body, by their names without the dot."""
         found: dict[str, tuple[int, ...]] = {}
         while True:
             token = self.texts[self.at]
@@ -228,7 +235,8 @@ class _Parser:
         return found
 
     def _extents(self, token: str) -> tuple[int, ...]:
-        values = []
+        """``.maxntid 128, 2``: three numbers for the directives that count along axes, one for the others."""
+        values: list[int] = []
         while True:
             self.at += 1
             value = read_integer(self.texts[self.at])

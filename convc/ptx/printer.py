@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from convc.ptx.syntax import (
     TYPE_BITS,
@@ -16,6 +16,7 @@ from convc.ptx.syntax import (
     Arguments,
     Func,
     Imm,
+    Initial,
     Instr,
     Kernel,
     Label,
@@ -44,6 +45,18 @@ class _Names:
         self.targets: dict[Targets, str] = {}
         self.prototypes: dict[Prototype, str] = {}
 
+    def of(self, operand: Reg | Label | Targets | Prototype) -> str:
+        """The name of an operand: the one given here, or the one that was read."""
+        match operand:
+            case Reg(slot, name):
+                return self.regs.get(slot, name)
+            case Label(name, target):
+                return self.labels.get(target, name)
+            case Targets(name):
+                return self.targets.get(operand, name)
+            case Prototype(name):
+                return self.prototypes.get(operand, name)
+
 
 _AS_READ = _Names()
 
@@ -51,14 +64,8 @@ _AS_READ = _Names()
 def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
     """One operand as PTX text."""
     match operand:
-        case Reg(slot, name):
-            return names.regs.get(slot, name)
-        case Label(name, target):
-            return names.labels.get(target, name)
-        case Targets(name):
-            return names.targets.get(operand, name)
-        case Prototype(name):
-            return names.prototypes.get(operand, name)
+        case Reg() | Label() | Targets() | Prototype():
+            return names.of(operand)
         case Imm():
             return _number(operand)
         case Symbol(name, _, offset):
@@ -75,13 +82,10 @@ def format_operand(operand: Operand, names: _Names = _AS_READ) -> str:
             return f"{format_operand(first, names)}|{format_operand(second, names)}"
         case NotPred(reg):
             return f"!{format_operand(reg, names)}"
-        case Special(name):
-            return f"%{name}"
-        case Func(name):
-            return name
+        case Special(name) | Func(name):
+            return f"%{name}" if isinstance(operand, Special) else name
         case Sink():
             return "_"
-    raise TypeError(f"not an operand: {operand!r}")
 
 
 def _listed(operands: Iterable[Operand], names: _Names) -> str:
@@ -118,49 +122,74 @@ def format_module(module: Module) -> str:
 
 
 def _kernel(kernel: Kernel, outside: set[str]) -> list[str]:
+    """The lines of a kernel or a function; ``outside``: names that its own must not have."""
+    head = _head(kernel)
+    if kernel.declared_only:
+        return [f"{head};"]
+    in_head = (*kernel.returns, *kernel.params)
+    own = [each for each in (*kernel.shared, *kernel.local, *kernel.call_params) if each.name not in outside]
+    taken = outside | {each.name for each in in_head} | {each.name for each in own}
+    names = _Names()
+    declared_in_head = sum(each.space == "reg" for each in in_head)
+    for register in kernel.registers[:declared_in_head]:
+        names.regs[register.slot] = register.name
+    for register in kernel.registers[declared_in_head:]:
+        names.regs[register.slot] = _unique(register.name, register.slot, taken)
+    for instr in kernel.body:
+        for operand in instr.operands:
+            _name_operand(operand, names, taken)
+    return [
+        head,
+        "{",
+        *(f"  .reg .{each.type} {names.regs[each.slot]};" for each in kernel.registers[declared_in_head:]),
+        *(f"  {_variable(each)};" for each in own),
+        *(f"{name}: .branchtargets {_listed(each.labels, names)};" for each, name in names.targets.items()),
+        *(f"{name}: {_prototype(each)};" for each, name in names.prototypes.items()),
+        *_body(kernel, names),
+        "}",
+    ]
+
+
+def _head(kernel: Kernel) -> str:
+    """Linkage, name, parameters and directives: ``.visible .entry name(.param .u64 a) .reqntid 128, 1, 1``."""
     returns = f"({', '.join(map(_variable, kernel.returns))}) " if kernel.returns else ""
     params = ", ".join(map(_variable, kernel.params))
     head = f"{_linkage(kernel.linkage)}.{'entry' if kernel.entry else 'func'} {returns}{kernel.name}({params})"
     for name, values in kernel.directives.items():
         head += f" .{name} {', '.join(map(str, values))}".rstrip()
-    if kernel.declared_only:
-        return [f"{head};"]
-    own = [each for each in (*kernel.shared, *kernel.local, *kernel.call_params) if each.name not in outside]
-    in_head = [each.name for each in (*kernel.returns, *kernel.params)]
-    taken = outside | set(in_head) | {each.name for each in own}
-    names = _Names()
-    lines = [head, "{"]
-    declared_in_head = sum(each.space == "reg" for each in (*kernel.returns, *kernel.params))
-    for register in kernel.registers[:declared_in_head]:
-        names.regs[register.slot] = register.name
-    for register in kernel.registers[declared_in_head:]:
-        names.regs[register.slot] = _unique(register.name, register.slot, taken)
-        lines.append(f"  .reg .{register.type} {names.regs[register.slot]};")
-    lines += [f"  {_variable(each)};" for each in own]
-    for operand in (operand for instr in kernel.body for operand in instr.operands):
-        if isinstance(operand, Prototype) and operand not in names.prototypes:
-            names.prototypes[operand] = _unique(operand.name, len(names.prototypes), taken)
-        if isinstance(operand, Targets) and operand not in names.targets:
-            names.targets[operand] = _unique(operand.name, len(names.targets), taken)
-        for label in operand.labels if isinstance(operand, Targets) else (operand,):
-            if isinstance(label, Label) and label.target not in names.labels:
-                names.labels[label.target] = _unique(label.name, label.target, taken)
-    for targets, name in names.targets.items():
-        lines.append(f"{name}: .branchtargets {_listed(targets.labels, names)};")
-    lines += [f"{name}: {_prototype(each)};" for each, name in names.prototypes.items()]
-    mark = (None, None)
+    return head
+
+
+def _name_operand(operand: Operand, names: _Names, taken: set[str]) -> None:
+    """Name the labels, target lists and prototypes that are met for the first time."""
+    match operand:
+        case Prototype(name) if operand not in names.prototypes:
+            names.prototypes[operand] = _unique(name, len(names.prototypes), taken)
+        case Targets(name, labels):
+            if operand not in names.targets:
+                names.targets[operand] = _unique(name, len(names.targets), taken)
+            for label in labels:
+                _name_operand(label, names, taken)
+        case Label(name, target) if target not in names.labels:
+            names.labels[target] = _unique(name, target, taken)
+        case _:
+            pass
+
+
+def _body(kernel: Kernel, names: _Names) -> Iterator[str]:
+    """Instructions, with labels, and with marks where the step changes."""
+    mark: tuple[str | None, str | None] = (None, None)
     for instr in kernel.body:
         if instr.index in names.labels:
-            lines.append(f"{names.labels[instr.index]}:")
+            yield f"{names.labels[instr.index]}:"
         if (instr.step, instr.role) != mark:
             mark = (instr.step, instr.role)
-            lines.append(_mark(*mark))
-        lines.append(f"  {format_instr(instr, names)}")
+            yield _mark(*mark)
+        yield f"  {format_instr(instr, names)}"
     if len(kernel.body) in names.labels:
-        lines.append(f"{names.labels[len(kernel.body)]}:")
+        yield f"{names.labels[len(kernel.body)]}:"
     if mark != (None, None):
-        lines.append(_mark(None, None))
-    return [*lines, "}"]
+        yield _mark(None, None)
 
 
 def _prototype(prototype: Prototype) -> str:
@@ -199,7 +228,8 @@ def _variable(variable: Variable) -> str:
     return text if variable.init is None else f"{text} = {_init(variable.init, variable.type)}"
 
 
-def _init(value: object, kind: str) -> str:
+def _init(value: Initial, kind: str) -> str:
+    """An initial value of a variable whose elements have a type; infinities and NaN as their bits."""
     match value:
         case tuple():
             return f"{{{', '.join(_init(each, kind) for each in value)}}}"
@@ -207,4 +237,5 @@ def _init(value: object, kind: str) -> str:
             return format_operand(value)
         case float() if not math.isfinite(value):
             return f"0f{struct.pack('>f', value).hex()}" if kind == "f32" else f"0d{struct.pack('>d', value).hex()}"
-    return repr(value)
+        case _:
+            return repr(value)

@@ -37,7 +37,9 @@ class OperandReader:
     __slots__ = ("at", "names", "tokens")
 
     def __init__(self, tokens: Tokens, names: Names) -> None:
-        self.tokens, self.names, self.at = tokens, names, 0
+        self.tokens = tokens
+        self.names = names
+        self.at = 0
 
     def read(self, at: int) -> Entry:
         """The operand that begins at token ``at``, and its kind."""
@@ -68,11 +70,12 @@ class OperandReader:
         if entry is None:
             hint = near(name, self.names.declared())
             raise self.tokens.error(at, f"predicate {shown(name)} is not declared", hint)
-        if entry[1] != "pred":
-            what = f"a .{entry[0].type} register" if isinstance(entry[0], Reg) else "not a register"
+        operand, _ = entry
+        if not isinstance(operand, Reg) or operand.type != "pred":
+            what = f"a .{operand.type} register" if isinstance(operand, Reg) else "not a register"
             raise self.tokens.error(at, f"expected a predicate register, {shown(name)} is {what}")
         self.at = at + 1
-        return entry[0]
+        return operand
 
     def _scalar(self) -> Entry:
         tokens = self.tokens
@@ -94,6 +97,7 @@ class OperandReader:
         return entry
 
     def _declared(self) -> Entry:
+        """A scalar that is no label: inside brackets and braces every name is declared before."""
         where = self.at
         entry = self._scalar()
         if isinstance(entry[0], Label):
@@ -112,20 +116,24 @@ class OperandReader:
         return number
 
     def _offset(self) -> int:
-        """``+4``, ``+-4``, ``+4+8``."""
+        """The bytes that ``+4``, ``+-4`` or ``+4+8`` adds; 0 without any."""
         total = 0
         while self.tokens.texts[self.at] == "+":
             self.at += 1
-            number = self._number()
-            if number.is_float:
+            value = self._number().value
+            if not isinstance(value, int):
                 raise self.tokens.error(self.at - 1, "an offset is an integer")
-            total += number.value
+            total += value
         return total
 
     def _items(self, closing: str) -> tuple[tuple[Operand, ...], str]:
-        tokens, texts, opened = self.tokens, self.tokens.texts, self.at
+        """The operands up to ``closing``, and their kinds with blanks between them."""
+        tokens = self.tokens
+        texts = tokens.texts
+        opened = self.at
         self.at += 1
-        items, kinds = [], []
+        items: list[Operand] = []
+        kinds: list[str] = []
         while items or texts[self.at] != closing:
             if texts[self.at] in ("[", "{", "(", ";", ""):
                 raise tokens.error(self.at, f"expected an item or {closing!r}, got {shown(texts[self.at])}")
@@ -143,7 +151,8 @@ class OperandReader:
         return tuple(items), " ".join(kinds)
 
     def _address(self) -> Entry:
-        tokens, texts = self.tokens, self.tokens.texts
+        tokens = self.tokens
+        texts = tokens.texts
         self.at += 1
         where = self.at
         base, kind = self._declared()
@@ -151,7 +160,8 @@ class OperandReader:
             raise tokens.error(where, "an address begins with a register, a variable or an integer")
         offset = self._offset()
         if isinstance(base, Symbol) and base.offset:
-            base, offset = replace(base, offset=0), base.offset
+            offset = base.offset
+            base = replace(base, offset=0)
         token = texts[self.at]
         if token == "," and texts[self.at + 1] == "{" and not offset and not isinstance(base, Imm):
             self.at += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
@@ -26,21 +27,37 @@ Entry = tuple[Operand, str]
 """What a name means, and the word that stands for its kind and type when forms are looked up."""
 
 
-Branch = tuple[tuple[int, int], str, int]
-"""A label that is waited for: who waits (see `Body`), its name, and the token that names it."""
+class Jump(NamedTuple):
+    """A label that is named before it is known where it stands.
+
+    Attributes:
+        user: number of the instruction that jumps there, or of the target list that has it.
+        position: its place in that list; `BRANCH` for an instruction.
+        name: of the label.
+        at: the token that names it.
+    """
+
+    user: int
+    position: int
+    name: str
+    at: int
+
+
+BRANCH = -1
+"""`Jump.position` of an instruction, which has one label."""
 
 
 class Scope:
-    """One ``{ … }``: own declarations, names seen from outside, labels, and branches that wait for their label."""
+    """One ``{ … }``: own declarations, names seen from outside, labels, and jumps that wait for their label."""
 
-    __slots__ = ("branches", "labels", "names", "opened_at", "own")
+    __slots__ = ("jumps", "labels", "names", "opened_at", "own")
 
     def __init__(self, opened_at: int) -> None:
         self.opened_at = opened_at
         self.own: set[str] = set()
         self.names: dict[str, Entry] = {}
         self.labels: dict[str, int] = {}
-        self.branches: list[Branch] = []
+        self.jumps: list[Jump] = []
 
 
 class Budget:
@@ -56,7 +73,9 @@ class Names:
     """The scopes of one kernel, innermost last, and everything declared in it so far."""
 
     def __init__(self, tokens: Tokens, outside: dict[str, Entry], opened_at: int, budget: Budget) -> None:
-        self.tokens, self.outside, self.budget = tokens, outside, budget
+        self.tokens = tokens
+        self.outside = outside
+        self.budget = budget
         self.registers: list[Register] = []
         self.variables: list[Variable] = []
         self.used: dict[str, None] = {}
@@ -70,21 +89,25 @@ class Names:
             raise self.tokens.error(at, f"more than {MAX_DEPTH} scopes inside one another")
         self.scopes.append(Scope(at))
 
-    def close(self) -> list[tuple[tuple[int, int], int]]:
-        """Leave the innermost scope; (who waited, target) of the branches that found their label in it."""
+    def close(self) -> list[tuple[Jump, int]]:
+        """Leave the innermost scope; the jumps to labels of it, each with the instruction that its label stands before.
+
+        The others wait for a label of the scope around it; PtxSyntaxError where there is none.
+        """
         scope = self.scopes.pop()
-        found, waiting = [], []
-        for branch in scope.branches:
-            target = scope.labels.get(branch[1])
+        found: list[tuple[Jump, int]] = []
+        waiting: list[Jump] = []
+        for jump in scope.jumps:
+            target = scope.labels.get(jump.name)
             if target is None:
-                waiting.append(branch)
+                waiting.append(jump)
             else:
-                found.append((branch[0], target))
+                found.append((jump, target))
         if self.scopes:
-            self.scopes[-1].branches += waiting
+            self.scopes[-1].jumps += waiting
         elif waiting:
-            _, name, at = waiting[0]
-            raise self.tokens.error(at, f"no label {name!r} here", self._label_hint(name, scope))
+            first = waiting[0]
+            raise self.tokens.error(first.at, f"no label {first.name!r} here", self._label_hint(first.name, scope))
         return found
 
     def _label_hint(self, name: str, scope: Scope) -> str:
@@ -107,7 +130,7 @@ class Names:
         return entry
 
     def declare_registers(self, name: str, count: int | None, kind: str, at: int) -> None:
-        """``.reg .b32 name`` or, with a count, ``name<count>``."""
+        """Declare the registers of ``.reg .b32 name`` or, with a count, of ``name<count>``."""
         wanted = 1 if count is None else count
         if wanted > self.budget.left:
             raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
@@ -123,7 +146,7 @@ class Names:
             scope.names[each] = Reg(slot, each, kind), kind
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
-        """A variable of the kernel: it gets a name that no other of the kernel or the module has."""
+        """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
         self._check_new(variable.name, at)
         number = self._numbers.get(variable.name, 1)
         unique = variable.name if number == 1 else f"{variable.name}${number}"
@@ -138,19 +161,19 @@ class Names:
         scope.names[variable.name] = Symbol(unique, variable.space), f"&{variable.space}"
 
     def declare_targets(self, name: str, targets: Targets, at: int) -> None:
-        """``name: .branchtargets …;``."""
+        """Declare the list of ``name: .branchtargets …;``."""
         self._check_new(name, at)
         self.scopes[-1].own.add(name)
         self.scopes[-1].names[name] = targets, "T"
 
     def declare_prototype(self, name: str, prototype: Prototype, at: int) -> None:
-        """``name: .callprototype …;``."""
+        """Declare what ``name: .callprototype …;`` says."""
         self._check_new(name, at)
         self.scopes[-1].own.add(name)
         self.scopes[-1].names[name] = prototype, "P"
 
     def declare_label(self, name: str, target: int, at: int) -> None:
-        """``name:`` before instruction ``target``."""
+        """Define the label ``name:``, which stands before instruction ``target``."""
         check_name(self.tokens, name, at)
         scope = self.scopes[-1]
         if name in scope.labels:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from convc.errors import Span
 
@@ -150,6 +151,10 @@ class Func:
     name: str
 
 
+Initial: TypeAlias = "int | float | Symbol | Func | tuple[Initial, ...]"
+"""An initial value of a variable as written; braces make tuples."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arguments:
     """``(a, b, …)`` of a call."""
@@ -254,7 +259,7 @@ class Variable:
         type: element type. vector: elements of one ``.v2``/``.v4`` (1 for a scalar).
         align: alignment in bytes.
         shape: array extents, outermost first; () for a scalar; (0,) for a ``[]`` that is sized at launch.
-        init: initial values as written (nested tuples of int, float, Symbol or Func), or None.
+        init: initial values as written, or None.
         linkage: visible, extern, weak, common, or None.
         points_to: state space named by ``.ptr``, "generic" for a bare one, None without it.
     """
@@ -265,7 +270,7 @@ class Variable:
     align: int
     shape: tuple[int, ...] = ()
     vector: int = 1
-    init: tuple | int | float | Symbol | Func | None = None
+    init: Initial | None = None
     linkage: str | None = None
     points_to: str | None = None
 

@@ -94,20 +94,37 @@ Rule = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 """Where all of the first hold, the others must."""
 
 
+class _Lines(NamedTuple):
+    """What the indented lines below some rows say.
+
+    Attributes:
+        sets: values of each set, as text; those of the whole file too.
+        kinds: description of each operand, split at blanks.
+        rules: the ``if`` lines.
+    """
+
+    sets: dict[str, str]
+    kinds: dict[str, tuple[str, ...]]
+    rules: tuple[Rule, ...]
+
+
 class _Block:
     """Rows that share their indented lines, which are read when the first of them is."""
 
     __slots__ = ("_read", "lines", "section", "sets")
 
     def __init__(self, section: str, sets: dict[str, str]) -> None:
-        self.section, self.sets = section, sets
+        self.section = section
+        self.sets = sets
         self.lines: list[str] = []
-        self._read: tuple | None = None
+        self._read: _Lines | None = None
 
-    def read(self) -> tuple[dict[str, str], dict[str, tuple[str, ...]], tuple[Rule, ...]]:
-        """The sets (with those of the file), the descriptions of operands, and the rules."""
+    def read(self) -> _Lines:
+        """What the lines say."""
         if self._read is None:
-            sets, kinds, rules = dict(self.sets), {}, []
+            sets = dict(self.sets)
+            kinds: dict[str, tuple[str, ...]] = {}
+            rules: list[Rule] = []
             for line in self.lines:
                 if line.startswith("."):
                     key, _, values = line[1:].partition(" = ")
@@ -119,7 +136,7 @@ class _Block:
                     names, _, words = line.partition(": ")
                     for each in names.split(","):
                         kinds[each.strip()] = tuple(words.split())
-            self._read = sets, kinds, tuple(rules)
+            self._read = _Lines(sets, kinds, tuple(rules))
         return self._read
 
 
@@ -153,7 +170,9 @@ def rows_of(opcode: str) -> tuple[Row, ...]:
 
 
 def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
-    section, sets = "", {}
+    """Sort the lines of a file into blocks, and their rows into ``index`` by opcode."""
+    section = ""
+    sets: dict[str, str] = {}
     block = _Block(section, sets)
     for line in re.sub(r"\\\n\s*", "", text).split("\n"):
         if line.startswith("##"):
@@ -176,6 +195,7 @@ def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
 
 
 def _read(block: _Block, header: str) -> Row:
+    """One row of the index, read."""
     sets, kinds, rules = block.read()
     name, _, pattern = header.partition(": ")
     head, _, operands = pattern.partition(" ")
@@ -183,8 +203,9 @@ def _read(block: _Block, header: str) -> Row:
     items = tuple(_items(head[len(opcode) :], sets))
     literal = [isinstance(item, Choice) and item.slot is None for item in items]
     section, _, since = block.section.partition("; ")
+    version, target = _since(since)
     return Row(
-        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, **_since(since)),
+        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target),
         items=items,
         fixed=(*literal, False).index(False),
         places=tuple(_places(operands, kinds)),
@@ -193,20 +214,22 @@ def _read(block: _Block, header: str) -> Row:
     )
 
 
-def _since(text: str) -> dict:
-    """``PTX 8.6, sm_100a`` -> keywords of Form."""
+def _since(text: str) -> tuple[tuple[int, int], str]:
+    """Version and target of ``PTX 8.6, sm_100a``; those of the oldest that anybody asks for where nothing is said."""
     found = _SINCE.fullmatch(text)
     if found is None:
-        return {"ptx": (1, 0), "target": "sm_50"}
-    return {"ptx": (int(found[1]), int(found[2])), "target": found[3]}
+        return (1, 0), "sm_50"
+    return (int(found[1]), int(found[2])), found[3]
 
 
 def _conditions(text: str) -> tuple[Condition, ...]:
+    """``sem=acquire|release, scope`` as slots with their values."""
     parts = (part.strip().partition("=") for part in text.split(","))
     return tuple((slot, tuple(values.split("|")) if values else ()) for slot, _, values in parts)
 
 
-def _items(text: str, sets: dict[str, str]):
+def _items(text: str, sets: dict[str, str]) -> Iterator[Choice | Group]:
+    """The modifiers of a row from ``.to{.sem.scope}.b64``."""
     for group, word in _ITEM.findall(text):
         if word:
             yield _choice(word, sets, optional=False)
@@ -215,14 +238,16 @@ def _items(text: str, sets: dict[str, str]):
 
 
 def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
+    """The set of that name, or the word itself where there is none; each set with these values is one record."""
     text = sets.get(word)
     if text is None:
         return Choice(word if optional else None, {word: (word,)}, {})
-    while text.startswith("."):
+    while text.startswith("."):  # one set is another one: ".atype = .type"
         text = sets[text[1:]]
     key = (word, text)
     if key not in _sets:
-        values, sizes = {}, {}
+        values: dict[str, tuple[str, ...]] = {}
+        sizes: dict[str, int] = {}
         for each in text[1:-1].split(","):
             value, _, size = each.strip()[1:].partition("=")
             values[value] = tuple(value.split("."))
@@ -239,6 +264,7 @@ def choices(items: tuple[Choice | Group, ...]) -> Iterator[Choice]:
 
 
 def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
+    """Type of an operand that says none: that of the set ``.type``, or the last literal that is a type."""
     if any(choice.slot == "type" for choice in choices(items)):
         return ".type"
     literals = [
@@ -247,7 +273,8 @@ def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
     return f".{literals[-1]}" if literals else None
 
 
-def _places(text: str, kinds: dict[str, tuple[str, ...]]):
+def _places(text: str, kinds: dict[str, tuple[str, ...]]) -> Iterator[Place]:
+    """The operands of a row from ``d{|p}, [a], b {, c}``."""
     for optional, plain in _OPERAND.findall(text):
         word = optional or plain
         shape = _SHAPES.get(word[0], "plain")

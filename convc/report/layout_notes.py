@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import AXIS_NAMES, ConvProblem
 from convc.layout.block_scaled import CHANNELS, FORMATS
 from convc.layout.device_layout import DeviceLayout
 from convc.layout.expand import copies_of
-from convc.layout.fold import MAX_ELEMENT_STRIDE, AxisFold
+from convc.layout.fold import AxisFold
 from convc.layout.groups import GroupPacking
 from convc.layout.split_precision import PARTS, PASSES
 from convc.layout.transposed import ForwardEquivalent
@@ -57,8 +58,9 @@ def _fold(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
             f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
             "filter reads"
         )
-    if fold.step > MAX_ELEMENT_STRIDE:
-        cause = f"stride {fold.step} along {name} is above {MAX_ELEMENT_STRIDE}, the largest of a tensor map"
+    longest = SM_100A.limits.tma_element_stride
+    if fold.step > longest:
+        cause = f"stride {fold.step} along {name} is above {longest}, the largest of a tensor map"
     else:
         cause = (
             f"along {name} the filter spans {problem.span[axis]} pixels with padding "

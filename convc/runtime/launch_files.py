@@ -12,16 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from convc.errors import LaunchError
-from convc.ir.launch import BYTES, BufferSpec, LaunchSpec
+from convc.ir.element_types import ELEMENT_TYPES
+from convc.ir.launch import BufferSpec, LaunchSpec
 from convc.support.files import NpyHeader, check_target, read_npy
 from convc.support.memory import require_memory
-
-NAMES = {
-    "u8": "uint8", "s8": "int8", "u16": "uint16", "s16": "int16", "u32": "uint32", "s32": "int32",
-    "u64": "uint64", "s64": "int64", "f16": "float16", "bf16": "uint16", "tf32": "float32", "f32": "float32",
-    "f64": "float64", "e4m3": "uint8", "e5m2": "uint8",
-}  # fmt: skip
-"""numpy type of each buffer type in a file."""
 
 
 def read_buffers(launch: LaunchSpec, folder: Path) -> dict[str, np.ndarray]:
@@ -61,11 +55,11 @@ def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
 
 
 def _read(name: str, spec: BufferSpec, path: Path) -> np.ndarray:
-    raw = f"uint{8 * BYTES[spec.dtype]}"
+    element = ELEMENT_TYPES[spec.dtype]
 
     def check(header: NpyHeader) -> str | None:
-        if header.shape == spec.shape and header.dtype.name in (NAMES[spec.dtype], raw):
+        if header.shape == spec.shape and header.dtype.name in (element.npy, element.raw):
             return None
-        return f"buffer {name!r} takes {NAMES[spec.dtype]} {list(spec.shape)}, the file holds {header}"
+        return f"buffer {name!r} takes {element.npy} {list(spec.shape)}, the file holds {header}"
 
     return read_npy(path, check=check)

@@ -156,6 +156,6 @@ def write_bytes(path: Path, data: bytes, error: type[ConvcError] = InputError) -
         stream.write(data)
 
 
-def plain(array: np.ndarray) -> np.ndarray:
-    """The array in a type that .npy can name: bfloat16 as uint16."""
+def to_npy_dtype(array: np.ndarray) -> np.ndarray:
+    """The array in a type that .npy can name: its own, or the bits of its elements (bfloat16 as uint16)."""
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.dtype.itemsize}")

@@ -44,6 +44,7 @@ def human_bytes(size: int) -> str:
 
 
 def _system_available() -> int | None:
+    """What Linux says can be had without swapping, or else the free pages that any Unix counts."""
     try:
         for line in _MEMINFO.read_text().splitlines():
             if line.startswith("MemAvailable:"):

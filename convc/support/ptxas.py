@@ -91,7 +91,8 @@ def assemble(ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeo
     """
     program = require_ptxas()
     with tempfile.TemporaryDirectory(prefix="convc-ptxas-") as folder:
-        source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
+        source = Path(folder) / "kernel.ptx"
+        target = Path(folder) / "kernel.cubin"
         source.write_text(ptx, encoding="utf-8")
         command = [str(program), "-v", "--gpu-name", arch, "--output-file", str(target), str(source)]
         try:
@@ -109,6 +110,7 @@ def assemble(ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeo
 
 
 def _assembled(cubin: bytes, said: str) -> Assembled:
+    """What ptxas -v said of a module's entries, put together."""
     used = list(_USED.finditer(said))
     return Assembled(
         cubin=cubin,

@@ -26,7 +26,7 @@ from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, run_layer, writer
-from convc.support.files import plain
+from convc.support.files import to_npy_dtype
 from convc.verification import reference
 from convc.verification.bound import error_bound
 from convc.verification.compare import Comparison, compare
@@ -167,7 +167,7 @@ def _check(
         mode=mode,
         ok=comparison.ok and run.verdict < Verdict.incomplete,
         seconds=run.seconds,
-        digest=hashlib.sha256(plain(run.y)).hexdigest()[:16],
+        digest=hashlib.sha256(to_npy_dtype(run.y)).hexdigest()[:16],
         comparison=comparison,
         writer=None if comparison.first is None else writer(layer, data.x, comparison.first, data.residual),
         findings=run.findings,

@@ -15,7 +15,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.groups import choose_packing, work
+from convc.layout.groups import choose_packing, tensor_core_work
 
 EXAMPLES = 40
 """Per rank."""
@@ -123,8 +123,8 @@ def test_packs_have_no_more_work_than_one_group_each_or_all_in_one(channels, fil
         return
     apart = groups * -(-channels * element // 32) * -(-filters // 16)
     together = -(-groups * channels * element // 32) * -(-groups * filters // 16)
-    assert work(problem, packing) <= together
-    assert work(problem, packing) <= apart or channels * element > 128
+    assert tensor_core_work(problem, packing) <= together
+    assert tensor_core_work(problem, packing) <= apart or channels * element > 128
     assert packing.groups * packing.count >= groups > packing.groups * (packing.count - 1)
 
 

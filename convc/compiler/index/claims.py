@@ -32,17 +32,18 @@ from convc.compiler.index.maps import (
 )
 from convc.compiler.index.symbols import FloorDiv
 from convc.compiler.index.walk import Im2colBox
+from convc.ir.arch import SM_100A
 from convc.ir.dtypes import BY_NAME
 from convc.ir.expr import Interval
 
 if TYPE_CHECKING:
     from convc.compiler.index.conv import ConvMaps
 
-CORNER_LIMITS = (-128, 127)
-OFFSET_LIMITS = (0, 255)
-STRIDE_LIMITS = (1, 8)
-MAX_PIXELS = 1024
-MAX_CHANNELS = 256
+CORNER_LIMITS = SM_100A.limits.im2col_corner
+OFFSET_LIMITS = (0, SM_100A.limits.im2col_offset)
+STRIDE_LIMITS = (1, SM_100A.limits.tma_element_stride)
+MAX_PIXELS = SM_100A.limits.im2col_pixels
+MAX_CHANNELS = SM_100A.limits.tma_box
 
 
 def prove_all(maps: ConvMaps) -> tuple[Outcome, ...]:

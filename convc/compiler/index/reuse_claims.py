@@ -16,10 +16,10 @@ from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.row_walk import Tap
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
+from convc.ir.arch import SM_100A
 
-CORNER_LIMITS = (-(1 << 15), (1 << 15) - 1)
-OFFSET_LIMIT = 31
-"""Largest wOffset (PTX manual, tensor im2col::w mode)."""
+CORNER_LIMITS = SM_100A.limits.wide_corner
+OFFSET_LIMIT = SM_100A.limits.wide_offset
 
 
 def prove(maps: ReuseMaps) -> tuple[Outcome, ...]:

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
-WINDOW = 32
+WINDOW = SM_100A.limits.tmem_part_lanes
 """Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
 
 

@@ -1,7 +1,7 @@
 """What a plan must not break: each rule is one function that answers None or a sentence with the numbers.
 
 Rules about the problem hold whatever the tiling; if one is broken no kernel exists. Rules about a tiling only take that
-candidate out of the race. Each rule names the limit in `convc.compiler.arch` and the reason in the hardware.
+candidate out of the race. Each rule names the limit in `convc.ir.arch` and the reason in the hardware.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from convc.compiler.arch import Arch
 from convc.compiler.plan.loads import corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import Storage
+from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
 

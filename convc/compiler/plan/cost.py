@@ -3,7 +3,7 @@
 The K loop of a CTA goes at the pace of its slowest supplier: the tensor core, the port through which it reads shared
 memory, the port through which TMA fills it, the SM's share of L2, or the latency of copies, of which as many are under
 way as there are stages. Around the loop every CTA pays for its start, the first copy, the last MMA and the epilogue.
-CTAs go over the SMs in waves, one per SM at a time. Rates and their sources are in `convc.compiler.arch`; the model
+CTAs go over the SMs in waves, one per SM at a time. Rates and their sources are in `convc.ir.arch`; the model
 ranks candidates against each other and promises nothing about absolute time.
 """
 
@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from convc.compiler.arch import Rates
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork, RingUse
+from convc.ir.arch import Rates
 
 SLACK = 1.18
 """Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""

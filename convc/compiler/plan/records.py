@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
+from convc.ir.arch import Arch
 from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap

@@ -21,23 +21,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.plan.coordinates import FactorCoordinates, coordinate
 from convc.compiler.plan.names import ACC, A, B, RingName, SmemName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
+from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.block_scaled import BlockFormat
 from convc.layout.device_layout import DeviceLayout
 
-GROUP = 32
+GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""
 WORD_BYTES = 4
 """Bytes of a cell of tensor memory."""
-STORE_THREADS = 128
+STORE_THREADS = SM_100A.limits.tmem_lanes
 
 SCALES_A, SCALES_B = SmemName("scales_a"), SmemName("scales_b")
 FACTORS_A, FACTORS_B = TmemName("factors_a"), TmemName("factors_b")

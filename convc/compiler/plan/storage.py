@@ -12,14 +12,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from convc.compiler.arch import Arch
 from convc.compiler.plan.names import RingName, SmemName, TmemName
+from convc.ir.arch import SM_100A, Arch
 
 STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 BARRIER_BYTES = 8
-MASK_BYTES = 16
-"""A mask has a bit for each of 128 lanes."""
+MASK_BYTES = SM_100A.limits.tmem_lanes // 8
+"""A mask has a bit for each lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

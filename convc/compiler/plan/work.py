@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ATOM_BYTES = 32
+from convc.ir.arch import SM_100A
+
+ATOM_BYTES = SM_100A.limits.mma_atom_bytes
 """Bytes of K that an MMA, and a copy to tensor memory, take from every operand row."""
-TILE_COPY_BYTES = 128 * ATOM_BYTES
+TILE_COPY_BYTES = SM_100A.limits.tmem_lanes * ATOM_BYTES
 """Bytes that ``tcgen05.cp.128x256b`` reads."""
 REFRESH_BYTES = 4 * ATOM_BYTES
 """Bytes that ``tcgen05.cp.4x256b`` reads."""
 
-FACTOR_ROW_BYTES = 16
+FACTOR_ROW_BYTES = SM_100A.limits.tma_unit_bytes
 """Bytes that a copy of scale factors brings for each row: the least that it can."""
 
 STORE_BYTES = 16

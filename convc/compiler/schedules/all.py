@@ -14,31 +14,32 @@ from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.shift import Shift
 from convc.compiler.schedules.sharing.slide import Slide
 from convc.compiler.schedules.sharing.stationary import Stationary
+from convc.ir.arch import SM_100A
 
 RELOAD = Reload(name="reload")
-SLIDE = Slide(name="slide", max_halo=511, rests_on=(ROW_START,))
+SLIDE = Slide(name="slide", max_halo=SM_100A.limits.wide_halo, rests_on=(ROW_START,))
 CHAIN = Shift(
     name="shift",
     variant="chain",
-    max_halo=31,
+    max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
 )
 ASHIFT = Shift(
     name="shift",
     variant="ashift",
-    max_halo=31,
+    max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(MOVES_AFTER, LAST_LANES, ROW_START),
     ashift=True,
 )
 WINDOWS = Shift(
     name="shift",
     variant="windows",
-    max_halo=31,
+    max_halo=SM_100A.limits.tmem_part_lanes - 1,
     rests_on=(MOVES_AFTER,),
     ashift=True,
     windows=True,
 )
-STATIONARY = Stationary(name="stationary", max_halo=32, rests_on=(SHIFT_THEN_ZERO,))
+STATIONARY = Stationary(name="stationary", max_halo=SM_100A.limits.ws_column_shift, rests_on=(SHIFT_THEN_ZERO,))
 
 SCHEDULES: tuple[Schedule, ...] = (RELOAD, SLIDE, CHAIN, ASHIFT, WINDOWS, STATIONARY)
 """All schedules, in the order of the tables that show them."""

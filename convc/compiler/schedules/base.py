@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.row_walk import Border
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.records import Indexing, Plan, ScheduleName
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Step
+from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
 Rows = Literal["outer", "merged"]

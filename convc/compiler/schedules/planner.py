@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from convc.compiler.arch import SM_100A, Arch
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
@@ -19,6 +18,7 @@ from convc.compiler.schedules.all import AUTO, SCHEDULES, names, schedule_of, va
 from convc.compiler.schedules.base import ROWS, Request, Schedule
 from convc.compiler.schedules.skeleton import THREADS
 from convc.errors import InputError, PlanError
+from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
 
 T = TypeVar("T", bound=str)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
@@ -38,6 +37,7 @@ from convc.compiler.schedules.skeleton import (
 )
 from convc.compiler.tile.steps.base import Advance, Commit, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import Mma, TmaLoad
+from convc.ir.arch import Arch
 from convc.ir.expr import Const, Var, substitute
 from convc.layout.device_layout import DeviceLayout
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.layout.device_layout import DeviceLayout
-from convc.layout.handover import Use, hand_over, obstacle
+from convc.layout.handover import Use, share_buffer, why_not_shared
 from convc.layout.repack import unpack_output
 
 
@@ -42,9 +42,9 @@ class PackedTensor:
 
     def buffer(self, consumer: DeviceLayout, use: Use) -> np.ndarray | None:
         """The buffer of another kernel that has this tensor in it; None where it must be packed anew."""
-        if obstacle(self._form, consumer, use) is not None:
+        if why_not_shared(self._form, consumer, use) is not None:
             return None
-        return hand_over(self._form, consumer, self._packed, use)
+        return share_buffer(self._form, consumer, self._packed, use)
 
 
 def unpacked(value: object) -> object:

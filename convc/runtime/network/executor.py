@@ -70,7 +70,7 @@ class Graph:
         host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
         replaced: arrays in place of constants of the model, by name.
         fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
-        hand_over: where nodes are fused, let kernels read what others wrote without repacking where they can
+        share_buffers: where nodes are fused, let kernels read what others wrote without repacking where they can
             (`convc.layout.handover`); the results have the same bits.
 
     Attributes:
@@ -95,7 +95,7 @@ class Graph:
         host: str = "reference",
         replaced: Mapping[str, np.ndarray] | None = None,
         fuse: bool = False,
-        hand_over: bool = True,
+        share_buffers: bool = True,
     ) -> None:
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
@@ -114,7 +114,7 @@ class Graph:
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
         self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
-        self._fuse, self._hand_over = fuse, hand_over
+        self._fuse, self._share_buffers = fuse, share_buffers
         self._plan: tuple[tuple, list[Step], dict[int, list[str]]] | None = None
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
@@ -209,7 +209,7 @@ class Graph:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
             run, residual = replace(run, y=made.array()), unpacked(residual)
             watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=residual))
-        values[conv.output.name] = made if self._hand_over else made.array()
+        values[conv.output.name] = made if self._share_buffers else made.array()
         return True
 
     def _run_node(

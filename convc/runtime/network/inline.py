@@ -13,7 +13,7 @@ import onnx
 from onnx import inliner
 
 from convc.errors import ConvcError, ModelError
-from convc.frontend.expand_causal import written_out
+from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.model_file import check_header, subgraphs
 from convc.frontend.onnx_reader import is_convolution
 
@@ -25,13 +25,13 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with calls of its functions replaced, and causal convolutions written out; the same object where it
     has neither."""
     if not model.functions:
-        return written_out(model)
+        return expand_causal_conv(model)
     try:
         _check_size(model)
     except RecursionError:
         raise ModelError("the functions of the model call one another too deeply") from None
     try:
-        whole = written_out(inliner.inline_local_functions(model))
+        whole = expand_causal_conv(inliner.inline_local_functions(model))
         check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
     except ConvcError:
         raise

@@ -19,7 +19,7 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.runtime.network.host import Value, describe
 from convc.runtime.network.node_info import element_dtype
-from convc.support.files import NpyHeader, plain, read_npy, write_npy
+from convc.support.files import NpyHeader, read_npy, to_npy_dtype, write_npy
 from convc.support.memory import require_memory
 
 Progress = Callable[[str, float], None]
@@ -102,7 +102,7 @@ def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> No
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
             raise InputError(f"the output {name!r} is {describe(value)}, which cannot be written as .npy")
     for name, target in files.items():
-        write_npy(target, plain(readable(results[name])))
+        write_npy(target, to_npy_dtype(readable(results[name])))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from convc import backend
-from convc.frontend.expand_causal import written_out
+from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.onnx_reader import read_model
 
 
@@ -60,14 +60,14 @@ def test_the_convolution_in_it_runs_from_its_text(tmp_path, bias, past, activati
 
 
 def test_without_a_name_it_is_called_as_its_result():
-    whole = written_out(model(name=""))
+    whole = expand_causal_conv(model(name=""))
     assert [node.name for node in whole.graph.node if node.op_type == "Conv"] == ["y0"]
 
 
 def test_other_models_are_left_alone():
     made = model()
     made.graph.node[0].op_type = "Conv"
-    assert written_out(made) is made
+    assert expand_causal_conv(made) is made
 
 
 @pytest.mark.parametrize("spoil", [lambda node: node.attribute.pop(), lambda node: node.input.pop()])
@@ -79,4 +79,4 @@ def test_what_onnx_does_not_write_out_stays(spoil):
             spoil(made.graph.node[0])
         if not made.graph.node[0].attribute:
             break
-    assert isinstance(written_out(made), onnx.ModelProto)
+    assert isinstance(expand_causal_conv(made), onnx.ModelProto)

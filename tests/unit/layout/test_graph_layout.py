@@ -19,7 +19,7 @@ from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
-from convc.layout.handover import hand_over, obstacle
+from convc.layout.handover import share_buffer, why_not_shared
 from convc.layout.repack import pack_activation, pack_residual, unpack_output
 from convc.runtime.layer import input_buffers, run_layer, run_packed
 from convc.verification.data import normal_data
@@ -68,8 +68,8 @@ def test_handing_over_is_repacking(operand, channels, seed, ugly):
         packed[..., channels:] = np.nan
     packed[0, 0, 0, 0], packed[0, 0, 1, 0] = np.inf, -0.0
     y = unpack_output(first, packed)
-    assert same_bits(hand_over(first, second, packed.copy(), "residual"), pack_residual(second, y))
-    assert same_bits(hand_over(first, second, packed, "activation"), pack_activation(second, y))
+    assert same_bits(share_buffer(first, second, packed.copy(), "residual"), pack_residual(second, y))
+    assert same_bits(share_buffer(first, second, packed, "activation"), pack_activation(second, y))
 
 
 GROUPED = st.sampled_from([(12, 1), (12, 2), (12, 12), (64, 1), (64, 64), (64, 4), (96, 96), (20, 5), (6, 3)])
@@ -87,14 +87,14 @@ def test_groups_are_handed_over_where_they_are_joined_alike(first, second, opera
     one = device_layout(dataclasses.replace(base, groups=groups, epilogue=()))
     other = device_layout(dataclasses.replace(base, groups=others))
     use = "residual" if residual else "activation"
-    if obstacle(one, other, use) is not None:
+    if why_not_shared(one, other, use) is not None:
         assert residual is False or groups != others
         return
     storage = dtypes.BY_NAME[one.output.dtype].storage
     packed = np.random.default_rng(0).standard_normal(one.output.shape).astype(storage)
     y = unpack_output(one, packed)
     wanted = pack_residual(other, y) if residual else pack_activation(other, y)
-    assert same_bits(hand_over(one, other, packed, use), wanted)
+    assert same_bits(share_buffer(one, other, packed, use), wanted)
 
 
 def test_a_depthwise_convolution_reads_and_is_read():
@@ -105,14 +105,14 @@ def test_a_depthwise_convolution_reads_and_is_read():
             in_channels=64, out_channels=64, in_extent=(8, 8), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), groups=64
         )
     )
-    assert obstacle(point, depth) is None
-    assert obstacle(depth, point) is None
+    assert why_not_shared(point, depth) is None
+    assert why_not_shared(depth, point) is None
 
 
 def test_nothing_is_copied_where_nothing_is_rounded():
     first, second = device_layout(FIRST), device_layout(SECOND)
     packed = np.ones(first.output.shape, np.float16)
-    assert hand_over(first, second, packed) is packed
+    assert share_buffer(first, second, packed) is packed
 
 
 @pytest.mark.parametrize("operand", ["f16", "tf32"])
@@ -126,8 +126,8 @@ def test_two_kernels_in_a_row(operand):
     long_way = run_layer(second, middle, residual=middle)
     packed = run_packed(first, input_buffers(first, x)).y
     assert (packed[..., 18:] != 0).any(), "sigmoid(0) behind the last channel"
-    residual = hand_over(first.layout, second.layout, packed, "residual")
-    activation = hand_over(first.layout, second.layout, packed)
+    residual = share_buffer(first.layout, second.layout, packed, "residual")
+    activation = share_buffer(first.layout, second.layout, packed)
     short_way = run_packed(second, {"activation": activation, "residual": residual})
     assert short_way.findings == ()
     assert same_bits(unpack_output(second.layout, short_way.y), long_way.y)
@@ -148,14 +148,14 @@ def test_two_kernels_in_a_row(operand):
 def test_obstacles(first, second, use, reason):
     first, second = device_layout(first), device_layout(second)
     with pytest.raises(InputError, match=reason):
-        hand_over(first, second, np.zeros(first.output.shape, np.float16), use)
-    assert obstacle(first, second, use) is not None
+        share_buffer(first, second, np.zeros(first.output.shape, np.float16), use)
+    assert why_not_shared(first, second, use) is not None
 
 
 def test_another_array_is_refused():
     first, second = device_layout(FIRST), device_layout(SECOND)
     with pytest.raises(InputError, match=r"expected a buffer of float16 \[2, 6, 7, 24\], got float32 \[1, 2\]"):
-        hand_over(first, second, np.zeros((1, 2), np.float32))
+        share_buffer(first, second, np.zeros((1, 2), np.float32))
 
 
 @pytest.mark.parametrize("operand", ["tf32x3", "bf16x3"])
@@ -164,9 +164,9 @@ def test_numbers_that_are_split_into_parts_are_packed_anew(operand):
     layout = device_layout(
         ConvProblem(in_channels=1, out_channels=1, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
     )
-    assert "parts" in obstacle(layout, layout)
+    assert "parts" in why_not_shared(layout, layout)
     plain = device_layout(dataclasses.replace(layout.model, operand="tf32"))
-    assert obstacle(layout, plain) is None
+    assert why_not_shared(layout, plain) is None
 
 
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
@@ -174,5 +174,5 @@ def test_numbers_that_get_scale_factors_are_packed_anew(operand):
     layout = device_layout(
         ConvProblem(in_channels=32, out_channels=32, in_extent=(6, 6), kernel=(1, 1), operand=operand, out="f32")
     )
-    assert "scale factors" in obstacle(layout, layout)
-    assert obstacle(layout, device_layout(dataclasses.replace(layout.model, operand="tf32"))) is None
+    assert "scale factors" in why_not_shared(layout, layout)
+    assert why_not_shared(layout, device_layout(dataclasses.replace(layout.model, operand="tf32"))) is None

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.errors import LaunchError, MachineFault
-from convc.ir.tensormap import ELEMENT_BYTES, SWIZZLE_SPAN, TensorMap
+from convc.ir.element_types import ELEMENT_TYPES
+from convc.ir.tensormap import SWIZZLE_SPAN, TensorMap
 from convc.machine.tma.cache import WalkCache
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.source import round_tf32
@@ -30,7 +31,7 @@ def make_map(rng: random.Random) -> TensorMap:
     """A random valid map with a small tensor and box."""
     mode = rng.choice(["tile", "im2col", "im2col", "im2col_w", "im2col_w128"])
     dtype = rng.choice(["u8", "f16", "bf16", "f32", "f64"])
-    size = ELEMENT_BYTES[dtype]
+    size = ELEMENT_TYPES[dtype].bytes
     unit = 16 // size
     rank = rng.randint(1, 5) if mode == "tile" else rng.randint(3, 5)
     swizzle = rng.choice(WIDE_SWIZZLES if mode.startswith("im2col_w") else tuple(SWIZZLE_SPAN))

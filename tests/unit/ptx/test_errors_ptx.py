@@ -161,6 +161,20 @@ OPERANDS = [
         "",
     ),
     (
+        "  tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r3, {%r1, %r2}, %p1;",
+        "{%r1, %r2}",
+        "operand 5 (mask) of 'tcgen05.mma.cta_group::1.kind::f16' must be a vector of 4, each a .u32 or .b32 register "
+        "or a number; got a vector of 2 (%r1, a .b32 register, …)",
+        "",
+    ),
+    (
+        "  tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r3, %r1, %p1;",
+        "%r1",
+        "operand 5 (enable) of 'tcgen05.mma.cta_group::1.kind::f16' must be a predicate register or a number; "
+        "got %r1, a .b32 register",
+        "",
+    ),
+    (
         "  tcgen05.mma.cta_group::1.kind::f16 [%r1], %rd1, %rd2, %r3, %p1, 16;",
         "16",
         "operand 6 (scale) of 'tcgen05.mma.cta_group::1.kind::f16' must be a number from 0 to 15; got the number 16",

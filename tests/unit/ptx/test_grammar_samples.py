@@ -60,7 +60,7 @@ def operand(spec: Spec, rng: random.Random) -> str:
         case "address":
             return ADDRESSES[spec.space]
         case "tensor":
-            return f"[%rd1, {{{', '.join(rng.choice(('%r1', '%s2', '-3')) for _ in range(spec.count))}}}]"
+            return f"[%rd1, {{{', '.join(rng.choice(('%r1', '%s2', '-3')) for _ in range(spec.length))}}}]"
         case "label":
             return "END"
         case "targets":
@@ -72,8 +72,8 @@ def operand(spec: Spec, rng: random.Random) -> str:
         case "parts":
             half = f"b{TYPE_BITS[spec.types[0]] // 2}"
             return f"{{{register(half, rng)}, {register(half, rng)}}}"
-    if spec.count is not None:
-        return f"{{{', '.join(register(spec.types[0], rng, number) for number in range(spec.count))}}}"
+    if spec.length is not None:
+        return f"{{{', '.join(register(spec.types[0], rng, number) for number in range(spec.length))}}}"
     if spec.second is not None:
         return f"{register(spec.types[0], rng)}|{register('pred', rng)}"
     if spec.kind == "value" and spec.numbers is not None and rng.random() < 0.5:

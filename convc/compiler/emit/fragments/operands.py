@@ -26,6 +26,7 @@ from convc.compiler.tile.steps.operands import (
     TmaWideLoad,
 )
 from convc.ir import dtypes
+from convc.ir.arch import SM_100A
 from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
@@ -36,7 +37,7 @@ from convc.ptx.descriptors import (
     encode_zero_mask,
 )
 
-GROUP = 32
+GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""
 WORD_BYTES = 4
 ID_SHIFT = 30

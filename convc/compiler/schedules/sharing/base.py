@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
@@ -27,9 +26,10 @@ from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_map
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.tile.steps.base import Step
 from convc.errors import PlanError
+from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
 
-SPANS = (64, 128)
+SPANS = SM_100A.limits.wide_swizzle_spans
 """Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""
 HELD = (2, 3, 4)
 """Activation tiles in flight, as far as there are so many."""

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.names import ACC, A, B, RingName
@@ -38,6 +37,7 @@ from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
 from convc.compiler.tile.steps.operands import MmaTensor
+from convc.ir.arch import Arch
 from convc.ir.expr import Const, IntExpr, Var
 from convc.layout.device_layout import DeviceLayout
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
@@ -26,6 +25,7 @@ from convc.compiler.schedules.sharing.storage import (
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.operands import Mma
+from convc.ir.arch import Arch
 from convc.ir.expr import Var
 from convc.layout.device_layout import DeviceLayout
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from convc.compiler.arch import Arch
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
@@ -29,15 +28,16 @@ from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, RequantiseLane, TmemLoad
 from convc.compiler.tile.steps.operands import MmaStationary
+from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const, Var
 from convc.layout.device_layout import DeviceLayout
 
-WS_COLUMNS = (64, 128, 256)
+WS_COLUMNS = SM_100A.limits.ws_n
 """N of ``tcgen05.mma.ws`` (PTX manual, tcgen05.mma shapes)."""
-WS_ROWS = 128
-RUN_LIMIT = 256
+WS_ROWS = SM_100A.limits.ws_m
+RUN_LIMIT = SM_100A.limits.zero_run
 """Longest run of zeroed, or of used, columns in a zero-column mask (PTX manual, zero-column mask descriptor)."""
-ALL_ZEROED = (256, 1)
+ALL_ZEROED = (RUN_LIMIT, 1)
 """The runs that zero every column of the widest tile."""
 CHUNK = 8
 """Pixels that the epilogue reads at a time."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from convc.compiler.plan.names import MapName, Number, RingName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
-from convc.ir.launch import BYTES
+from convc.ir.element_types import ELEMENT_TYPES
 from convc.ir.tensormap import TensorMap
 
 MASKED = ", not where masked"
@@ -34,7 +34,7 @@ class TensorCopy(Step):
     def bytes_through(self, source: TensorMap) -> int:
         """Bytes that the copy brings through a tensor map, zero-filled ones included."""
         each = math.prod(source.box) if source.mode == "tile" else source.rows * source.channels
-        return each * BYTES[source.dtype]
+        return each * ELEMENT_TYPES[source.dtype].bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class TmaWideLoad(TensorCopy):
     def bytes_through(self, source: TensorMap) -> int:
         """Bytes that the copy brings, those of the halo included."""
         halo = 4 * self.halo if source.mode == "im2col_w128" else self.halo
-        return (source.rows + halo) * source.channels * BYTES[source.dtype]
+        return (source.rows + halo) * source.channels * ELEMENT_TYPES[source.dtype].bytes
 
     def describe(self) -> str:
         place = f"{self.tile} + {self.at}" if self.at else self.tile

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.schedules import RELOAD_ONLY
 
-from convc.compiler.arch import SM_100A, Arch
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
@@ -25,6 +24,7 @@ from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
 from convc.explain.estimate import estimate_lines
+from convc.ir.arch import SM_100A, Arch
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 

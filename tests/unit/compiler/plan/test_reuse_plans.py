@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.schedules import only
 
-from convc.compiler.arch import SM_100A
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.all import schedule_of, sharing
@@ -16,6 +15,7 @@ from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 

@@ -88,8 +88,8 @@ def test_a_residual_network(precision):
     """Two batches one after the other; with and without handing over, the same bits."""
     made = residual()
     ways = [
-        Graph(made, convolutions=Convolutions(precision=precision), fuse=True, hand_over=hand_over)
-        for hand_over in (True, False)
+        Graph(made, convolutions=Convolutions(precision=precision), fuse=True, share_buffers=share_buffers)
+        for share_buffers in (True, False)
     ]
     for batch in (1, 2):
         feeds = {"x": whole(batch, 3, 8, 8)}
@@ -263,19 +263,19 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
     weights = random_weights(made.graph, StartValues(made.graph, path.parent), 11)
     kernels = Kernels()
     runs = []
-    for hand_over in (True, False):
+    for share_buffers in (True, False):
         graph = Graph(
             made,
             convolutions=Convolutions(kernels=kernels),
             host="onnxruntime",
             replaced=weights,
             fuse=True,
-            hand_over=hand_over,
+            share_buffers=share_buffers,
         )
         feeds = random_inputs(graph.inputs, 11, 1)
         runs.append(graph.run(feeds))
         assert sum(map(len, graph.stats.fused.values())) == fused
-        assert graph.stats.handed == (handed if hand_over else 0)
+        assert graph.stats.handed == (handed if share_buffers else 0)
     one, other = runs
     expected = witness.run_model(made, feeds, weights, [])
     for output in one:

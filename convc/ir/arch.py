@@ -1,8 +1,8 @@
 """The machine that kernels are planned for, as numbers.
 
-A plan never asks "is this Blackwell?": it asks this record. Limits are the ones that the PTX manual and the CUDA
-driver documentation state for ``sm_100a``; rates are published measurements on a B200 and are used for ranking
-candidates only, never for correctness. Cycles are SM clock cycles throughout.
+A plan never asks "is this Blackwell?": it asks this record, and so does the layout of the buffers. Limits are the ones
+that the PTX manual and the CUDA driver documentation state for ``sm_100a``; rates are published measurements on a B200
+and are used for ranking candidates only, never for correctness. Cycles are SM clock cycles throughout.
 """
 
 from __future__ import annotations
@@ -12,38 +12,80 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the hardware refuses to go past.
+    """What the hardware refuses to go past: the one place where the compile side has these numbers.
+
+    Layout, plan, index maps and launch files read them here. The machine (`convc.machine`) and the encoder's rules
+    (`convc.ir.tensormap.check`) have their own on purpose: they judge what was planned, and a wrong number here must
+    not be wrong there as well.
 
     Attributes:
         shared_bytes: dynamic shared memory of one CTA (227 KiB; CUDA programming guide, compute capability 10.0).
+        grid_x, grid_y, grid_z: CTAs per grid axis (CUDA programming guide, compute capabilities).
+        block: threads per axis of a CTA (x, y, z). block_threads: threads of a CTA (both: the same table).
+        cluster_ctas: CTAs of a cluster, along an axis and in all (16 where a kernel asks for more than the portable 8;
+            CUDA programming guide, thread block clusters).
         tmem_lanes, tmem_columns: tensor memory of one CTA, in 32-bit cells (PTX, tensor memory addressing).
         tmem_columns_min: smallest allocation; every allocation is a power of two (PTX, ``tcgen05.alloc``).
-        grid_x, grid_y: CTAs per grid axis.
+        tmem_part_lanes: lanes of a sub-partition of tensor memory: those that one warp reads and writes
+            (PTX, ``tcgen05.ld``, access restrictions), among which rows shift (``tcgen05.shift``, ``.ashift``), and
+            on which the scale factors of as many rows share a column (PTX, tcgen05 scale factor layout).
+        mma_m: rows of a dense one-CTA ``tcgen05.mma`` that fills every lane (PTX, tcgen05 shapes).
         mma_n_max, mma_n_step: legal N of a dense one-CTA ``tcgen05.mma`` with M = 128 (PTX, tcgen05 shapes).
-        mma_atom_bytes: bytes of K that one ``tcgen05.mma`` takes from every operand row, whatever the type.
+        mma_atom_bytes: bytes of K that one ``tcgen05.mma``, and a ``tcgen05.cp``, takes from every operand row,
+            whatever the type (PTX, tcgen05.mma: K of every kind).
+        ws_m: rows of a ``tcgen05.mma.ws`` that fills every lane. ws_n: its legal N (PTX, tcgen05 shapes).
+        ws_column_shift: columns by which ``tcgen05.mma.ws`` with M = 128 can shift its second operand
+            (PTX, zero-column mask descriptor).
+        zero_run: longest run of zeroed, or of used, columns in a zero-column mask (PTX, zero-column mask descriptor).
+        swizzle_spans: row lengths in bytes that TMA and the tensor core can both swizzle (CUDA driver,
+            ``CUtensorMapSwizzle``; PTX, shared-memory descriptor).
         tma_extent: largest extent of a tensor-map dimension (CUDA driver, ``cuTensorMapEncode*``).
         tma_stride_bytes: byte strides of a tensor map stay below this.
+        tma_unit_bytes: strides of a tensor map and rows of a box are multiples of this.
         tma_element_stride: largest step between neighbouring elements of a box.
         tma_box: largest box extent; also the most channels per im2col pixel.
+        im2col_pixels: most pixels per column of an im2col map (CUDA driver, ``cuTensorMapEncodeIm2col``).
         im2col_corner: lowest and highest bounding-box corner of an im2col map over images (signed 8 bits per axis).
         im2col_offset: largest filter offset of an im2col copy of images (unsigned 8 bits per axis).
+        wide_swizzle_spans: the spans that the wide im2col modes take (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
+        wide_corner: lowest and highest corner of a wide im2col map (signed 16 bits).
+        wide_offset: largest wOffset of a copy in a wide mode (PTX, tensor im2col::w mode).
+        wide_halo: largest wHalo of a copy in mode im2col::w. wide_128_halo: that in mode im2col::w::128 (PTX).
     """
 
     shared_bytes: int = 232448
+    grid_x: int = 2**31 - 1
+    grid_y: int = 65535
+    grid_z: int = 65535
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    block_threads: int = 1024
+    cluster_ctas: int = 16
     tmem_lanes: int = 128
     tmem_columns: int = 512
     tmem_columns_min: int = 32
-    grid_x: int = 2**31 - 1
-    grid_y: int = 65535
+    tmem_part_lanes: int = 32
+    mma_m: int = 128
     mma_n_max: int = 256
     mma_n_step: int = 16
     mma_atom_bytes: int = 32
+    ws_m: int = 128
+    ws_n: tuple[int, ...] = (64, 128, 256)
+    ws_column_shift: int = 32
+    zero_run: int = 256
+    swizzle_spans: tuple[int, ...] = (32, 64, 128)
     tma_extent: int = 2**32
     tma_stride_bytes: int = 2**40
+    tma_unit_bytes: int = 16
     tma_element_stride: int = 8
     tma_box: int = 256
+    im2col_pixels: int = 1024
     im2col_corner: tuple[int, int] = (-128, 127)
     im2col_offset: int = 255
+    wide_swizzle_spans: tuple[int, ...] = (64, 128)
+    wide_corner: tuple[int, int] = (-(2**15), 2**15 - 1)
+    wide_offset: int = 31
+    wide_halo: int = 511
+    wide_128_halo: int = 31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,166 @@
+"""One convolution of a graph to a `ConvNode`: its numbers, its weights rounded to the operand type, its bias.
+
+A node says its attributes; the graph says the type and shape of its input; weights, bias and scales must be constants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from convc.errors import NodeError
+from convc.frontend.constants import Constants
+from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
+from convc.frontend.shapes import UNKNOWN, ValueType
+from convc.frontend.tensors import type_name
+from convc.frontend.transpose_node import transpose_problem
+from convc.ir import dtypes
+from convc.ir.network import ConvNode, TensorRef
+from convc.support.memory import require_memory
+
+_OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
+"""Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
+
+PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
+"""How float32 can be multiplied."""
+
+
+def operand_types(operand: str | None, precision: str | None) -> Mapping[str, str]:
+    """Operand type by the model's type.
+
+    Args:
+        operand: instead of the model's type, whichever it is.
+        precision: one of `PRECISIONS`, for float32 alone.
+    """
+    if operand is not None:
+        return dict.fromkeys(_OPERAND_OF, operand)
+    return _OPERAND_OF if precision is None else _OPERAND_OF | {"f32": precision}
+
+
+def reference(name: str, value: ValueType) -> TensorRef:
+    """A tensor of the graph by its name."""
+    return TensorRef(name=name, dtype=type_name(value.element_type), shape=value.shape)
+
+
+class NodeReader:
+    """Reads one node, one of ONNX's convolutions."""
+
+    def __init__(self, node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants) -> None:
+        """Take what there is to know of a node.
+
+        Args:
+            node: the node.
+            name: of the `ConvNode`, and for messages.
+            types: of the graph's tensors, as far as they are known.
+            constants: of the graph.
+        """
+        self.node = node
+        self.name = name
+        self.constants = constants
+        self.input_name = node.input[0] if node.input else ""
+        self.input_type = types.get(self.input_name, UNKNOWN) if node.input else UNKNOWN
+
+    def read(self, operands: Mapping[str, str]) -> ConvNode:
+        """The convolution, with the operand type of `operand_types`.
+
+        Raises:
+            NodeError, ProblemError: it cannot be compiled.
+            LimitError: a tensor larger than memory.
+        """
+        if self.node.op_type in QUANTISED:
+            x = reference(self.input_name, self.input_type)
+            return quantised_conv(self.node, self.name, x, self.constant, self.refuse, self.input_shape)
+        return self._floating_conv(operands)
+
+    def refuse(self, message: str, hint: str = "") -> NodeError:
+        """The error for this node."""
+        return NodeError(message, where=f"node {self.name!r} ({self.node.op_type})", hint=hint)
+
+    def constant(self, tensor: str, what: str) -> np.ndarray:
+        """The value of a tensor; `NodeError` where it is not constant. ``what``: for messages."""
+        array = self.constants.value(tensor)
+        if array is None:
+            raise self.refuse(
+                f"the {what} must be constant, and {tensor!r} is not",
+                hint="store it as an initializer or a Constant node; other constant expressions must be folded first",
+            )
+        return array
+
+    def input_shape(self) -> tuple[int, ...]:
+        """The extents of the activations; `NodeError` where one is not known."""
+        shape = self.input_type.shape
+        if shape is None:
+            hint = "give the graph inputs a shape"
+            raise self.refuse(f"the shape of the input {self.input_name!r} cannot be inferred", hint=hint)
+        extents = tuple(extent for extent in shape if extent is not None)
+        if len(extents) != len(shape):
+            shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
+            only_batch = shape[0] is None and None not in shape[1:]
+            hint = "give the batch size (--batch)" if only_batch else "give the graph inputs fixed extents"
+            raise self.refuse(f"the shape of the input {self.input_name!r} is not fixed: ({shown})", hint=hint)
+        return extents
+
+    def _floating_conv(self, operands: Mapping[str, str]) -> ConvNode:
+        """A `Conv` or a `ConvTranspose`."""
+        node = self.node
+        if not 2 <= len(node.input) <= 3 or len(node.output) != 1:
+            raise self.refuse(
+                f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}"
+            )
+        attributes = conv_attributes(node, self.refuse)
+        weight = self.constant(node.input[1], "weights")
+        bias = self.constant(node.input[2], "bias") if len(node.input) == 3 and node.input[2] else None
+        x_shape = self.input_shape()
+        model_type = self._model_type(weight, bias)
+        numbers = transpose_problem if node.op_type == "ConvTranspose" else conv_problem
+        problem = numbers(
+            attributes,
+            name=self.name,
+            x_shape=x_shape,
+            w_shape=weight.shape,
+            operand=operands[model_type],
+            out=model_type,
+            bias=bias is not None,
+            refuse=self.refuse,
+        )
+        if bias is not None and bias.shape != (problem.out_channels,):
+            raise self.refuse(
+                f"the bias must have one number per output channel, ({problem.out_channels},), got {bias.shape}"
+            )
+        return ConvNode(
+            name=self.name,
+            problem=problem,
+            input=reference(self.input_name, self.input_type),
+            weight=_rounded(weight, problem.operand_dtype, self.refuse),
+            bias=None if bias is None else dtypes.quantise(dtypes.F32, bias),
+            output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
+        )
+
+    def _model_type(self, weight: np.ndarray, bias: np.ndarray | None) -> str:
+        """The one type of activations, weights and bias; `NodeError` where there are two, or it is not compiled."""
+        name = type_name(self.input_type.element_type)
+        if name not in _OPERAND_OF:
+            raise self.refuse(f"convolutions of {name} are not compiled; f16, bf16 and f32 are")
+        for what, array in (("weights", weight), ("bias", bias)):
+            if array is not None and array.dtype != dtypes.BY_NAME[name].storage:
+                raise self.refuse(f"the input is {name}, the {what} {array.dtype}: they must be the same")
+        return name
+
+
+def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndarray:
+    """Weights as float32 with values of the operand type."""
+    require_memory(16 * math.prod(weight.shape), f"rounding weights of shape {weight.shape}")
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        rounded = dtypes.quantise(dtype, weight)
+        lost = ~np.isfinite(rounded) & np.isfinite(weight)
+    if lost.any():
+        raise refuse(
+            f"{np.count_nonzero(lost)} weights are too large for {dtype.name}, "
+            f"for example {float(weight[lost][0]):g}; its largest number is {dtype.max_finite:g}",
+            hint="choose another operand type",
+        )
+    return rounded

@@ -1,0 +1,66 @@
+"""Shared-memory descriptors: where a matrix operand lies (PTX manual, section "Shared memory descriptor")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.ptx.descriptors.bit_fields import Fields, code_of, name_of, pack, unpack
+
+SHARED_FIELDS: Fields = {
+    "start": (0, 14), "lbo": (16, 14), "sbo": (32, 14), "version": (46, 3),
+    "base_offset": (49, 3), "lbo_absolute": (52, 1), "swizzle": (61, 3),
+}  # fmt: skip
+SHARED_VERSION = 1
+SWIZZLE_CODES = {"none": 0, "128B_atom32": 1, "128B": 2, "64B": 4, "32B": 6}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedDescriptor:
+    """Where a matrix operand lies in shared memory; ``convc.machine.tensor_core.smem_layout`` has the address formulas.
+
+    Attributes:
+        start: byte address of the first row, a multiple of 16 below 2**18.
+        lbo, sbo: leading and stride dimension byte offsets, multiples of 16 below 2**18.
+        base_offset: number of the 128-byte line that the swizzle pattern starts at (0 to 7).
+        swizzle: none, 32B, 64B, 128B or 128B_atom32.
+        lbo_absolute: LBO is an address instead of a distance (only K rows of 48 bytes, sm_103 and later).
+    """
+
+    start: int
+    lbo: int
+    sbo: int
+    swizzle: str
+    base_offset: int = 0
+    lbo_absolute: bool = False
+
+
+def encode_shared(desc: SharedDescriptor) -> int:
+    """The 64-bit word of a descriptor."""
+    for name in ("start", "lbo", "sbo"):
+        if getattr(desc, name) % 16:
+            raise ValueError(f"{name} must be a multiple of 16 bytes, got {getattr(desc, name)}")
+    return pack(
+        SHARED_FIELDS,
+        start=desc.start >> 4,
+        lbo=desc.lbo >> 4,
+        sbo=desc.sbo >> 4,
+        version=SHARED_VERSION,
+        base_offset=desc.base_offset,
+        lbo_absolute=desc.lbo_absolute,
+        swizzle=code_of("swizzle", SWIZZLE_CODES, desc.swizzle),
+    )
+
+
+def decode_shared(value: int) -> SharedDescriptor:
+    """The record of a 64-bit word; `ValueError` where a fixed bit or the swizzle code is wrong."""
+    got = unpack(SHARED_FIELDS, value, 64)
+    if got["version"] != SHARED_VERSION:
+        raise ValueError(f"bits 46-48 must be 0b001 on sm_100, got {got['version']:#05b}")
+    return SharedDescriptor(
+        start=got["start"] << 4,
+        lbo=got["lbo"] << 4,
+        sbo=got["sbo"] << 4,
+        base_offset=got["base_offset"],
+        lbo_absolute=bool(got["lbo_absolute"]),
+        swizzle=name_of("swizzle", SWIZZLE_CODES, got["swizzle"]),
+    )
