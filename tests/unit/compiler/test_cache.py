@@ -247,15 +247,15 @@ def test_where_the_cache_is(monkeypatch, tmp_path):
     assert tmp_path in default_folder().parents
 
 
-@pytest.mark.parametrize("way", ["variable", "argument"])
-def test_a_folder_that_cannot_be_is_refused_by_name(monkeypatch, tmp_path, forward):
+@pytest.mark.parametrize("named_by", ["variable", "argument"])
+def test_a_folder_that_cannot_be_is_refused_by_name(monkeypatch, tmp_path, named_by):
     (tmp_path / "file").touch()
     for bad in (tmp_path / "file", tmp_path / "file" / "below"):
-        monkeypatch.setenv("CONVC_CACHE", str(bad) if forward == "variable" else "off")
+        monkeypatch.setenv("CONVC_CACHE", str(bad) if named_by == "variable" else "off")
         with pytest.raises(InputError, match="expected a folder to keep compiled kernels in") as error:
-            open_cache(None if forward == "variable" else bad)
+            open_cache(None if named_by == "variable" else bad)
         assert str(bad) in error.value.where
-        assert ("CONVC_CACHE" in error.value.where) == (forward == "variable")
+        assert ("CONVC_CACHE" in error.value.where) == (named_by == "variable")
 
 
 def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, compiled, caplog):

@@ -188,15 +188,15 @@ def constant_nodes(value: np.ndarray) -> dict[str, list[onnx.NodeProto]]:
     }
 
 
-@pytest.mark.parametrize("way", ["Constant", "Identity", "Cast", "int Cast"])
+@pytest.mark.parametrize("made_by", ["Constant", "Identity", "Cast", "int Cast"])
 @pytest.mark.parametrize("filters", [2, 200])
-def test_constants_come_in_many_ways(tmp_path, forward, filters):
+def test_constants_come_in_many_ways(tmp_path, made_by, filters):
     value = integers((filters, 3, 2, 2))
-    path = save(tmp_path / "m.onnx", [*constant_nodes(value)[forward], conv()])
+    path = save(tmp_path / "m.onnx", [*constant_nodes(value)[made_by], conv()])
     network = read_model(path)
     assert np.array_equal(network.convs[0].weight, value)
     assert network.convs[0].output.shape == (1, filters, 7, 8)
-    assert len(network.skipped) == len(constant_nodes(value)[forward])
+    assert len(network.skipped) == len(constant_nodes(value)[made_by])
 
 
 def test_constant_of_shape_and_number_attributes(tmp_path):

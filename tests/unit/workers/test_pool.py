@@ -181,8 +181,8 @@ def sweep():
 """
 
 
-@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_with_their_parent(tmp_path, forward):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_their_parent(tmp_path, how):
     """Ctrl-C ends at once and quietly; and a parent that is killed leaves no workers behind."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT + "if __name__ == '__main__':\n    sweep()\n")
@@ -192,7 +192,7 @@ def test_workers_end_with_their_parent(tmp_path, forward):
     while not all(flag.exists() and flag.read_text() for flag in flags) and time.monotonic() < deadline:
         time.sleep(0.05)
     workers = [int(flag.read_text()) for flag in flags]
-    if forward == signal.SIGINT:
+    if how == signal.SIGINT:
         said = interrupt(parent)  # as a terminal does: all of them get it
     else:
         parent.kill()
@@ -201,7 +201,7 @@ def test_workers_end_with_their_parent(tmp_path, forward):
     while any(_alive(pid) for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(_alive(pid) for pid in workers)
-    if forward == signal.SIGINT:
+    if how == signal.SIGINT:
         assert said.count("Traceback") == 1  # the parent's own KeyboardInterrupt
         assert said.rstrip().endswith("KeyboardInterrupt")
 
