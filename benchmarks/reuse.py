@@ -28,8 +28,8 @@ from benchmarks.timing import best
 from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -40,13 +40,13 @@ from convc.support.memory import human_bytes
 from convc.verification.data import normal_data
 
 SCHEDULES = {
-    "reload": Options(schedule="reload"),
-    "slide": Options(schedule="slide"),
-    "slide_mask": Options(schedule="slide", border="mask"),
-    "shift_chain": Options(schedule="shift", shift="chain"),
-    "shift_ashift": Options(schedule="shift", shift="ashift"),
-    "shift_windows": Options(schedule="shift", shift="windows"),
-    "stationary": Options(schedule="stationary"),
+    "reload": ScheduleOptions(schedule="reload"),
+    "slide": ScheduleOptions(schedule="slide"),
+    "slide_mask": ScheduleOptions(schedule="slide", border="mask"),
+    "shift_chain": ScheduleOptions(schedule="shift", shift="chain"),
+    "shift_ashift": ScheduleOptions(schedule="shift", shift="ashift"),
+    "shift_windows": ScheduleOptions(schedule="shift", shift="windows"),
+    "stationary": ScheduleOptions(schedule="stationary"),
 }
 """What is measured; the others are compared with the first."""
 
@@ -130,7 +130,7 @@ def measure(selection: str) -> dict[str, float]:
 def planning(names: Iterable[str]) -> float:
     """Processor seconds to plan all schedules of a layer and choose one: the slowest of the layers named."""
     forms = [device_layout(light_models()[name]) for name in names]
-    return max(best(partial(plan, layout, options=Options(schedule="auto"))) for layout in forms)
+    return max(best(partial(plan, layout, options=ScheduleOptions(schedule="auto"))) for layout in forms)
 
 
 def numbers(found: Found) -> dict[str, float]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from convc.build.folder import Build
     from convc.compiler.compile import Compiled
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
     from convc.ir.network import ConvNode, Network, SkippedNode
     from convc.verification.layer import LayerReport
     from convc.verification.network import NetworkReport
@@ -95,7 +95,7 @@ def compile(
     batch: int | None = None,
     dtype: str | None = None,
     precision: str | None = None,
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
     cache: Cache = None,
     jobs: int | None = None,
@@ -109,7 +109,7 @@ def compile(
         model: a path, or a loaded network (then batch, dtype and precision were settled by `load`).
         out_dir: the folder; a build that is there is replaced, anything else is refused.
         layer: compile this one alone.
-        options: which schedules to consider (`convc.compiler.plan.records.Options`); all of them by default.
+        options: which schedules to consider (`convc.compiler.options.ScheduleOptions`); all of them by default.
         assembler: called with the digest and the text of each kernel; what it gives becomes its
         ``kernel.cubin``.
         cache: where kernels are kept (see `Cache`).
@@ -124,7 +124,7 @@ def compile(
     from convc.build.writer import write_build
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
     from convc.workers.jobs import compile_all
 
     target = Path(out_dir)
@@ -132,7 +132,7 @@ def compile(
     _tell(progress, f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
-        kernels = Kernels(options or Options(schedule="auto"), kept)
+        kernels = Kernels(options or ScheduleOptions(), kept)
         if pool is not None and not pool.optional:
             compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, 0.5 * part)))
         else:
@@ -150,7 +150,7 @@ def compile_layer(
     batch: int | None = None,
     dtype: str | None = None,
     precision: str | None = None,
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     fuse: bool = True,
 ) -> Compiled:
     """Compile one convolution and keep every stage of it: problem, plan, tile program, text and launch.
@@ -167,7 +167,7 @@ def compile_node(
     layer: str | None = None,
     batch: int | None = None,
     dtype: str | None = None,
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     precision: str | None = None,
     fuse: bool = True,
 ) -> tuple[ConvNode, Compiled]:
@@ -175,11 +175,11 @@ def compile_node(
     from convc.build.folder import pick_layer
     from convc.compiler.compile import compile_problem
     from convc.compiler.kernels import shared_problem
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
 
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     conv = pick_layer(convs, layer, network.name)
-    return conv, compile_problem(shared_problem(conv.problem), options=options or Options(schedule="auto"))
+    return conv, compile_problem(shared_problem(conv.problem), options=options or ScheduleOptions())
 
 
 def run(
@@ -219,7 +219,7 @@ def verify(
     precision: str | None = None,
     mode: str = "both",
     numerics: str = "float32",
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     cache: Cache = None,
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
@@ -265,7 +265,7 @@ def verify(
         )
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
     from convc.machine import RunOptions, Switches
     from convc.verification.layer import check_layer, modes_of
     from convc.workers.jobs import check_all, one_thread, worth_sending
@@ -278,7 +278,7 @@ def verify(
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     reports = []
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
-        kernels = Kernels(options or Options(schedule="auto"), kept)
+        kernels = Kernels(options or ScheduleOptions(), kept)
         if pool is not None and (not pool.optional or worth_sending(convs, modes)):
             reports = check_all(kernels, convs, pool, seed=seed, modes=modes, options=machine, progress=progress)
         else:

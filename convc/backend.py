@@ -29,7 +29,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from convc.compiler.cache import open_cache
 from convc.compiler.kernels import Kernels
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.machine import RunOptions, Switches
@@ -143,7 +143,7 @@ class ConvcBackend(Backend):
             raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
         kept = open_cache(cache)
         convolutions = Convolutions(
-            kernels=Kernels(Options(schedule=schedule), kept),
+            kernels=Kernels(ScheduleOptions(schedule=schedule), kept),
             operand=operand,
             precision=precision,
             machine=RunOptions(switches=Switches(numerics=numerics)),

@@ -14,7 +14,7 @@ from convc.errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
     from convc.verification.network import NetworkReport
 
 Cache = str | Path | bool | None
@@ -34,7 +34,7 @@ def verify_network(
     precision: str | None = None,
     numerics: str = "float32",
     host: str = "reference",
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     cache: Cache = None,
     progress: Progress | None = None,
 ) -> NetworkReport:

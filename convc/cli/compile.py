@@ -22,7 +22,7 @@ from convc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
 
 
 @click.command("compile", short_help="An ONNX model becomes a build folder.")
@@ -46,7 +46,7 @@ def compile_command(
     dtype: str | None,
     precision: str | None,
     fuse: bool,
-    options: Options,
+    options: ScheduleOptions,
     assemble: bool,
     jobs: int | None,
     executor: str | None,

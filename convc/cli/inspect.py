@@ -18,7 +18,7 @@ from convc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from convc.compiler.plan.records import Options
+    from convc.compiler.options import ScheduleOptions
 
 
 @click.command("inspect", short_help="Show how a layer is compiled, and why.")
@@ -50,7 +50,7 @@ def inspect_command(
     dtype: str | None,
     precision: str | None,
     fuse: bool,
-    options: Options,
+    options: ScheduleOptions,
     nests: bool,
     tile: int | None,
     all_lanes: bool,
@@ -88,7 +88,7 @@ def inspect_command(
 
 
 def _check_call(
-    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: Options, example: bool
+    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: ScheduleOptions, example: bool
 ) -> None:
     """A layer of a model, or the example: UsageError for anything between."""
     chosen = options.schedule != "auto" or options.shift or options.border or options.rows

@@ -97,9 +97,11 @@ def schedule_options(command):
 
     @functools.wraps(command)
     def wrapped(*args, schedule: str, shift: str | None, border: str | None, rows: str | None, **others):
-        from convc.compiler.plan.records import Options
+        from convc.compiler.options import ScheduleOptions
 
-        return command(*args, options=Options(schedule=schedule, shift=shift, border=border, rows=rows), **others)
+        return command(
+            *args, options=ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows), **others
+        )
 
     for name, values, words in (
         ("rows", ("outer", "merged"), "One stream of pixels an output row, or one for all rows."),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.compiler.plan.records import Options, Plan
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.records import Plan
 from convc.compiler.tile.steps.base import TileProgram
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
@@ -35,7 +36,11 @@ class Compiled:
 
 
 def compile_problem(
-    problem: ConvProblem, *, options: Options | None = None, block_n: int | None = None, stages: int | None = None
+    problem: ConvProblem,
+    *,
+    options: ScheduleOptions | None = None,
+    block_n: int | None = None,
+    stages: int | None = None,
 ) -> Compiled:
     """Compile one convolution.
 

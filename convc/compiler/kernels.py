@@ -18,7 +18,8 @@ import msgspec
 from convc.compiler.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.fingerprint import compiler_digest
-from convc.compiler.plan.records import Options, to_json
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.records import to_json
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.compiler.tile.steps.base import Step, TileProgram
 from convc.errors import LaunchError
@@ -53,7 +54,7 @@ class Kernels:
         cache: where kernels are kept from one process to the next; None: nowhere.
     """
 
-    options: Options = Options(schedule="auto")  # noqa: RUF009 - frozen record
+    options: ScheduleOptions = ScheduleOptions()  # noqa: RUF009 - frozen record
     cache: KernelCache | None = None
     _made: dict[ConvProblem, Kernel] = field(default_factory=dict)
 
@@ -104,7 +105,7 @@ def kernel_of(compiled: Compiled) -> Kernel:
     )
 
 
-def cache_key(problem: ConvProblem, options: Options) -> str:
+def cache_key(problem: ConvProblem, options: ScheduleOptions) -> str:
     """Name of a kernel in the compile cache: SHA-256 of the problem, the options, and the compiler itself."""
     asked = msgspec.json.encode((problem, options))
     return hashlib.sha256(asked + b"\0" + compiler_digest().encode()).hexdigest()

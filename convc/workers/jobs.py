@@ -19,7 +19,7 @@ from threadpoolctl import ThreadpoolController
 from convc.compiler.compile import compile_problem
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.kernels import Kernel, Kernels, kernel_of, shared_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
@@ -47,7 +47,7 @@ _one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
 
 
-def compile_job(digest: str, problem: ConvProblem, options: Options) -> Kernel:
+def compile_job(digest: str, problem: ConvProblem, options: ScheduleOptions) -> Kernel:
     """Compile a problem in a worker; ``digest`` is that of the sender's convc (see `convc.compiler.fingerprint`).
 
     Raises:

@@ -13,7 +13,7 @@ from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
@@ -64,7 +64,7 @@ def test_witnesses_agree(schedule, assembled):
     )
     def every(epilogue, out, channels, bias, seed):
         problem = dataclasses.replace(with_type(BASE, out), epilogue=epilogue, out_channels=channels, bias=bias)
-        compiled = witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
+        compiled = witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
         assert compiled.plan.schedule == schedule
 
     every()
@@ -92,7 +92,7 @@ def test_special_values_go_through_as_onnx_says(schedule):
     x[0, 0, 0] = [np.nan, np.inf, -np.inf, -200.0]
     for step in (Relu(), LeakyRelu(0.0), LeakyRelu(0.5), Clip(-1.0, 1.0), Sigmoid(), SiLU()):
         finished = dataclasses.replace(problem, epilogue=(step,))
-        compiled = compile_problem(finished, options=Options(schedule=schedule))
+        compiled = compile_problem(finished, options=ScheduleOptions(schedule=schedule))
         y = run_layer(layer_of(finished, compiled, weight, None), x).y
         expected = reference.epilogue(finished, x[:, :1].astype(np.float64))
         np.testing.assert_allclose(y, expected.astype(np.float32), atol=1e-30)
@@ -167,5 +167,5 @@ def test_channels_past_the_last_where_every_row_is_full(epilogue, assembled):
         out="f32",
         epilogue=epilogue,
     )
-    compiled = witnesses_agree(problem, 3, assembled, Options(schedule="stationary", rows="outer"))
+    compiled = witnesses_agree(problem, 3, assembled, ScheduleOptions(schedule="stationary", rows="outer"))
     assert (compiled.plan.row_limit, compiled.plan.channel_limit is None) == (None, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem
@@ -45,11 +45,13 @@ SHARED = ConvProblem(
     bias=True,
 )
 SCHEDULES = {
-    "slide_f16": Options(schedule="slide", border="mask", rows="merged"),  # masks of columns and rows, cleared first
-    "shift_chain_f16": Options(schedule="shift", shift="chain", border="zero", rows="outer"),
-    "shift_ashift_f16": Options(schedule="shift", shift="ashift", border="mask", rows="outer"),
-    "shift_windows_f16": Options(schedule="shift", shift="windows", border="mask", rows="outer"),
-    "stationary_f16": Options(schedule="stationary", border="mask", rows="outer"),
+    "slide_f16": ScheduleOptions(
+        schedule="slide", border="mask", rows="merged"
+    ),  # masks of columns and rows, cleared first
+    "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
+    "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
+    "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
+    "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
 }
 """The same convolution on every schedule that shares activations."""
 

@@ -11,7 +11,7 @@ from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
@@ -56,7 +56,7 @@ def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
     )
     @given(problems(rank), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
+        witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
 
     every()
 
@@ -71,7 +71,7 @@ def test_witnesses_agree_on_groups(rank, assembled):
     )
     @given(problems(rank, grouped=True), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        witnesses_agree(problem, seed, assembled, Options(schedule=schedule))
+        witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
 
     every()
 
@@ -96,14 +96,14 @@ def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
 )
 def test_every_schedule_takes_groups(schedule, channels, filters, groups, packing, assembled):
     """Depthwise with and without multiplier, wide groups, a last pack that is not full, one pack, several blocks."""
-    compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, Options(schedule=schedule))
+    compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, ScheduleOptions(schedule=schedule))
     assert compiled.layout.packing.count == packing
 
 
 def test_stationary_weights_fill_128_rows(assembled):
-    witnesses_agree(grouped(64, 256, 2), 1, assembled, Options(schedule="stationary"))
+    witnesses_agree(grouped(64, 256, 2), 1, assembled, ScheduleOptions(schedule="stationary"))
     with pytest.raises(PlanError, match="128 columns do not divide the 16 output channels of a group"):
-        compile_problem(grouped(32, 32, 32), options=Options(schedule="stationary"))
+        compile_problem(grouped(32, 32, 32), options=ScheduleOptions(schedule="stationary"))
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 12), st.sampled_from(["f16", "tf32"]))
@@ -170,7 +170,7 @@ def test_witnesses_agree_on_transposed_convolutions(assembled):
     )
     @given(transposed_problems(), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        ways.add(witnesses_agree(problem, seed, assembled, Options(schedule=schedule)).layout.forward.strategy)
+        ways.add(witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule)).layout.forward.strategy)
 
     every()
     assert ways == {"phases", "dilated"}

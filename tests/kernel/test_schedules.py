@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.reuse import ROWS, VARIANTS
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -62,7 +62,7 @@ def check_many(schedule: str, variant: str, examples: int, assembled) -> None:
         st.integers(0, 2**32 - 1),
     )
     def every(problem: ConvProblem, border: str | None, rows: str | None, stages: int, seed: int) -> None:
-        options = Options(schedule=schedule, shift=variant or None, border=border, rows=rows)
+        options = ScheduleOptions(schedule=schedule, shift=variant or None, border=border, rows=rows)
         try:
             compiled = witnesses_agree(problem, seed, assembled, options, stages=stages)
         except PlanError:

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.layers import light_models
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.reuse import VARIANTS
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
@@ -48,7 +48,7 @@ def test_layer_on_every_schedule(name):
     bound = error_bound(problem, *normals)
     for schedule, variant in ALL:
         try:
-            compiled = compile_problem(problem, options=Options(schedule=schedule, shift=variant or None))
+            compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule, shift=variant or None))
         except PlanError:
             continue
         ran.append((schedule, variant))

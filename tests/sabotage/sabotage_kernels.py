@@ -18,7 +18,7 @@ import numpy as np
 import sabotage_tensor
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
@@ -73,7 +73,7 @@ def conv(
     operand: str = "f16",
     out: str = "f16",
     *,
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int = 2,
     **shape,
@@ -126,7 +126,7 @@ def sharing(
         pad_lo=(1, 1),
         pad_hi=(1, 1),
     )
-    options = Options(schedule=schedule, shift=shift, border=border, rows=rows)
+    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows)
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
@@ -221,8 +221,11 @@ KERNELS: dict[str, Callable[[], Subject]] = {
 """Run by default."""
 
 THIN = {
-    "options": Options(schedule="stationary", rows="outer"), "kernel": (3, 1), "pad_lo": (1, 0), "pad_hi": (1, 0),
-}  # fmt: skip
+    "options": ScheduleOptions(schedule="stationary", rows="outer"),
+    "kernel": (3, 1),
+    "pad_lo": (1, 0),
+    "pad_hi": (1, 0),
+}
 """A stationary kernel of few pixels."""
 
 SLOW: dict[str, Callable[[], Subject]] = {

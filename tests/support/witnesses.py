@@ -9,7 +9,7 @@ from support.tile_oracle import run_program
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
@@ -24,7 +24,7 @@ from convc.verification.expected import expected_result
 
 
 def witnesses_agree(
-    problem: ConvProblem, seed: int, assembled: Callable, options: Options | None = None, **choice: int
+    problem: ConvProblem, seed: int, assembled: Callable, options: ScheduleOptions | None = None, **choice: int
 ) -> Compiled:
     """Compile, assemble, and compare pairwise on integers (bit for bit) and on normal data (derived bound).
 

@@ -10,13 +10,14 @@ activations between filter columns (`convc.compiler.plan.reuse`). ``auto`` takes
 from __future__ import annotations
 
 from convc.compiler.arch import SM_100A, Arch
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import reload, reuse
 from convc.compiler.plan.coordinates import indexing_of
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.evidence import assumed
 from convc.compiler.plan.loads import loads_of, wide_loads_of
 from convc.compiler.plan.proposals import Candidate, ScheduleCandidates
-from convc.compiler.plan.records import Alternative, Launch, Options, Plan, Rejection, ScheduleSummary
+from convc.compiler.plan.records import Alternative, Launch, Plan, Rejection, ScheduleSummary
 from convc.compiler.plan.reuse_coordinates import maps_of, reuse_indexing, reuse_of
 from convc.errors import InputError, PlanError
 from convc.layout.device_layout import DeviceLayout
@@ -30,7 +31,7 @@ def plan(
     layout: DeviceLayout,
     *,
     arch: Arch = SM_100A,
-    options: Options | None = None,
+    options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int | None = None,
 ) -> Plan:
@@ -47,7 +48,7 @@ def plan(
         PlanError: no candidate is legal (the message gives the rules that are broken), or a claim about the index maps
             is not proved.
     """
-    options = options or Options()
+    options = options or ScheduleOptions(schedule=reload.NAME)
     surveys = _surveys(layout, arch, options, block_n, stages)
     if not any(survey.legal for survey in surveys):
         raise _no_plan(layout, [rejection for survey in surveys for rejection in survey.rejected])
@@ -70,7 +71,7 @@ def _schedule_of(surveys: list[ScheduleCandidates]) -> ScheduleCandidates:
 
 
 def _surveys(
-    layout: DeviceLayout, arch: Arch, options: Options, block_n: int | None, stages: int | None
+    layout: DeviceLayout, arch: Arch, options: ScheduleOptions, block_n: int | None, stages: int | None
 ) -> list[ScheduleCandidates]:
     """What each schedule that is asked for has to offer."""
     for name, value, known in (

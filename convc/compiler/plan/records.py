@@ -25,23 +25,6 @@ from convc.layout.device_layout import DeviceLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What a user fixes about a schedule; None leaves it to the planner.
-
-    Attributes:
-        schedule: one of `convc.compiler.plan.planner.SCHEDULES`.
-        shift: variant of the schedule shift: chain, ashift or windows.
-        border: how lanes whose pixel is padding get their zero: mask or zero.
-        rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
-    """
-
-    schedule: str = "reload"
-    shift: str | None = None
-    border: str | None = None
-    rows: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tiling:
     """The piece of work that one CTA does, and in which bites.
 

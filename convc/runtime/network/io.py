@@ -10,7 +10,7 @@ import numpy as np
 
 from convc.compiler.cache import KernelCache
 from convc.compiler.kernels import Kernels
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import load_model
 from convc.machine import RunOptions
@@ -37,12 +37,12 @@ def open_graph(
 def convolutions_of(
     operand: str | None,
     precision: str,
-    options: Options | None,
+    options: ScheduleOptions | None,
     machine: RunOptions,
     cache: KernelCache | None = None,
 ) -> Convolutions:
     """How to run convolutions; all schedules where ``options`` is None, kernels kept in the open ``cache``."""
-    kernels = Kernels(options or Options(schedule="auto"), cache)
+    kernels = Kernels(options or ScheduleOptions(), cache)
     return Convolutions(kernels=kernels, operand=operand, precision=precision, machine=machine)
 
 

@@ -22,13 +22,13 @@ from convc.compiler import kernels as kernels_module
 from convc.compiler.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels, cache_key, kernel_of, shared_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
-ANY = Options(schedule="auto")
+ANY = ScheduleOptions(schedule="auto")
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def test_a_kernel_is_compiled_once_and_found_the_next_time(cache, compiled):
         {"problem": dataclasses.replace(PROBLEM, batch=2)},
         {"problem": dataclasses.replace(PROBLEM, operand="bf16", out="bf16")},
         {"problem": dataclasses.replace(PROBLEM, bias=True)},
-        {"options": Options(schedule="reload")},
-        {"options": Options(schedule="auto", rows="merged")},
+        {"options": ScheduleOptions(schedule="reload")},
+        {"options": ScheduleOptions(schedule="auto", rows="merged")},
     ],
     ids=str,
 )
@@ -277,7 +277,7 @@ import convc.compiler.kernels
 from convc.compiler.cache import KernelCache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.ir.problem import ConvProblem
 
 calls = []
@@ -290,7 +290,7 @@ sys.stdin.readline()
 texts = []
 cache = KernelCache(Path(sys.argv[1]))
 for turn in range(2):
-    kernels = Kernels(Options(schedule="auto"), cache)
+    kernels = Kernels(ScheduleOptions(schedule="auto"), cache)
     for channels in range(16, 176, 16):
         problem = ConvProblem(in_channels=channels, out_channels=16, in_extent=(8, 8), kernel=(1, 1))
         texts.append(kernels.compiled(problem).artifact.ptx)

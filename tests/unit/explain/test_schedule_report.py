@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options, ScheduleSummary
+from convc.compiler.plan.records import ScheduleSummary
 from convc.explain.schedules import choice_lines, verdict_on_shift
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
@@ -18,7 +19,7 @@ from convc.layout.device_layout import device_layout
 def lines(**changes) -> list[str]:
     shape = {"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "kernel": (3, 3), "batch": 16} | changes
     problem = ConvProblem(pad_lo=(1, 1), pad_hi=(1, 1), **shape)
-    return list(choice_lines(plan(device_layout(problem), options=Options(schedule="auto"))))
+    return list(choice_lines(plan(device_layout(problem), options=ScheduleOptions(schedule="auto"))))
 
 
 @pytest.mark.parametrize("channels", [128, 256, 512])
@@ -60,7 +61,7 @@ def test_lanes_are_accounted_for():
         pad_lo=(1, 1),
         pad_hi=(0, 1),
     )
-    options = Options(schedule="shift", shift="windows", border="zero", rows="merged")
+    options = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="merged")
     found = list(sharing_lines(plan(device_layout(problem), options=options)))
     assert found[1] == (
         "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 a row hold no output; "
@@ -76,7 +77,7 @@ def test_lanes_are_accounted_for():
 
 def test_an_illegal_schedule_says_which_condition_fails():
     problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(20, 60), kernel=(3, 11), dilation=(1, 4))
-    found = list(choice_lines(plan(device_layout(problem), options=Options(schedule="auto"))))
+    found = list(choice_lines(plan(device_layout(problem), options=ScheduleOptions(schedule="auto"))))
     text = "\n".join(found)
     far = "not here: the last filter column is 40 lanes from the first of its buffer, at most"
     assert f"shift chain     {far} 31" in text
@@ -96,4 +97,4 @@ def test_several_images_merge_only_in_step():
         pad_hi=(1, 1),
     )
     with pytest.raises(Exception, match="stride 2 does not divide the 7 rows of an image"):
-        plan(device_layout(problem), options=Options(schedule="slide", rows="merged"))
+        plan(device_layout(problem), options=ScheduleOptions(schedule="slide", rows="merged"))

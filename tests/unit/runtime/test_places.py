@@ -10,7 +10,7 @@ from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
@@ -31,7 +31,7 @@ SKIP = r"( *)mma_wait_retry:\n.*\n.*\n"
 @cache
 def case():
     x, weight, bias = integer_data(PROBLEM, 7)
-    compiled = compile_problem(PROBLEM, options=Options(schedule="reload"), stages=2, block_n=48)
+    compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload"), stages=2, block_n=48)
     return layer_of(PROBLEM, compiled, weight, bias), x, coverage_of(compiled.plan, compiled.program)
 
 

@@ -19,7 +19,7 @@ from support.interrupting import interrupt, start
 import convc
 from convc import api
 from convc.compiler.kernels import Kernels
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError, WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode, TensorRef
@@ -244,7 +244,7 @@ def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
 def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
     """Output, counters and the judgement, whatever the cuts."""
     machine = RunOptions()
-    kernel = Kernels(Options(schedule=schedule)).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule=schedule)).compiled(tiny_conv.problem)
     ctas = kernel.artifact.launch.ctas
     assert ctas >= 4
     whole = run_part(tiny_conv, kernel, "normal", 3, machine, (0, ctas))
@@ -280,7 +280,7 @@ def tiny_conv():
 
 
 def test_a_range_that_is_none_is_refused(tiny_conv):
-    kernel = Kernels(Options(schedule="reload")).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(tiny_conv.problem)
     for bad in ((0, 99), (-1, 2), (2, 2), (3, 1)):
         with pytest.raises(InputError, match="CTAs to run must be a range within"):
             run_part(tiny_conv, kernel, "integer", 0, RunOptions(), bad)

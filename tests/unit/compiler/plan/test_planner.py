@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.compiler.arch import SM_100A
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
 from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options, Tiling, to_json
+from convc.compiler.plan.records import Tiling, to_json
 from convc.compiler.plan.storage import storage_of
 from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
@@ -192,7 +193,7 @@ def test_short_rows_for_few_channels():
 )
 def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, row_bytes, atoms):
     """40 channels of 2 bytes are 3 instructions of 32 bytes; with several blocks all are whole."""
-    found = plan(device_layout(problem(in_channels=channels)), options=Options(schedule=schedule))
+    found = plan(device_layout(problem(in_channels=channels)), options=ScheduleOptions(schedule=schedule))
     assert (found.tiling.row_bytes, found.pipeline.atoms) == (row_bytes, atoms)
 
 

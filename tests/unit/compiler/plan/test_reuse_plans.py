@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.compiler.arch import SM_100A
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import RESTS_ON
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options, Plan
+from convc.compiler.plan.records import Plan
 from convc.compiler.plan.reuse import ROWS, VARIANTS
 from convc.compiler.schedules.build import build
 from convc.compiler.tile.verify import contradictions
@@ -24,7 +25,7 @@ def problem(**changes) -> ConvProblem:
 
 
 def made(conv: ConvProblem, schedule: str, shift: str | None = None, **options) -> Plan:
-    return plan(device_layout(conv), options=Options(schedule=schedule, shift=shift, **options))
+    return plan(device_layout(conv), options=ScheduleOptions(schedule=schedule, shift=shift, **options))
 
 
 @st.composite
@@ -101,7 +102,7 @@ def test_a_plan_names_the_rules_it_rests_on(name):
 )
 def test_an_unknown_option_is_refused(options, message):
     with pytest.raises(InputError, match=message):
-        plan(device_layout(problem()), options=Options(**options))
+        plan(device_layout(problem()), options=ScheduleOptions(**options))
 
 
 @pytest.mark.parametrize(
@@ -136,4 +137,4 @@ def test_an_unknown_option_is_refused(options, message):
 )  # fmt: skip
 def test_the_condition_that_fails_is_named(conv, options, reason):
     with pytest.raises(PlanError, match=reason):
-        plan(device_layout(conv), options=Options(**options))
+        plan(device_layout(conv), options=ScheduleOptions(**options))

@@ -9,8 +9,8 @@ import pytest
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.maps import Counterexample, Proof
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options
 from convc.compiler.plan.scale_factors import columns_of, prove_factors
 from convc.errors import LimitError, PlanError
 from convc.ir import dtypes
@@ -78,8 +78,8 @@ def test_buffers_hold_elements_and_behind_them_factors(operand, groups):
 def test_schedules_that_mask_or_move_lanes_are_refused(operand):
     for schedule in ("slide", "shift", "stationary"):
         with pytest.raises(PlanError, match=f"{operand} has scale factors, and an MMA with them can neither leave out"):
-            compile_problem(problem(operand), options=Options(schedule=schedule))
-    chosen = compile_problem(problem(operand), options=Options(schedule="auto")).plan
+            compile_problem(problem(operand), options=ScheduleOptions(schedule=schedule))
+    chosen = compile_problem(problem(operand), options=ScheduleOptions(schedule="auto")).plan
     assert chosen.schedule == "reload"
     assert [bool(choice.reason) for choice in chosen.choices] == [False, *[True] * (len(chosen.choices) - 1)]
 

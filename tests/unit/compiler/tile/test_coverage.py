@@ -10,7 +10,7 @@ import pytest
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.plan.records import Options
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import coverage_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
 from convc.ir.debug_info import DebugInfo, dump_coverage, read_coverage
@@ -33,7 +33,7 @@ CASES = [
 
 @cache
 def case(problem: ConvProblem, schedule: str):
-    compiled = compile_problem(problem, options=Options(schedule=schedule))
+    compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule))
     return compiled, coverage_of(compiled.plan, compiled.program)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from test_verify_program import at, rewrite, without
 
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.planner import plan
-from convc.compiler.plan.records import Options
 from convc.compiler.schedules.build import build
 from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import TileProgram, walk
@@ -20,7 +20,7 @@ PROBLEM = ConvProblem(
 
 
 def program(schedule: str, shift: str | None = None) -> TileProgram:
-    options = Options(schedule=schedule, shift=shift, border="mask", rows="outer")
+    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows="outer")
     return build(plan(device_layout(PROBLEM), options=options, stages=3))
 
 
