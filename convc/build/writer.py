@@ -67,7 +67,9 @@ def write_build(
             if digest not in written:
                 written.add(digest)
                 cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
-                build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
+                build.write_kernel(
+                    folder, digest, kernel.artifact, kernel.debug_info, kernel.plan, kernel.program, cubin
+                )
             layout = device_layout(conv.problem)
             build.write_weights(folder, stem, *pack_weights(layout, conv.weight, conv.bias, conv.multiplier))
             record = LayerRecord(

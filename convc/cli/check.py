@@ -60,8 +60,8 @@ def check_command(
             buffers = input_buffers(ready, x, random_residual(ready, seed))
             checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)
             print_verdict(out, name, checked.verdict, len(checked.findings))
-            coverage = loaded.coverage(name)
-            placed = [located(ready, finding, coverage) for finding in checked.findings]
+            info = loaded.debug_info(name)
+            placed = [located(ready, finding, info) for finding in checked.findings]
             print_findings(out, placed)
             findings += placed
     write_findings(findings, json_file, sarif_file)

@@ -39,7 +39,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     out.print(f"\nThe kernel of {KEPT} is in {build.path}/kernels/{build.record().kernel}:")
-    out.print("  kernel.ptx (the text that ran), launch.json, coverage.json, plan.json, tile.json")
+    out.print("  kernel.ptx (the text that ran), launch.json, debug_info.json, plan.json, tile.json")
     return 0 if report.ok else 1
 
 

@@ -14,7 +14,7 @@ COLUMN = "s"
 """What numbers and loop variables that are filter columns are called, before the mark of their buffer."""
 
 
-def coverage_of(plan: Plan, program: TileProgram) -> DebugInfo:
+def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
     """The record of a plan and its program."""
     value = {coordinate.name: coordinate.value for coordinate in plan.coordinates}
     pixel, channel = value["m"], value["k"]

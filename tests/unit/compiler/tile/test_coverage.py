@@ -11,9 +11,9 @@ import pytest
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.debug_info import coverage_of
+from convc.compiler.schedules.debug_info import debug_info_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
-from convc.ir.debug_info import DebugInfo, dump_coverage, read_coverage
+from convc.ir.debug_info import DebugInfo, dump_debug_info, read_debug_info
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import writer
@@ -34,7 +34,7 @@ CASES = [
 @cache
 def case(problem: ConvProblem, schedule: str):
     compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule))
-    return compiled, coverage_of(compiled.plan, compiled.program)
+    return compiled, debug_info_of(compiled.plan, compiled.program)
 
 
 def executed(steps: tuple[Step, ...], values: dict[str, int]) -> Iterator[tuple[Step, dict[str, int]]]:
@@ -123,20 +123,20 @@ def test_the_epilogue_goes_through_all_columns(problem, schedule):
 @pytest.mark.parametrize(("problem", "schedule"), CASES)
 def test_it_is_read_back(problem, schedule):
     _, coverage = case(problem, schedule)
-    assert read_coverage(dump_coverage(coverage)) == coverage
+    assert read_debug_info(dump_debug_info(coverage)) == coverage
 
 
 @pytest.mark.parametrize("damage", [(b'"tile_m"', b'["?"]'), (b'"taps"', b'"tops"'), (b"{", b"")])
 def test_damage_is_refused(damage):
     _, coverage = case(PROBLEM, "reload")
     with pytest.raises(ValueError, match=r"expected a number|missing required field|Expected `object`"):
-        read_coverage(dump_coverage(coverage).replace(*damage, 1))
+        read_debug_info(dump_debug_info(coverage).replace(*damage, 1))
 
 
 def test_channels_that_lie_two_to_a_byte_are_counted_one_by_one():
     problem = ConvProblem(in_channels=300, out_channels=40, in_extent=(9, 9), kernel=(1, 1), operand="nvfp4", out="f32")
     compiled = compile_problem(problem)
-    covered = coverage_of(compiled.plan, compiled.program)
+    covered = debug_info_of(compiled.plan, compiled.program)
     assert covered.reduction("mma.multiply", 0)["c"] == (0, 255)
     assert covered.reduction("mma.multiply", 1)["c"] == (256, 319)  # filled up to blocks
     assert covered.reduction("store.factors_a", 1)["c"] == (256, 319)
