@@ -99,10 +99,10 @@ def run_model(
     """
     from convc.compiler.cache import kept_kernels
     from convc.machine import RunOptions, Switches
-    from convc.runtime.network.io import convolutions_of, fitting, naming, open_graph
+    from convc.runtime.network.io import cast_feeds, convolutions_of, errors_in, open_graph
 
     machine = RunOptions(switches=Switches(numerics=numerics))
     path = Path(model)
-    with kept_kernels(cache) as kept, naming(path):
+    with kept_kernels(cache) as kept, errors_in(path):
         graph = open_graph(path, convolutions_of(dtype, precision, None, machine, kept), host=host, fuse=fuse)
-        return graph.run(fitting(graph, feeds), progress=progress)
+        return graph.run(cast_feeds(graph, feeds), progress=progress)

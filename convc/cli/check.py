@@ -40,7 +40,7 @@ def check_command(
     from convc.report.output import check_reports
     from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.layer import input_buffers, random_input, random_residual
-    from convc.runtime.source_map import located
+    from convc.runtime.source_map import attach_source
     from convc.sanitizer.run import check_kernel
 
     out = console(stderr=check_reports(json_file, sarif_file))
@@ -61,7 +61,7 @@ def check_command(
             checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)
             print_verdict(out, name, checked.verdict, len(checked.findings))
             info = loaded.debug_info(name)
-            placed = [located(ready, finding, info) for finding in checked.findings]
+            placed = [attach_source(ready, finding, info) for finding in checked.findings]
             print_findings(out, placed)
             findings += placed
     write_findings(findings, json_file, sarif_file)

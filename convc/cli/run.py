@@ -95,7 +95,7 @@ def _run_layer(
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
     from convc.report.runs import layer_run_json, print_findings, print_run
-    from convc.runtime.layer import read_input, read_residual, readable, run_layer
+    from convc.runtime.layer import read_input, read_residual, run_layer, to_standard_dtype
     from convc.support.files import check_target, write_npy
 
     check_target(target)
@@ -109,7 +109,7 @@ def _run_layer(
         result = run_layer(ready, x, options, progress=bar, residual=residual)
     print_findings(console(stderr=True), result.findings)
     good = result.verdict < Verdict.incomplete
-    y = readable(result.y)
+    y = to_standard_dtype(result.y)
     if good:
         write_npy(target, y)
     write_report(json_file, layer_run_json(ready.name, result, target if good else None, result.findings))

@@ -40,8 +40,8 @@ def run_network(
     from convc.report.console import console, progress_bar
     from convc.report.network import print_tally, run_json
     from convc.report.output import check_reports, write_report
-    from convc.runtime.network.host import describe
-    from convc.runtime.network.io import convolutions_of, fitting, naming, open_graph, read_feeds, write_results
+    from convc.runtime.network.host import describe_value
+    from convc.runtime.network.io import cast_feeds, convolutions_of, errors_in, open_graph, read_feeds, write_results
     from convc.support.files import check_target
 
     out = console(stderr=check_reports(json_file))
@@ -53,14 +53,14 @@ def run_network(
         graph = open_graph(model, convolutions_of(dtype, precision, None, machine, kept), host=host, fuse=fuse)
         files = _files_of(graph.outputs, targets)
         feeds = read_feeds(graph, named_files(inputs, "--input"))
-        with progress_bar() as progress, naming(model):
-            results = graph.run(fitting(graph, feeds), progress=progress)
+        with progress_bar() as progress, errors_in(model):
+            results = graph.run(cast_feeds(graph, feeds), progress=progress)
     write_results(results, files)
     write_report(json_file, run_json(str(model), graph.stats, results, files))
     print_tally(out, graph.stats)
     for name, value in results.items():
         wrote = f"wrote {files[name]}: " if name in files else ""
-        out.print(f"{wrote}output {name}: {describe(value)}", soft_wrap=True)
+        out.print(f"{wrote}output {name}: {describe_value(value)}", soft_wrap=True)
 
 
 def _files_of(outputs: tuple[str, ...], targets: dict[str, Path]) -> dict[str, Path]:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from convc.report.output import json_text
 from convc.report.words import convolution, number, place, times
-from convc.runtime.layer import readable
+from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.executor import RunStats
 from convc.verification.compare import Comparison
 from convc.verification.network import LayerResult, NetworkReport
@@ -101,7 +101,7 @@ def run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Map
     outputs = [
         {
             "name": name,
-            "dtype": readable(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
+            "dtype": to_standard_dtype(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
             "shape": list(getattr(value, "shape", ())),
             "file": str(files[name]) if name in files else None,
         }

@@ -11,7 +11,7 @@ from convc.ir.findings import Finding, Verdict
 from convc.machine import Counters, RunResult
 from convc.report.output import json_text, write_report
 from convc.report.sarif import plain, sarif
-from convc.runtime.layer import LayerRun, readable
+from convc.runtime.layer import LayerRun, to_standard_dtype
 from convc.support.memory import human_bytes
 
 
@@ -47,7 +47,7 @@ def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
 
 def layer_run_json(name: str, run: LayerRun, target: Path | None, findings: Iterable[Finding]) -> bytes:
     """A run of a layer as JSON; ``target``: the file with the output, where it was written."""
-    written = {"file": str(target), "dtype": readable(run.y).dtype.name, "shape": run.y.shape}
+    written = {"file": str(target), "dtype": to_standard_dtype(run.y).dtype.name, "shape": run.y.shape}
     record = {
         "format": "convc-run/1",
         "layer": name,

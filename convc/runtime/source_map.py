@@ -19,7 +19,7 @@ from convc.ir.debug_info import DebugInfo
 from convc.ir.findings import Bounds, Finding, Place, Region, Site
 
 
-def located(layer: Layer, finding: Finding, info: DebugInfo | None) -> Finding:
+def attach_source(layer: Layer, finding: Finding, info: DebugInfo | None) -> Finding:
     """The finding with the places of both its accesses.
 
     Args:

@@ -25,7 +25,7 @@ from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
-from convc.runtime.layer import LayerRun, run_layer, writer
+from convc.runtime.layer import LayerRun, last_writer, run_layer
 from convc.support.files import plain
 from convc.verification import reference
 from convc.verification.bound import error_bound
@@ -169,7 +169,7 @@ def _check(
         seconds=run.seconds,
         digest=hashlib.sha256(plain(run.y)).hexdigest()[:16],
         comparison=comparison,
-        writer=None if comparison.first is None else writer(layer, data.x, comparison.first, data.residual),
+        writer=None if comparison.first is None else last_writer(layer, data.x, comparison.first, data.residual),
         findings=run.findings,
     )
     return check, run.counters

@@ -1,4 +1,4 @@
-r"""Is a whole network right? Run it with weights that mean something, and hold every convolution against two witnesses.
+r"""Is a whole network right? Run it with weights that mean something, and hold every convolution against two oracles.
 
 **Layer by layer, on the input that reached the layer**, so that a layer's verdict does not depend on what earlier
 layers did: against the float64 reference, and against onnxruntime where it is installed, within derived bounds
@@ -27,13 +27,13 @@ from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import MISSING
-from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun
 from convc.runtime.network.executor import Graph, Progress
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.inline import inlined
-from convc.runtime.network.io import naming
+from convc.runtime.network.io import errors_in
 from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
 from convc.verification.compare import Comparison
@@ -63,7 +63,7 @@ class LayerResult:
 
     @property
     def ok(self) -> bool:
-        """Both witnesses agree."""
+        """Both oracles agree."""
         return self.kernel.ok and (self.runtime is None or self.runtime.ok)
 
 
@@ -131,7 +131,7 @@ def verify_file(
     path: Path, convolutions: Convolutions, *, seed: int, batch: int | None, host: str, progress: Progress | None
 ) -> NetworkReport:
     """`verify_graph` on a model file."""
-    with naming(path):
+    with errors_in(path):
         return verify_graph(
             load_model(path),
             seed=seed,
@@ -173,7 +173,7 @@ def verify_graph(
     graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
     feeds = random_inputs(graph.inputs, seed, batch)
     nodes = dict(zip(graph.names, model.graph.node, strict=True))
-    version = witness.available() or ""
+    version = ort_session.available() or ""
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
     whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
     layers: list[LayerResult] = []
@@ -182,7 +182,7 @@ def verify_graph(
     def watch(name: str, ran: ConvRun) -> None:
         node = nodes[name]
         given = dict(zip(node.input, ran.arrays, strict=True))
-        answer = witness.run_node(node, opset, ran.arrays) if version else ""
+        answer = ort_session.run_node(node, opset, ran.arrays) if version else ""
         layers.append(
             LayerResult(
                 name=name,
@@ -259,7 +259,7 @@ def _whole(
     """onnxruntime's run of the network, or why there is none."""
     if not version:
         return {}, "onnxruntime is not installed (pip install convc[onnxruntime])"
-    answer = witness.run_model(model, feeds, weights, extra)
+    answer = ort_session.run_model(model, feeds, weights, extra)
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 

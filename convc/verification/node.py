@@ -1,4 +1,4 @@
-r"""One convolution of a network against two witnesses, on the input that reached it.
+r"""One convolution of a network against two oracles, on the input that reached it.
 
 1. `convc.verification.reference` in float64, on the operands as the kernel gets them, within
 `convc.verification.bound`: this is the test
@@ -17,7 +17,7 @@ r"""One convolution of a network against two witnesses, on the input that reache
 
 Convolutions of integers have exact sums: no int32 may differ from `onnx.reference` or from onnxruntime. A sum that is
 scaled and rounded to 8 bits may be one step away: ONNX does not say in which type and order its three scales are put
-together, and the two witnesses themselves differ by one near a tie.
+together, and the two oracles themselves differ by one near a tie.
 """
 
 from __future__ import annotations

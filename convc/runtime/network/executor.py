@@ -22,7 +22,7 @@ from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
 from convc.runtime.network.host import HostNode, HostNodes, Value, needed
 from convc.runtime.network.inline import hidden_convolutions, inlined
-from convc.runtime.network.node_info import place
+from convc.runtime.network.node_info import node_place
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
 
@@ -198,7 +198,7 @@ class Graph:
                 return False
         x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
-        run, handed = self._convolutions.run_layer(step.layer, x, residual, place(node, name))
+        run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
@@ -270,7 +270,7 @@ class Graph:
             return unpacked(values[wanted])
         constant = self.start.value(wanted)
         if constant is None:
-            where = place(node, name) if node is not None else self.name
+            where = node_place(node, name) if node is not None else self.name
             raise ModelError(f"there is no tensor {wanted!r}", where=where)
         return constant
 
@@ -282,7 +282,7 @@ class Graph:
                 if wanted not in known:
                     raise ModelError(
                         f"nothing before this node makes its input {wanted!r}",
-                        where=place(node, name),
+                        where=node_place(node, name),
                         hint="nodes must be sorted: each after those whose outputs it reads",
                     )
             known.update(node.output)

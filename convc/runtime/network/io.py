@@ -14,10 +14,10 @@ from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import load_model
 from convc.machine import RunOptions
-from convc.runtime.layer import named, readable
+from convc.runtime.layer import from_npy_dtype, to_standard_dtype
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
-from convc.runtime.network.host import Value, describe
+from convc.runtime.network.host import Value, describe_value
 from convc.runtime.network.node_info import element_dtype
 from convc.support.files import NpyHeader, plain, read_npy, write_npy
 from convc.support.memory import require_memory
@@ -29,7 +29,7 @@ def open_graph(
     path: Path, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
 ) -> Graph:
     """A model file that is ready to run; see `Graph`."""
-    with naming(path):
+    with errors_in(path):
         model = load_model(path)
         return Graph(model, folder=path.parent, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
 
@@ -46,16 +46,16 @@ def convolutions_of(
     return Convolutions(kernels=kernels, operand=operand, precision=precision, machine=machine)
 
 
-def fitting(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def cast_feeds(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Feeds whose floating-point arrays are rounded to the types of the inputs; others stay as they are."""
     declared = {value.name: value.type.tensor_type.elem_type for value in (*graph.inputs, *graph.optional)}
-    fitted = {}
+    cast = dict(feeds)
     for name, value in feeds.items():
-        fitted[name], wanted = value, element_dtype(declared.get(name, 0))
+        wanted = element_dtype(declared.get(name, 0))
         if wanted is not None and _floating(wanted) and _floating(getattr(value, "dtype", wanted)):
             with np.errstate(over="ignore"):
-                fitted[name] = np.asarray(value, wanted)
-    return fitted
+                cast[name] = np.asarray(value, wanted)
+    return cast
 
 
 def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -75,7 +75,7 @@ def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarra
     feeds = {}
     for name, path in by_name(sources, [value.name for value in graph.inputs], "input", "--input").items():
         array = read_npy(path, check=check)
-        feeds[name] = array.view(named(array.dtype))
+        feeds[name] = array.view(from_npy_dtype(array.dtype))
     return feeds
 
 
@@ -100,13 +100,13 @@ def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> No
     for name in files:
         value = results[name]
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-            raise InputError(f"the output {name!r} is {describe(value)}, which cannot be written as .npy")
+            raise InputError(f"the output {name!r} is {describe_value(value)}, which cannot be written as .npy")
     for name, target in files.items():
-        write_npy(target, plain(readable(results[name])))
+        write_npy(target, plain(to_standard_dtype(results[name])))
 
 
 @contextmanager
-def naming(path: Path):
+def errors_in(path: Path):
     """Errors inside say the file they are about."""
     try:
         yield

@@ -16,7 +16,7 @@ from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
 from convc.ir.debug_info import DebugInfo, dump_debug_info, read_debug_info
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
-from convc.runtime.layer import writer
+from convc.runtime.layer import last_writer
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
@@ -95,7 +95,7 @@ def test_every_output_is_in_the_place_of_its_thread(problem, schedule):
     batch, channels, *extent = problem.y_shape
     for element in ((0, 0, 0, 0), (batch - 1, channels - 1, extent[0] - 1, extent[1] - 1), (batch - 1, 17, 3, 4)):
         n, k, p, q = element
-        who = writer(layer, x, element)
+        who = last_writer(layer, x, element)
         tile = who.cta % layer.launch.grid[0], who.cta // layer.launch.grid[0]
         lane = 32 * who.warp + who.lanes[0]
         pixels, held = coverage.outputs(tile, (lane, lane), (0, coverage.columns - 1))

@@ -15,7 +15,7 @@ from convc.compiler.schedules.debug_info import debug_info_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import input_buffers
-from convc.runtime.source_map import located
+from convc.runtime.source_map import attach_source
 from convc.sanitizer.run import check_kernel
 from convc.verification.data import integer_data
 
@@ -39,7 +39,7 @@ def findings(pattern: str, replacement: str) -> list[Finding]:
     """What the checkers say of the kernel with one edit, with places."""
     layer, x, info = case()
     checked = check_kernel(edited(layer.ptx, pattern, replacement), layer.launch, input_buffers(layer, x))
-    return [located(layer, finding, info) for finding in checked.findings]
+    return [attach_source(layer, finding, info) for finding in checked.findings]
 
 
 @pytest.mark.parametrize("step", [1, 5, 11, 17])
@@ -96,7 +96,7 @@ def test_a_place_is_as_exact_as_what_is_known():
     layer, _, info = case()
 
     def place(**known):
-        return located(layer, Finding(verdict=Verdict.error, rule="r", message="m", **known), info).place
+        return attach_source(layer, Finding(verdict=Verdict.error, rule="r", message="m", **known), info).place
 
     tile = place(cta=3, step="load.a")
     assert (tile.pixels, tile.k, tile.c, tile.r) == (((0, 10, 8), (0, 11, 11)), (48, 79), None, None)
@@ -107,4 +107,4 @@ def test_a_place_is_as_exact_as_what_is_known():
     assert place(cta=1, region=Region(space="tensor", lanes=(16, 31))).pixels is None
     assert place(step="load.a", nth=4) is None
     unplaced = Finding(verdict=Verdict.error, rule="r", message="m", cta=3)
-    assert located(layer, unplaced, None).place is None
+    assert attach_source(layer, unplaced, None).place is None

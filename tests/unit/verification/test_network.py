@@ -1,4 +1,4 @@
-"""Verifying a whole network: both witnesses, what they catch, and what is said without onnxruntime."""
+"""Verifying a whole network: both oracles, what they catch, and what is said without onnxruntime."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
 
 
 def test_without_onnxruntime_the_reference_is_left(monkeypatch):
-    monkeypatch.setattr(network.witness, "available", lambda: None)
+    monkeypatch.setattr(network.ort_session, "available", lambda: None)
     report = verify_graph(model(), seed=3)
     assert report.ok
     assert all(layer.runtime is None and layer.drift is None for layer in report.layers)
