@@ -34,7 +34,7 @@ from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 from convc.machine import Counters
-from convc.report.words import convolution
+from convc.report.format import convolution
 from convc.runtime.layer import input_buffers
 from convc.support.memory import human_bytes
 from convc.verification.data import normal_data

@@ -120,7 +120,7 @@ def compile(
         InputError: the folder or the cache cannot be used, or there is no such layer.
         PlanError: a layer has no kernel.
     """
-    from convc.build.folder import check_target, load_build
+    from convc.build.folder import check_build_target, load_build
     from convc.build.writer import write_build
     from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
@@ -128,7 +128,7 @@ def compile(
     from convc.workers.jobs import compile_all
 
     target = Path(out_dir)
-    check_target(target)
+    check_build_target(target)
     _tell(progress, f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:

@@ -213,7 +213,7 @@ def digest_of(artifact: KernelArtifact) -> str:
 # ---- writing ----------------------------------------------------------------------------------------------
 
 
-def check_target(path: Path) -> None:
+def check_build_target(path: Path) -> None:
     """Raise `InputError` unless a build may be written to ``path``: it is new, empty, or holds a build."""
     if not path.exists() and not path.is_symlink():
         return
@@ -237,10 +237,10 @@ def writing(path: Path) -> Iterator[Path]:
     """Give a folder to fill that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     Raises:
-        InputError: see `check_target`, or the disk refuses.
+        InputError: see `check_build_target`, or the disk refuses.
     """
     path = path.resolve()
-    check_target(path)
+    check_build_target(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.part")
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:

@@ -37,8 +37,8 @@ def check_command(
     from convc.machine import RunOptions
     from convc.machine.base.switches import parse_switches
     from convc.report.console import console, part_of, progress_bar
+    from convc.report.launch import print_findings, print_verdict, write_findings
     from convc.report.output import check_reports
-    from convc.report.runs import print_findings, print_verdict, write_findings
     from convc.runtime.layer import input_buffers, random_input, random_residual
     from convc.runtime.source_map import attach_source
     from convc.sanitizer.run import check_kernel

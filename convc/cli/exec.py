@@ -48,8 +48,8 @@ def exec_command(
     from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
+    from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
     from convc.report.output import check_reports, write_report
-    from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
     from convc.runtime.launch_files import read_buffers, save_targets
     from convc.sanitizer.run import check_kernel
     from convc.support.files import plain, read_text, write_npy
@@ -84,6 +84,6 @@ def exec_command(
     print_findings(console(stderr=True), findings)
     write_findings(findings, None, sarif_file)
     if json_file is not None:
-        write_report(json_file, run_json(result, findings))
+        write_report(json_file, launch_json(result, findings))
     if verdict >= Verdict.incomplete:
         raise click.exceptions.Exit(1)

@@ -93,8 +93,8 @@ def _run_layer(
     from convc.machine import RunOptions
     from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
+    from convc.report.launch import layer_run_json, print_findings, print_run
     from convc.report.output import check_reports, write_report
-    from convc.report.runs import layer_run_json, print_findings, print_run
     from convc.runtime.layer import read_input, read_residual, run_layer, to_standard_dtype
     from convc.support.files import check_target, write_npy
 

@@ -38,7 +38,7 @@ def run_network(
     from convc.machine import RunOptions
     from convc.machine.base.switches import parse_switches
     from convc.report.console import console, progress_bar
-    from convc.report.network import print_tally, run_json
+    from convc.report.network import network_run_json, print_run_stats
     from convc.report.output import check_reports, write_report
     from convc.runtime.network.host import describe_value
     from convc.runtime.network.io import cast_feeds, convolutions_of, errors_in, open_graph, read_feeds, write_results
@@ -56,8 +56,8 @@ def run_network(
         with progress_bar() as progress, errors_in(model):
             results = graph.run(cast_feeds(graph, feeds), progress=progress)
     write_results(results, files)
-    write_report(json_file, run_json(str(model), graph.stats, results, files))
-    print_tally(out, graph.stats)
+    write_report(json_file, network_run_json(str(model), graph.stats, results, files))
+    print_run_stats(out, graph.stats)
     for name, value in results.items():
         wrote = f"wrote {files[name]}: " if name in files else ""
         out.print(f"{wrote}output {name}: {describe_value(value)}", soft_wrap=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 import convc
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
+from convc.report.format import number
 from convc.report.verify import verdict
-from convc.report.words import number
 from convc.verification.layer import LayerReport
 
 

@@ -12,9 +12,9 @@ from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
 from convc.layout.device_layout import device_layout
+from convc.report.format import convolution
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
-from convc.report.words import convolution
 
 FUSED = 8
 """Convolutions with fused nodes that are listed one by one."""

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from convc.report.format import convolution, element_place, number, times
 from convc.report.output import json_text
-from convc.report.words import convolution, number, place, times
 from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.executor import RunStats
 from convc.verification.compare import Comparison
@@ -82,7 +82,7 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
 
 
-def print_tally(console: Console, stats: RunStats) -> None:
+def print_run_stats(console: Console, stats: RunStats) -> None:
     """What a run of a network did, in a line or two."""
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
@@ -96,7 +96,7 @@ def print_tally(console: Console, stats: RunStats) -> None:
     )
 
 
-def run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
+def network_run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
     outputs = [
         {
@@ -107,7 +107,7 @@ def run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Map
         }
         for name, value in results.items()
     ]
-    return json_text({"format": "convc-network-run/1", "model": model, "outputs": outputs, "tally": stats})
+    return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": stats})
 
 
 def network_json(report: NetworkReport) -> bytes:
@@ -141,7 +141,7 @@ def _allowed(output) -> str:
 
 
 def _print_wrong(console: Console, name: str, who: str, wrong: Comparison) -> None:
-    element = place(wrong.first or ())
+    element = element_place(wrong.first or ())
     console.print(
         f"{name}: {wrong.count_wrong} of {wrong.count} elements differ from {who}; the first is ({element}): "
         f"got {wrong.got!r}, expected {wrong.expected!r}, off by at most {number(wrong.limit)}",

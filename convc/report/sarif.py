@@ -23,7 +23,7 @@ def sarif(findings: Iterable[Finding]) -> dict:
     }
 
 
-def plain(finding: Finding) -> dict:
+def finding_json(finding: Finding) -> dict:
     """A finding as JSON: the site of what was found, and of the other access where there are two."""
     other = None if finding.other is None else _site(finding.other)
     return {
@@ -59,7 +59,7 @@ def _known(record: Region | Place | None) -> dict | None:
 
 
 def _result(finding: Finding) -> dict:
-    known = plain(finding)
+    known = finding_json(finding)
     names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
     result: dict = {
         "ruleId": finding.rule,

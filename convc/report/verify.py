@@ -16,9 +16,9 @@ from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
+from convc.report.format import convolution, element_place, number
+from convc.report.launch import print_findings
 from convc.report.output import json_text
-from convc.report.runs import print_findings
-from convc.report.words import convolution, number, place
 from convc.support.memory import human_bytes
 from convc.verification.compare import Comparison
 from convc.verification.layer import Check, LayerReport
@@ -138,7 +138,7 @@ def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
     if check.comparison is not None and check.comparison.first is not None:
         wrong = check.comparison
         console.print(
-            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({place(wrong.first)}): "
+            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({element_place(wrong.first)}): "
             f"got {wrong.got!r}, expected {wrong.expected!r}{_allowed(check.mode, wrong)}",
             soft_wrap=True,
         )

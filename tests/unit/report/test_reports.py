@@ -27,9 +27,9 @@ from convc.machine.state.counters import Copies
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
 from convc.report.counts import print_counts
-from convc.report.runs import print_findings
+from convc.report.format import convolution
+from convc.report.launch import print_findings
 from convc.report.verify import print_report, report_json
-from convc.report.words import convolution
 from convc.support.resources import model_folder
 from convc.verification.compare import Comparison
 from convc.verification.layer import Check, LayerReport
