@@ -9,7 +9,6 @@ import numpy as np
 
 from convc.build import folder as build
 from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
-from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel, Kernels
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
@@ -19,28 +18,36 @@ from convc.layout.repack import pack_weights
 
 def layer_of(
     problem: ConvProblem,
-    compiled: Kernel | Compiled,
+    kernel: Kernel,
     weight: np.ndarray,
     bias: np.ndarray | None,
     multiplier: np.ndarray | None = None,
 ) -> Layer:
-    """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
+    """A layer in memory, ready to run.
+
+    Args:
+        problem: what the layer computes.
+        kernel: compiled for that problem; `convc.compiler.kernels.kernel_of` takes it from a `Compiled`.
+        weight: float32 (K, C, R, S).
+        bias: float32 (K,), or None.
+        multiplier: float32 (K,) of a requantised problem, else None.
+    """
     layout = device_layout(problem)
     filters, sums = pack_weights(layout, weight, bias, multiplier)
     return Layer(
         name=problem.name,
         layout=layout,
-        ptx=compiled.artifact.ptx,
-        file=kernel_file(compiled),
-        launch=compiled.artifact.launch,
+        ptx=kernel.artifact.ptx,
+        file=kernel_file(kernel),
+        launch=kernel.artifact.launch,
         filter=filters,
         bias=sums,
     )
 
 
-def kernel_file(compiled: Kernel | Compiled) -> str:
+def kernel_file(kernel: Kernel) -> str:
     """Name of a kernel's text in messages: where a build folder has it."""
-    return f"{digest_of(compiled.artifact)}/kernel.ptx"
+    return f"{digest_of(kernel.artifact)}/kernel.ptx"
 
 
 def write_build(

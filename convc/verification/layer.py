@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 
 from convc.build.writer import kernel_file, layer_of
-from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.ir.epilogue import exact_on_integers
@@ -28,11 +27,10 @@ from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, last_writer, run_layer
 from convc.support.files import plain
 from convc.verification import reference
-from convc.verification.bound import error_bound
+from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import Comparison, compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
-from convc.verification.expected import expected_result
 
 Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")
@@ -102,7 +100,7 @@ class LayerReport:
 
 def check_layer(
     conv: ConvNode,
-    compiled: Kernel | Compiled,
+    kernel: Kernel,
     *,
     seed: int = 0,
     modes: tuple[Mode, ...] = MODES,
@@ -114,7 +112,7 @@ def check_layer(
 
     Args:
         conv: the layer, with the model's weights.
-        compiled: its kernel.
+        kernel: its kernel.
         seed: of the data; the same seed gives the same data.
         modes: kinds of data to use.
         options: for the machine.
@@ -124,20 +122,20 @@ def check_layer(
     Raises:
         LimitError: the data do not fit into memory.
     """
-    checked = [_check(mode, conv, compiled, seed, options, progress, (runs or {}).get(mode)) for mode in modes]
+    checked = [_check(mode, conv, kernel, seed, options, progress, (runs or {}).get(mode)) for mode in modes]
     counters = next((counters for _, counters in checked if counters is not None), None)
-    return layer_report(conv, compiled, [check for check, _ in checked], counters)
+    return layer_report(conv, kernel, [check for check, _ in checked], counters)
 
 
 def layer_report(
-    conv: ConvNode, compiled: Kernel | Compiled, checks: Sequence[Check], counters: Counters | None = None
+    conv: ConvNode, kernel: Kernel, checks: Sequence[Check], counters: Counters | None = None
 ) -> LayerReport:
     """What is to be said of a layer after its checks."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
-        schedule=compiled.schedule,
-        kernel=kernel_file(compiled),
+        schedule=kernel.schedule,
+        kernel=kernel_file(kernel),
         counters=counters,
         checks=tuple(checks),
         fused=conv.fused,
@@ -147,7 +145,7 @@ def layer_report(
 def _check(
     mode: Mode,
     conv: ConvNode,
-    compiled: Kernel | Compiled,
+    kernel: Kernel,
     seed: int,
     options: RunOptions | None,
     progress: Callable[[Mode, float], None] | None,
@@ -155,7 +153,7 @@ def _check(
 ) -> tuple[Check, Counters | None]:
     """One run, judged; and what it did, where it came to an end."""
     data = _data(mode, conv, seed)
-    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
+    layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     bar = None if progress is None else lambda done, total: progress(mode, done / total)
     try:
         run = run or run_layer(layer, data.x, options, progress=bar, residual=data.residual)
@@ -186,14 +184,14 @@ def _bound(mode: Mode, problem: ConvProblem, data: _Data) -> np.ndarray | None:
 
 
 def run_part(
-    conv: ConvNode, compiled: Kernel | Compiled, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
+    conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
 ) -> LayerRun | None:
     """Run the CTAs ``ctas[0]`` up to ``ctas[1]`` of a layer's kernel on the data of `check_layer`.
 
     None where that is no clean run: only the whole launch can say what is wrong.
     """
     data = _data(mode, conv, seed)
-    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
+    layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     try:
         run = run_layer(layer, data.x, dataclasses.replace(options, ctas=ctas), residual=data.residual)
     except (MachineFault, DeadlockError):

@@ -28,9 +28,8 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.runtime.network.convolutions import ConvRun
-from convc.verification.bound import error_bound, sum_gamma
+from convc.verification.bound import error_bound, expected_result, sum_gamma
 from convc.verification.compare import Comparison, compare
-from convc.verification.expected import expected_result
 
 
 def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Comparison:

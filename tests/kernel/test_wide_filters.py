@@ -10,6 +10,7 @@ import pytest
 from benchmarks.layers import light_models
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.reuse import VARIANTS
 from convc.errors import PlanError
@@ -48,12 +49,13 @@ def test_layer_on_every_schedule(name):
     bound = error_bound(problem, *normals)
     for schedule, variant in ALL:
         try:
-            compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule, shift=variant or None))
+            options = ScheduleOptions(schedule=schedule, shift=variant or None)
+            kernel = kernel_of(compile_problem(problem, options=options))
         except PlanError:
             continue
         ran.append((schedule, variant))
-        run = run_layer(layer_of(problem, compiled, *integers[1:]), integers[0])
+        run = run_layer(layer_of(problem, kernel, *integers[1:]), integers[0])
         assert (compare(run.y, exact).ok, run.findings) == (True, ()), (schedule, variant)
-        run = run_layer(layer_of(problem, compiled, *normals[1:]), normals[0])
+        run = run_layer(layer_of(problem, kernel, *normals[1:]), normals[0])
         assert (compare(run.y, rounded, bound).ok, run.verdict) == (True, Verdict.clean), (schedule, variant)
     assert {("reload", ""), ("slide", "")} < set(ran)

@@ -11,7 +11,7 @@ import pytest
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.kernels import kernel_name
+from convc.compiler.kernels import kernel_name, kernel_of
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
@@ -41,7 +41,7 @@ PROBLEM = ConvProblem(
 def case():
     x, weight, bias = integer_data(PROBLEM, seed=1)
     return (
-        layer_of(PROBLEM, compile_problem(PROBLEM), weight, bias),
+        layer_of(PROBLEM, kernel_of(compile_problem(PROBLEM)), weight, bias),
         x,
         reference.conv_problem(PROBLEM, x, weight, bias),
     )

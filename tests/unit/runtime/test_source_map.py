@@ -10,6 +10,7 @@ from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import debug_info_of
 from convc.ir.findings import Finding, Region, Verdict
@@ -32,7 +33,7 @@ SKIP = r"( *)mma_wait_retry:\n.*\n.*\n"
 def case():
     x, weight, bias = integer_data(PROBLEM, 7)
     compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload"), stages=2, block_n=48)
-    return layer_of(PROBLEM, compiled, weight, bias), x, debug_info_of(compiled.plan, compiled.program)
+    return layer_of(PROBLEM, kernel_of(compiled), weight, bias), x, debug_info_of(compiled.plan, compiled.program)
 
 
 def findings(pattern: str, replacement: str) -> list[Finding]:

@@ -10,6 +10,7 @@ import pytest
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import debug_info_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step, TmaLoad
@@ -91,7 +92,7 @@ def test_every_output_is_in_the_place_of_its_thread(problem, schedule):
     """The thread that stores an output element has its pixel (or, transposed, its channel) and nothing else."""
     compiled, coverage = case(problem, schedule)
     x, weight, bias = integer_data(problem, 3)
-    layer = layer_of(problem, compiled, weight, bias)
+    layer = layer_of(problem, kernel_of(compiled), weight, bias)
     batch, channels, *extent = problem.y_shape
     for element in ((0, 0, 0, 0), (batch - 1, channels - 1, extent[0] - 1, extent[1] - 1), (batch - 1, 17, 3, 4)):
         n, k, p, q = element
