@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 from convc._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from convc.api import VerifyReport, compile, load, run, verify
+    from convc.api import compile, load, run, verify
     from convc.build.folder import Build
     from convc.ir.network import Network
+    from convc.verification.records import VerifyReport
 
 __all__ = ["Build", "Network", "VerifyReport", "compile", "load", "run", "verify"]
 
 _HOME = {
     "Build": "convc.build.folder",
     "Network": "convc.ir.network",
-    "VerifyReport": "convc.api",
+    "VerifyReport": "convc.verification.records",
     "compile": "convc.api",
     "load": "convc.api",
     "run": "convc.api",

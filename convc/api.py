@@ -15,15 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convc.errors import InputError, NodeError
 from convc.networks import Cache as Cache
-from convc.networks import Progress as Progress
 from convc.networks import run_model as run_model
 from convc.networks import verify_network as verify_network
+from convc.support.progress import Progress, Tell
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,34 +30,9 @@ if TYPE_CHECKING:
     from convc.build.folder import Build
     from convc.compiler.compile import Compiled
     from convc.compiler.options import ScheduleOptions
-    from convc.ir.network import ConvNode, Network, SkippedNode
-    from convc.verification.layer import LayerReport
-    from convc.verification.network import NetworkReport
+    from convc.ir.network import ConvNode, Network
+    from convc.verification.records import NetworkReport, VerifyReport
     from convc.workers.pool import Pool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyReport:
-    """What `verify` found.
-
-    Attributes:
-        source: the model.
-        seed: of the data.
-        layers: one report per convolution.
-        kernels: distinct kernels among them.
-        skipped: nodes that were not compiled.
-    """
-
-    source: str
-    seed: int
-    layers: tuple[LayerReport, ...]
-    kernels: int
-    skipped: tuple[SkippedNode, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Every layer is right."""
-        return all(layer.ok for layer in self.layers)
 
 
 def load(
@@ -100,7 +74,7 @@ def compile(
     cache: Cache = None,
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
     fuse: bool = True,
 ) -> Build:
     """Compile the convolutions of a model into a build folder (`convc.build.folder`), which is whole or not there.
@@ -129,18 +103,18 @@ def compile(
 
     target = Path(out_dir)
     check_build_target(target)
-    _tell(progress, f"read {_named(model)}", 0.0)
+    told = Progress(progress)
+    told(f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or ScheduleOptions(), kept)
         if pool is not None and not pool.optional:
-            compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, 0.5 * part)))
+            compile_all(kernels, convs, pool, told.part(0.0, 0.5))
         else:
             for index, conv in enumerate(convs):
-                _tell(progress, f"compile {conv.name}", 0.5 * index / len(convs))
+                told(f"compile {conv.name}", 0.5 * index / len(convs))
                 kernels.compiled(conv.problem)
-        rest = progress and (lambda what, part: progress(what, 0.5 + 0.5 * part))
-        write_build(target, network, convs, kernels, assembler, rest)
+        write_build(target, network, convs, kernels, assembler, told.part(0.5, 1.0))
     return load_build(target)
 
 
@@ -187,7 +161,7 @@ def run(
     x: np.ndarray,
     layer: str | None = None,
     numerics: str = "float32",
-    progress: Progress | None = None,
+    progress: Tell | None = None,
     residual: np.ndarray | None = None,
 ) -> np.ndarray:
     """Run one layer of a build folder on activations (N, C, H, W); gives (N, K, P, Q).
@@ -206,8 +180,8 @@ def run(
 
     options = RunOptions(switches=Switches(numerics=numerics))
     ready = load_build(Path(build_dir)).load(layer)
-    bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
-    return run_layer(ready, x, options, progress=bar, residual=residual).y
+    told = Progress(progress).launch(f"run {ready.name}")
+    return run_layer(ready, x, options, progress=told, residual=residual).y
 
 
 def verify(
@@ -223,7 +197,7 @@ def verify(
     cache: Cache = None,
     jobs: int | None = None,
     executor: str | Executor | Pool | None = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
     fuse: bool = True,
     *,
     reweight: int | None = None,
@@ -268,26 +242,28 @@ def verify(
     from convc.compiler.options import ScheduleOptions
     from convc.machine import RunOptions, Switches
     from convc.verification.layer import check_layer, modes_of
+    from convc.verification.records import VerifyReport
     from convc.workers.jobs import check_all, one_thread, worth_sending
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     modes = modes_of(mode)
     machine = RunOptions(switches=Switches(numerics=numerics))
-    _tell(progress, f"read {_named(model)}", 0.0)
+    told = Progress(progress)
+    told(f"read {_named(model)}", 0.0)
     network, convs = _select(model, layer, batch, dtype, precision, fuse)
     reports = []
     with kept_kernels(cache) as kept, _pool(executor, jobs) as pool:
         kernels = Kernels(options or ScheduleOptions(), kept)
         if pool is not None and (not pool.optional or worth_sending(convs, modes)):
-            reports = check_all(kernels, convs, pool, seed=seed, modes=modes, options=machine, progress=progress)
+            reports = check_all(kernels, convs, pool, seed=seed, modes=modes, options=machine, progress=told)
         else:
             for index, conv in enumerate(convs):
-                _tell(progress, f"compile {conv.name}", index / len(convs))
+                part = told.piece(index, len(convs))
+                part(f"compile {conv.name}", 0.0)
                 kernel = kernels.compiled(conv.problem)
-                bar = None if progress is None else _share(progress, conv.name, index, len(convs), modes)
                 with one_thread():
-                    reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=machine, progress=bar))
+                    reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=machine, progress=part))
     return VerifyReport(
         source=network.name,
         seed=seed,
@@ -346,17 +322,3 @@ def _select(
 
 def _named(model: str | Path | Network) -> str:
     return Path(model).name if isinstance(model, str | Path) else model.name
-
-
-def _tell(progress: Progress | None, what: str, part: float) -> None:
-    if progress is not None:
-        progress(what, part)
-
-
-def _share(progress: Progress, name: str, index: int, count: int, modes: tuple[str, ...]):
-    """Progress of one mode of one layer as a part of the whole."""
-
-    def bar(mode: str, part: float) -> None:
-        progress(f"{name}, {mode} data", (index + (modes.index(mode) + part) / len(modes)) / count)
-
-    return bar

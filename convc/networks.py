@@ -5,24 +5,22 @@ Nothing heavy is imported before a verb needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convc.errors import InputError
+from convc.support.progress import Progress, Tell
 
 if TYPE_CHECKING:
     import numpy as np
 
     from convc.compiler.options import ScheduleOptions
-    from convc.verification.network import NetworkReport
+    from convc.verification.records import NetworkReport
 
 Cache = str | Path | bool | None
 """Where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what the
 environment variable ``CONVC_CACHE`` or else the system says (see `convc.compiler.cache.open_cache`)."""
-
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how much of the whole is done, 0 to 1."""
 
 
 def verify_network(
@@ -36,7 +34,7 @@ def verify_network(
     host: str = "reference",
     options: ScheduleOptions | None = None,
     cache: Cache = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> NetworkReport:
     """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
 
@@ -57,18 +55,27 @@ def verify_network(
         ModelError, NodeError: the model cannot be read, or has a node that nobody can run.
     """
     from convc.compiler.cache import kept_kernels
+    from convc.frontend.model_file import load_model
     from convc.machine import RunOptions, Switches
-    from convc.runtime.network.io import convolutions_of
-    from convc.verification.network import verify_file
+    from convc.runtime.network.io import convolutions_of, errors_in
+    from convc.verification.network import verify_graph
 
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
     if batch is not None and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
     machine = RunOptions(switches=Switches(numerics=numerics))
-    with kept_kernels(cache) as kept:
-        convolutions = convolutions_of(dtype, precision or "tf32", options, machine, kept)
-        return verify_file(Path(model), convolutions, seed=seed, batch=batch, host=host, progress=progress)
+    path = Path(model)
+    with kept_kernels(cache) as kept, errors_in(path):
+        return verify_graph(
+            load_model(path),
+            seed=seed,
+            folder=path.parent,
+            batch=1 if batch is None else batch,
+            convolutions=convolutions_of(dtype, precision or "tf32", options, machine, kept),
+            host=host,
+            progress=Progress(progress),
+        )
 
 
 def run_model(
@@ -81,7 +88,7 @@ def run_model(
     host: str = "reference",
     fuse: bool = True,
     cache: Cache = None,
-    progress: Progress | None = None,
+    progress: Tell | None = None,
 ) -> dict[str, np.ndarray]:
     """The outputs of a whole model by name, its convolutions from their PTX and all other nodes on the host.
 
@@ -105,4 +112,4 @@ def run_model(
     path = Path(model)
     with kept_kernels(cache) as kept, errors_in(path):
         graph = open_graph(path, convolutions_of(dtype, precision, None, machine, kept), host=host, fuse=fuse)
-        return graph.run(cast_feeds(graph, feeds), progress=progress)
+        return graph.run(cast_feeds(graph, feeds), progress=Progress(progress))

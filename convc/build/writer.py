@@ -14,6 +14,7 @@ from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 from convc.layout.repack import pack_weights
+from convc.support.progress import SILENT, Progress
 
 
 def layer_of(
@@ -56,19 +57,17 @@ def write_build(
     convs: Sequence[ConvNode],
     kernels: Kernels,
     assembler: Callable[[str, str], bytes] | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Write some convolutions of a network with their kernels and weights; `InputError` where that cannot be.
 
-    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``. ``progress`` is called
-    with what is being done and the part that is done, 0 to 1.
+    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``.
     """
     written: set[str] = set()
     records = []
     with build.writing(target) as folder:
         for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
-            if progress is not None:
-                progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
+            progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
             kernel = kernels.compiled(conv.problem)
             digest = digest_of(kernel.artifact)
             if digest not in written:

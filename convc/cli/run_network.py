@@ -43,6 +43,7 @@ def run_network(
     from convc.runtime.network.host import describe_value
     from convc.runtime.network.io import cast_feeds, convolutions_of, errors_in, open_graph, read_feeds, write_results
     from convc.support.files import check_target
+    from convc.support.progress import Progress
 
     out = console(stderr=check_reports(json_file))
     machine = RunOptions(switches=parse_switches(switches, numerics=numerics))
@@ -54,7 +55,7 @@ def run_network(
         files = _files_of(graph.outputs, targets)
         feeds = read_feeds(graph, named_files(inputs, "--input"))
         with progress_bar() as progress, errors_in(model):
-            results = graph.run(cast_feeds(graph, feeds), progress=progress)
+            results = graph.run(cast_feeds(graph, feeds), progress=Progress(progress))
     write_results(results, files)
     write_report(json_file, network_run_json(str(model), graph.stats, results, files))
     print_run_stats(out, graph.stats)

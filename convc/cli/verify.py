@@ -26,7 +26,7 @@ from convc.cli.verify_network import verify_network
 from convc.errors import ConvcError, WorkerError
 
 if TYPE_CHECKING:
-    from convc.api import VerifyReport
+    from convc.verification.records import VerifyReport
 
 
 @click.command("verify", short_help="Check every convolution of a model.")
@@ -86,7 +86,7 @@ def verify_command(
     from convc.report.annotation import notes_of
     from convc.report.console import console, print_heading, progress_bar
     from convc.report.output import check_reports, write_report
-    from convc.report.verify import print_report, report_json, sweep_json
+    from convc.report.verify import models_json, print_report, report_json
     from convc.workers.pool import Pool
 
     if reweight is not None:
@@ -135,7 +135,7 @@ def verify_command(
                 print_report(console(), report, counts)
     reports = [report for report in made if not isinstance(report, ConvcError)]
     for file, content in (
-        (json_file, lambda: report_json(reports[0]) if len(models) == 1 else sweep_json(models, made)),
+        (json_file, lambda: report_json(reports[0]) if len(models) == 1 else models_json(models, made)),
         (markdown, lambda: tables.markdown(reports)),
         (csv_file, lambda: tables.csv_table(reports)),
     ):

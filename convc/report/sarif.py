@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 
-import convc
+from convc._version import __version__
 from convc.ir.findings import Finding, Place, Region, Site, Verdict
 
 LEVELS = {Verdict.clean: "none", Verdict.review: "note", Verdict.incomplete: "warning", Verdict.error: "error"}
@@ -15,7 +15,7 @@ def sarif(findings: Iterable[Finding]) -> dict:
     """One run of one tool, a result per finding."""
     results = [_result(finding) for finding in findings]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
-    driver = {"name": "convc", "version": convc.__version__, "rules": rules}
+    driver = {"name": "convc", "version": __version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",

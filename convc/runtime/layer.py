@@ -34,8 +34,6 @@ from convc.support.memory import require_memory
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
@@ -63,7 +61,7 @@ def run_layer(
     layer: Layer,
     x: np.ndarray,
     options: RunOptions | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
     residual: np.ndarray | None = None,
 ) -> LayerRun:
     """Run a layer's kernel on activations.
@@ -91,7 +89,7 @@ def run_packed(
     layer: Layer,
     buffers: Mapping[str, np.ndarray],
     options: RunOptions | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> LayerRun:
     """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.layout.handover`).
 

@@ -51,9 +51,11 @@ class ConvRun:
     residual: np.ndarray | None = None
 
     @property
-    def x(self) -> np.ndarray | None:
+    def x(self) -> np.ndarray:
         """The activations, not yet rounded."""
-        return self.arrays[0]
+        x = self.arrays[0]
+        assert x is not None, "a convolution that ran had activations"
+        return x
 
 
 @dataclass(slots=True)

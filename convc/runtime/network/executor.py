@@ -8,7 +8,7 @@ it first runs, and again used in later runs; a tensor is let go after the last s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,39 +24,15 @@ from convc.runtime.network.host import HostNode, HostNodes, Value, needed
 from convc.runtime.network.inline import hidden_convolutions, inlined
 from convc.runtime.network.node_info import node_place
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
+from convc.support.progress import SILENT, Progress
 
 Watch = Callable[[str, ConvRun], None]
 """Called with the name of each convolution and its run, as soon as it ran."""
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how much of the whole is done, 0 to 1."""
-
 REFUSED = ("raise", "host")
 """What becomes of a convolution that convc does not compile: an error that names it, or a node of the host."""
-
-
-@dataclass(slots=True)
-class RunStats:
-    """What a run did.
-
-    Attributes:
-        compiled: names of the convolutions that ran from their PTX.
-        refused: convolutions that ran on the host, by name, and why.
-        hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
-        host: other nodes that ran on the host.
-        seconds: wall time of the machine in all convolutions.
-        fused: names of the nodes that a kernel did as well, by the name of its convolution.
-        handed: buffers that a kernel read as another one had left them, without repacking.
-    """
-
-    compiled: list[str] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    hidden: dict[str, int] = field(default_factory=dict)
-    host: int = 0
-    seconds: float = 0.0
-    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    handed: int = 0
 
 
 class Graph:
@@ -134,7 +110,7 @@ class Graph:
         return tuple(name for name, node in self._nodes if is_convolution(node))
 
     def run(
-        self, feeds: Mapping[str, Value], watch: Watch | None = None, progress: Progress | None = None
+        self, feeds: Mapping[str, Value], watch: Watch | None = None, progress: Progress = SILENT
     ) -> dict[str, Value]:
         """The outputs of the model, by name, in their order.
 
@@ -153,7 +129,7 @@ class Graph:
         self.stats = RunStats()
         steps, last = self._planned(values)
         for index, step in enumerate(steps):
-            if progress is not None and is_convolution(step.nodes[0][1]):
+            if is_convolution(step.nodes[0][1]):
                 progress(f"run {step.name}", index / len(steps))
             if not self._run_fused(step, values, watch):
                 for name, node in step.nodes:

@@ -51,7 +51,7 @@ def test_every_type_on_one_layer(convc, tiny, dtype):
 def test_json_to_stdout_is_json_and_nothing_else(convc, two):
     report = json.loads(convc.good("verify", two, "--json", "-"))
     assert report["ok"] is True
-    assert report["format"] == "convc-verify/1"
+    assert report["format"] == "convc-verify/2"
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
     for layer in report["layers"]:
         assert layer["ok"]

@@ -27,7 +27,8 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
-from convc.verification.layer import LayerReport, check_layer, combined, run_part
+from convc.verification.layer import check_layer, combined, run_part
+from convc.verification.records import LayerReport
 from convc.workers import jobs
 from convc.workers.jobs import cta_ranges, worth_sending
 from convc.workers.pool import Pool

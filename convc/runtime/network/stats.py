@@ -1,0 +1,28 @@
+"""What a run of a network did: which convolutions ran from their PTX, and what was left to the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class RunStats:
+    """What a run did.
+
+    Attributes:
+        compiled: names of the convolutions that ran from their PTX.
+        refused: convolutions that ran on the host, by name, and why.
+        hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
+        host: other nodes that ran on the host.
+        seconds: wall time of the machine in all convolutions.
+        fused: names of the nodes that a kernel did as well, by the name of its convolution.
+        handed: buffers that a kernel read as another one had left them, without repacking.
+    """
+
+    compiled: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)
+    host: int = 0
+    seconds: float = 0.0
+    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    handed: int = 0
