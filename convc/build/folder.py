@@ -103,12 +103,21 @@ class Layer:
     bias: np.ndarray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Build:
-    """A build folder whose ``network.json`` was read and checked; `load` reads the rest layer by layer."""
+    """A build folder whose ``network.json`` was read and checked; `load` reads the rest layer by layer.
+
+    Attributes:
+        path: the folder.
+        network: what its ``network.json`` says.
+    """
 
     path: Path
     network: NetworkRecord
+
+    def __repr__(self) -> str:
+        kernels = {layer.kernel for layer in self.network.layers}
+        return f"<Build {self.path}: {len(self.network.layers)} layers, {len(kernels)} kernels>"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -295,12 +304,24 @@ def write_network(folder: Path, network: NetworkRecord) -> None:
 # ---- reading ----------------------------------------------------------------------------------------------
 
 
-def load_build(path: Path) -> Build:
+def load_build(path: str | Path) -> Build:
     """Open a build folder.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        The build; kernels and weights are read when a layer is asked for.
 
     Raises:
         BuildError: it is missing, was not made by convc, or its network.json is damaged (with the JSON path).
+
+    Example:
+        >>> _ = convc.compile("tiny_two_convs.onnx", "build")
+        >>> convc.load_build("build").record("head").problem.out_channels
+        10
     """
+    path = Path(path)
     file = path / "network.json"
     if not path.is_dir():
         raise BuildError("expected a build folder", where=str(path), hint="`convc compile` makes one")

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from convc._version import __version__
+from convc.frontend.annotate import annotate
+from convc.frontend.annotate import check_annotated as check_annotated
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
 from convc.report.format import number
 from convc.report.verify import verdict
 from convc.verification.records import LayerReport, VerifyReport
+
+
+def write_annotated(model: Path, target: Path, report: VerifyReport) -> int:
+    """Write a copy of a model whose nodes say what a report found; how many do."""
+    return annotate(model, target, notes_of(report))
 
 
 def notes_of(report: VerifyReport) -> dict[str, dict[str, str]]:

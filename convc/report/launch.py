@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from convc.ir.findings import Finding, Verdict
-from convc.machine import Counters, RunResult
+from convc.machine import Counters
 from convc.report.output import json_text, write_report
 from convc.report.sarif import finding_json, sarif
 from convc.runtime.layer import LayerRun, to_standard_dtype
@@ -21,6 +21,13 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
         f"{name}: {counters.ctas} CTAs, {counters.instructions} instructions, {counters.mma} MMA instructions, "
         f"{human_bytes(counters.bytes_moved)} moved, {seconds:.3f} s simulated"
     )
+
+
+def print_layer_run(console: Console, run: LayerRun, file: Path) -> None:
+    """What a run of a layer did and gave, and the file that has it."""
+    print_run(console, run.name, run.counters, run.seconds)
+    y = to_standard_dtype(run.y)
+    console.print(f"wrote {file}: {y.dtype.name} {list(y.shape)}")
 
 
 def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> None:
@@ -37,24 +44,23 @@ def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_fi
             write_report(file, json_text(content))
 
 
-def launch_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
+def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:
     """A launch as JSON: its findings, and what the machine counted; None where the kernel did not come to an end."""
     found = [finding_json(finding) for finding in findings]
-    counters, seconds = (None, None) if result is None else (result.counters, result.seconds)
     record = {"format": "convc-exec/1", "seconds": seconds, "counters": counters, "findings": found}
     return json_text(record)
 
 
-def layer_run_json(name: str, run: LayerRun, target: Path | None, findings: Iterable[Finding]) -> bytes:
+def layer_run_json(run: LayerRun, target: Path | None) -> bytes:
     """A run of a layer as JSON; ``target``: the file with the output, where it was written."""
     written = {"file": str(target), "dtype": to_standard_dtype(run.y).dtype.name, "shape": run.y.shape}
     record = {
         "format": "convc-run/1",
-        "layer": name,
+        "layer": run.name,
         "output": None if target is None else written,
         "seconds": run.seconds,
         "counters": run.counters,
-        "findings": [finding_json(finding) for finding in findings],
+        "findings": [finding_json(finding) for finding in run.findings],
     }
     return json_text(record)
 

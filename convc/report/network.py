@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -12,7 +10,8 @@ from convc.report.format import convolution, number, times
 from convc.report.layers import Columns, first_wrong, model_record, print_table
 from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
-from convc.runtime.network.stats import RunStats
+from convc.runtime.network.stats import NetworkRun
+from convc.runtime.network.values import describe_value
 from convc.verification.records import Check, LayerReport, NetworkReport, OutputReport
 
 NETWORK_COLUMNS: Columns = (
@@ -74,8 +73,9 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
 
 
-def print_run_stats(console: Console, stats: RunStats) -> None:
-    """What a run of a network did, in a line or two."""
+def print_network_run(console: Console, run: NetworkRun) -> None:
+    """What a run of a network did, in a line or two, and what it gave."""
+    stats = run.stats
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
     fused = sum(map(len, stats.fused.values()))
@@ -86,20 +86,23 @@ def print_run_stats(console: Console, stats: RunStats) -> None:
         f"{stats.host + len(stats.refused)} nodes on the host",
         soft_wrap=True,
     )
+    for name, value in run.outputs.items():
+        wrote = f"wrote {run.files[name]}: " if name in run.files else ""
+        console.print(f"{wrote}output {name}: {describe_value(value)}", soft_wrap=True)
 
 
-def network_run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
+def network_run_json(model: str, run: NetworkRun) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
     outputs = [
         {
             "name": name,
             "dtype": to_standard_dtype(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
             "shape": list(getattr(value, "shape", ())),
-            "file": str(files[name]) if name in files else None,
+            "file": str(run.files[name]) if name in run.files else None,
         }
-        for name, value in results.items()
+        for name, value in run.outputs.items()
     ]
-    return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": stats})
+    return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": run.stats})
 
 
 def network_json(report: NetworkReport) -> bytes:

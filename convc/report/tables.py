@@ -27,7 +27,7 @@ CSV_COLUMNS: tuple[str, ...] = (
 the two kinds of data, ``ok`` is true or false."""
 
 
-def markdown(reports: Sequence[VerifyReport]) -> bytes:
+def markdown_table(reports: Sequence[VerifyReport]) -> bytes:
     """The tables of reports as Markdown, each under its model's name where there are several."""
     parts = []
     for report in reports:

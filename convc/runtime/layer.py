@@ -40,12 +40,14 @@ class LayerRun:
     """What running a layer gave.
 
     Attributes:
+        name: of the layer.
         y: (N, K, P, Q) in the storage type of the layer's output (see `convc.ir.dtypes`).
         findings: what the machine noticed, worst first.
         counters: what the kernel did.
         seconds: wall time of the machine, without packing.
     """
 
+    name: str
     y: np.ndarray
     findings: tuple[Finding, ...]
     counters: Counters
@@ -55,6 +57,14 @@ class LayerRun:
     def verdict(self) -> Verdict:
         """The worst finding's verdict."""
         return worst(self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """The machine found nothing that makes the result doubtful."""
+        return self.verdict < Verdict.incomplete
+
+    def __repr__(self) -> str:
+        return f"<LayerRun {self.name}: {self.y.dtype.name} {list(self.y.shape)}, {self.verdict.name}>"
 
 
 def run_layer(
@@ -105,7 +115,7 @@ def run_packed(
     options = options or RunOptions()
     result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
     y = _output(layer.layout, result)
-    return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
+    return LayerRun(name=layer.name, y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
 def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = None) -> dict[str, np.ndarray]:

@@ -162,7 +162,8 @@ def combined(parts: Sequence[LayerRun]) -> LayerRun:
         written = part.y.view(np.uint8)
         np.copyto(whole, written, where=written != 0xFF)
         counters.include(part.counters)
-    return LayerRun(y=y, findings=(), counters=counters, seconds=sum(part.seconds for part in parts))
+    seconds = sum(part.seconds for part in parts)
+    return LayerRun(name=parts[0].name, y=y, findings=(), counters=counters, seconds=seconds)
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:

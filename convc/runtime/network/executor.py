@@ -20,12 +20,13 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.host import HostNode, HostNodes, Value, needed
+from convc.runtime.network.host import HostNode, HostNodes, needed
 from convc.runtime.network.inline import hidden_convolutions, inlined
 from convc.runtime.network.node_info import node_place
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
+from convc.runtime.network.values import Value
 from convc.support.progress import SILENT, Progress
 
 Watch = Callable[[str, ConvRun], None]

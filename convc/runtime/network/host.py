@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
@@ -22,12 +21,10 @@ from convc.runtime.network import ort_session
 from convc.runtime.network.node_info import node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, takes
 from convc.runtime.network.opset_compat import as_defined
+from convc.runtime.network.values import Value, describe_value
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
-
-Value = Any
-"""What flows along an edge: an array, a list of arrays (a sequence), or None (an empty optional)."""
 
 
 class HostNodes:
@@ -145,8 +142,3 @@ def _line(error: Exception) -> str:
     """The first line of what an exception says, at most 300 characters of it."""
     lines: Sequence[str] = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
-def describe_value(value: Value) -> str:
-    """``float32 [1, 1000]``; the kind of a value that is no array."""
-    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

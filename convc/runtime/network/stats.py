@@ -1,8 +1,12 @@
-"""What a run of a network did: which convolutions ran from their PTX, and what was left to the host."""
+"""What a run of a network gave and did: which convolutions ran from their PTX, and what was left to the host."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from convc.runtime.network.values import Value
 
 
 @dataclass(slots=True)
@@ -26,3 +30,18 @@ class RunStats:
     seconds: float = 0.0
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     handed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRun:
+    """What a run of a network gave.
+
+    Attributes:
+        outputs: an array for each output, by name; a list for a sequence, None for an optional that is empty.
+        stats: what ran where.
+        files: where outputs were written, by name.
+    """
+
+    outputs: dict[str, Value]
+    stats: RunStats
+    files: Mapping[str, Path]

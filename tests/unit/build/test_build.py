@@ -147,7 +147,7 @@ def test_a_name_that_is_not_there_lists_the_names(folder):
 
 def test_a_name_that_is_no_convolution_says_so(tmp_path):
     with pytest.raises(NodeError, match="not a convolution") as caught:
-        api.compile(TWO, tmp_path / "b", layer="relu", fuse=False)
+        api.compile(TWO, tmp_path / "b", layer="relu", read=api.ReadOptions(fuse=False))
     assert "relu" in caught.value.where
     with pytest.raises(NodeError, match="fused into convolution 'stem'") as caught:
         api.compile(TWO, tmp_path / "b", layer="relu")

@@ -14,6 +14,7 @@ from onnx import TensorProto
 from rich.console import Console
 
 from convc import api
+from convc.api.options import ReadOptions, WorkOptions
 from convc.errors import InputError, LimitError, ModelError
 from convc.ir import dtypes
 from convc.report.network import network_json, print_network
@@ -190,16 +191,26 @@ def test_drift():
 def test_calls_that_are_refused(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model(), path)
-    with pytest.raises(InputError, match="reweight takes the path of a model, and no layer"):
-        api.verify(path, layer="a", reweight=1)
+    with pytest.raises(InputError, match="a Network has convolutions alone"):
+        api.verify_network(api.load(path, batch=1), 1)
+    with pytest.raises(InputError, match="jobs and executor have no part in it"):
+        api.verify_network(path, 1, work=WorkOptions(jobs=2))
     with pytest.raises(InputError, match="seed must be at least 0"):
-        api.verify(path, reweight=-1)
-    assert api.verify(path, reweight=1).ok
+        api.verify_network(path, -1)
+    assert api.verify_network(path, 1).ok
+
+
+def test_a_loaded_model_is_verified_as_its_file_is(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(model(), path)
+    first, second = (api.verify_network(source, 1) for source in (path, model()))
+    assert first.ok
+    assert [layer.drift for layer in first.layers] == [layer.drift for layer in second.layers]
 
 
 def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
-    report = api.verify(tmp_path / "m.onnx", reweight=1, precision="bf16x3")
+    report = api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(precision="bf16x3"))
     assert {layer.problem.operand for layer in report.layers} == {"bf16x3"}
 
 
@@ -221,4 +232,4 @@ def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
 def test_a_batch_is_at_least_one(tmp_path, batch):
     onnx.save(model(), tmp_path / "m.onnx")
     with pytest.raises(InputError, match=f"batch must be at least 1, got {batch}"):
-        api.verify(tmp_path / "m.onnx", reweight=1, batch=batch)
+        api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=batch))
