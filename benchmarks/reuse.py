@@ -28,13 +28,14 @@ from benchmarks.timing import best
 from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 from convc.machine import Counters
-from convc.report.words import convolution
+from convc.report.format import convolution
 from convc.runtime.layer import input_buffers
 from convc.support.memory import human_bytes
 from convc.verification.data import normal_data
@@ -104,15 +105,15 @@ def twin(problem: ConvProblem, schedule: str) -> Compiled:
 def run(problem: ConvProblem, schedule: str) -> Measured | PlanError:
     """Compile and run one layer."""
     try:
-        kernel = twin(problem, schedule)
+        compiled = twin(problem, schedule)
     except PlanError as error:
         return error
     x, w, b = normal_data(problem, seed=0)
-    layer = layer_of(problem, kernel, w, b)
+    layer = layer_of(problem, kernel_of(compiled), w, b)
     launch = layer.ptx, layer.launch, input_buffers(layer, x)
     with threadpool_limits(1, user_api="blas"):
         counters = machine.run(*launch).counters
-        return Measured(compiled=kernel, counters=counters, cpu_seconds=best(lambda: machine.run(*launch)))
+        return Measured(compiled=compiled, counters=counters, cpu_seconds=best(lambda: machine.run(*launch)))
 
 
 def run_all(names: Iterable[str] | None) -> Found:

@@ -1,7 +1,13 @@
 """convc: implicit-GEMM convolutions for NVIDIA Blackwell, compiled to PTX text that is run and checked here.
 
-The four verbs `load`, `compile`, `run` and `verify` are the interface for programs (see `convc.api`).
-Importing ``convc`` loads none of the rooms behind them.
+    import convc
+    build = convc.compile("resnet50.onnx", "build", layer="conv1")
+    y = convc.run(build, x)
+    report = convc.verify("resnet50.onnx", seed=7)
+
+The verbs are the interface for programs; each has a module in `convc.api`, which has their table. What convc refuses it
+refuses with a `ConvcError`. A verb and the rooms behind it are imported when they are first asked for: ``import convc``
+loads nothing, and `run` works without onnx, sympy and jinja2.
 """
 
 from __future__ import annotations
@@ -12,24 +18,102 @@ from typing import TYPE_CHECKING, Any
 from convc._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from convc.api import VerifyReport, compile, load, run, verify
-    from convc.build.folder import Build
+    from convc.api.checking import CheckReport, KernelCheck, check
+    from convc.api.compiling import compile
+    from convc.api.inspecting import Inspection, inspect
+    from convc.api.loading import load
+    from convc.api.options import MachineOptions, ReadOptions, WorkOptions
+    from convc.api.running import run, run_layer
+    from convc.api.running_networks import run_model, run_network
+    from convc.api.simulating import Simulation, simulate
+    from convc.api.verifying import verify
+    from convc.api.verifying_networks import verify_network
+    from convc.build.folder import Build, load_build
+    from convc.compiler.options import ScheduleOptions
+    from convc.errors import ConvcError
+    from convc.ir.launch import LaunchSpec
     from convc.ir.network import Network
+    from convc.runtime.layer import LayerRun
+    from convc.runtime.network.stats import NetworkRun
+    from convc.verification.records import LayerReport, NetworkReport, VerifyReport
+    from convc.workers.pool import Pool
 
-__all__ = ["Build", "Network", "VerifyReport", "compile", "load", "run", "verify"]
+__all__ = [
+    "Build",
+    "CheckReport",
+    "ConvcError",
+    "Inspection",
+    "KernelCheck",
+    "LaunchSpec",
+    "LayerReport",
+    "LayerRun",
+    "MachineOptions",
+    "Network",
+    "NetworkReport",
+    "NetworkRun",
+    "Pool",
+    "ReadOptions",
+    "ScheduleOptions",
+    "Simulation",
+    "VerifyReport",
+    "WorkOptions",
+    "check",
+    "compile",
+    "inspect",
+    "load",
+    "load_build",
+    "run",
+    "run_layer",
+    "run_model",
+    "run_network",
+    "simulate",
+    "verify",
+    "verify_network",
+]
 
 _HOME = {
     "Build": "convc.build.folder",
+    "CheckReport": "convc.api.checking",
+    "ConvcError": "convc.errors",
+    "Inspection": "convc.api.inspecting",
+    "KernelCheck": "convc.api.checking",
+    "LaunchSpec": "convc.ir.launch",
+    "LayerReport": "convc.verification.records",
+    "LayerRun": "convc.runtime.layer",
+    "MachineOptions": "convc.api.options",
     "Network": "convc.ir.network",
-    "VerifyReport": "convc.api",
-    "compile": "convc.api",
-    "load": "convc.api",
-    "run": "convc.api",
-    "verify": "convc.api",
+    "NetworkReport": "convc.verification.records",
+    "NetworkRun": "convc.runtime.network.stats",
+    "Pool": "convc.workers.pool",
+    "ReadOptions": "convc.api.options",
+    "ScheduleOptions": "convc.compiler.options",
+    "Simulation": "convc.api.simulating",
+    "VerifyReport": "convc.verification.records",
+    "WorkOptions": "convc.api.options",
+    "check": "convc.api.checking",
+    "compile": "convc.api.compiling",
+    "inspect": "convc.api.inspecting",
+    "load": "convc.api.loading",
+    "load_build": "convc.build.folder",
+    "run": "convc.api.running",
+    "run_layer": "convc.api.running",
+    "run_model": "convc.api.running_networks",
+    "run_network": "convc.api.running_networks",
+    "simulate": "convc.api.simulating",
+    "verify": "convc.api.verifying",
+    "verify_network": "convc.api.verifying_networks",
 }
+"""The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the
+verb."""
 
 
 def __getattr__(name: str) -> Any:
+    if name == "api":
+        return importlib.import_module("convc.api")
     if name not in _HOME:
         raise AttributeError(f"module 'convc' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "api"})

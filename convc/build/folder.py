@@ -1,15 +1,15 @@
 """The build folder: all that passes from compiling to running.
 
     build/
-      network.json                    which layers there are, what each computes, and which kernel it runs
-      weights/<stem>.filter.npy       filter and bias of each layer as the kernel reads them (see packing);
-      weights/<stem>.bias.npy         bfloat16, which .npy cannot name, lies there as uint16
-      kernels/<digest>/kernel.ptx     the text that runs
-                       launch.json    how it is launched
-                       coverage.json  which outputs and filter taps its steps are about, for findings
-                       plan.json      why it looks as it does, for people: nothing reads it back
+      network.json                      which layers there are, what each computes, and which kernel it runs
+      weights/<stem>.filter.npy         filter and bias of each layer as the kernel reads them (`convc.layout.repack`);
+      weights/<stem>.bias.npy           bfloat16, which .npy cannot name, lies there as uint16
+      kernels/<digest>/kernel.ptx       the text that runs
+                       launch.json      how it is launched
+                       debug_info.json  which outputs and filter taps its steps are about, for findings
+                       plan.json        why it looks as it does, for people: nothing reads it back
                        tile.json
-                       kernel.cubin   machine code, if it was asked for
+                       kernel.cubin     machine code, if it was asked for
 
 Layers with the same problem share a kernel. ``<digest>`` names the text that was written, and nothing more: a
 kernel edited by hand is run as it is. The folder is written under another name and renamed when it is whole.
@@ -32,7 +32,7 @@ import numpy as np
 
 from convc.errors import BuildError, InputError, ProblemError
 from convc.ir import dtypes
-from convc.ir.debug_info import DebugInfo, read_coverage
+from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
@@ -103,12 +103,21 @@ class Layer:
     bias: np.ndarray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Build:
-    """A build folder whose ``network.json`` was read and checked; `load` reads the rest layer by layer."""
+    """A build folder whose ``network.json`` was read and checked; `load` reads the rest layer by layer.
+
+    Attributes:
+        path: the folder.
+        network: what its ``network.json`` says.
+    """
 
     path: Path
     network: NetworkRecord
+
+    def __repr__(self) -> str:
+        kernels = {layer.kernel for layer in self.network.layers}
+        return f"<Build {self.path}: {len(self.network.layers)} layers, {len(kernels)} kernels>"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,17 +132,17 @@ class Build:
         """The launch file of a layer's kernel; `LaunchError` where it is damaged."""
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
 
-    def coverage(self, name: str | None = None) -> DebugInfo | None:
-        """What the steps of a layer's kernel cover; None where the folder does not say, as older ones do not.
+    def debug_info(self, name: str | None = None) -> DebugInfo | None:
+        """What the steps of a layer's kernel cover; None where its folder has no debug_info.json.
 
         Raises:
-            BuildError: coverage.json is damaged.
+            BuildError: debug_info.json is damaged.
         """
-        file = self.path / "kernels" / self.record(name).kernel / "coverage.json"
+        file = self.path / "kernels" / self.record(name).kernel / "debug_info.json"
         if not file.is_file():
             return None
         try:
-            return read_coverage(read_text(file, BuildError).encode())
+            return read_debug_info(read_text(file, BuildError).encode())
         except ValueError as problem:
             raise BuildError(f"damaged: {problem}", where=str(file)) from None
 
@@ -213,7 +222,7 @@ def digest_of(artifact: KernelArtifact) -> str:
 # ---- writing ----------------------------------------------------------------------------------------------
 
 
-def check_target(path: Path) -> None:
+def check_build_target(path: Path) -> None:
     """Raise `InputError` unless a build may be written to ``path``: it is new, empty, or holds a build."""
     if not path.exists() and not path.is_symlink():
         return
@@ -237,10 +246,10 @@ def writing(path: Path) -> Iterator[Path]:
     """Give a folder to fill that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     Raises:
-        InputError: see `check_target`, or the disk refuses.
+        InputError: see `check_build_target`, or the disk refuses.
     """
     path = path.resolve()
-    check_target(path)
+    check_build_target(path)
     new = path.with_name(f".{path.name}.{os.getpid()}.part")
     old = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
@@ -264,7 +273,7 @@ def write_kernel(
     folder: Path,
     digest: str,
     artifact: KernelArtifact,
-    coverage: bytes,
+    debug_info: bytes,
     plan: bytes,
     program: bytes,
     cubin: bytes | None = None,
@@ -274,7 +283,7 @@ def write_kernel(
     target.mkdir()
     write_bytes(target / "kernel.ptx", artifact.ptx.encode())
     write_bytes(target / "launch.json", dump_launch(artifact.launch))
-    write_bytes(target / "coverage.json", coverage)
+    write_bytes(target / "debug_info.json", debug_info)
     write_bytes(target / "plan.json", plan)
     write_bytes(target / "tile.json", program)
     if cubin is not None:
@@ -295,12 +304,24 @@ def write_network(folder: Path, network: NetworkRecord) -> None:
 # ---- reading ----------------------------------------------------------------------------------------------
 
 
-def load_build(path: Path) -> Build:
+def load_build(path: str | Path) -> Build:
     """Open a build folder.
+
+    Args:
+        path: the folder.
+
+    Returns:
+        The build; kernels and weights are read when a layer is asked for.
 
     Raises:
         BuildError: it is missing, was not made by convc, or its network.json is damaged (with the JSON path).
+
+    Example:
+        >>> _ = convc.compile("tiny_two_convs.onnx", "build")
+        >>> convc.load_build("build").record("head").problem.out_channels
+        10
     """
+    path = Path(path)
     file = path / "network.json"
     if not path.is_dir():
         raise BuildError("expected a build folder", where=str(path), hint="`convc compile` makes one")
@@ -309,24 +330,32 @@ def load_build(path: Path) -> Build:
     if file.stat().st_size > MAX_JSON_BYTES:
         raise BuildError(f"network.json is larger than {MAX_JSON_BYTES >> 20} MiB", where=str(file))
     try:
-        network = msgspec.json.decode(file.read_bytes(), type=NetworkRecord)
+        data = file.read_bytes()
+        _check_format(msgspec.json.decode(data, type=_Header).format, file)
+        network = msgspec.json.decode(data, type=NetworkRecord)
     except msgspec.MsgspecError as problem:
         raise BuildError(f"damaged: {problem}", where=str(file)) from None
     except ProblemError as problem:
         raise BuildError(f"damaged: {problem.message}", where=f"{file}, {problem.where}") from None
     except OSError as problem:
         raise BuildError(f"cannot be read: {problem.strerror}", where=str(file)) from None
-    if network.format != FORMAT:
-        raise BuildError(
-            f"expected format {FORMAT!r}, got {network.format!r}",
-            where=str(file),
-            hint="compile the model again",
-        )
     names = [layer.name for layer in network.layers]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BuildError(f"damaged: two layers are called {twice[0]!r}", where=str(file))
     return Build(path=path, network=network)
+
+
+class _Header(msgspec.Struct):
+    """What every version of ``network.json`` has."""
+
+    format: str = FORMAT
+
+
+def _check_format(found: str, file: Path) -> None:
+    """Raise `BuildError` for a folder that another version of convc wrote: other versions have other fields."""
+    if found != FORMAT:
+        raise BuildError(f"expected format {FORMAT!r}, got {found!r}", where=str(file), hint="compile the model again")
 
 
 def _is_build(path: Path) -> bool:

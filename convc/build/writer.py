@@ -9,38 +9,46 @@ import numpy as np
 
 from convc.build import folder as build
 from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
-from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel, Kernels
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 from convc.layout.repack import pack_weights
+from convc.support.progress import SILENT, Progress
 
 
 def layer_of(
     problem: ConvProblem,
-    compiled: Kernel | Compiled,
+    kernel: Kernel,
     weight: np.ndarray,
     bias: np.ndarray | None,
     multiplier: np.ndarray | None = None,
 ) -> Layer:
-    """A layer in memory from weights (K, C, R, S), a bias (K,) or None, and multipliers (K,) if it is requantised."""
+    """A layer in memory, ready to run.
+
+    Args:
+        problem: what the layer computes.
+        kernel: compiled for that problem; `convc.compiler.kernels.kernel_of` takes it from a `Compiled`.
+        weight: float32 (K, C, R, S).
+        bias: float32 (K,), or None.
+        multiplier: float32 (K,) of a requantised problem, else None.
+    """
     layout = device_layout(problem)
     filters, sums = pack_weights(layout, weight, bias, multiplier)
     return Layer(
         name=problem.name,
         layout=layout,
-        ptx=compiled.artifact.ptx,
-        file=kernel_file(compiled),
-        launch=compiled.artifact.launch,
+        ptx=kernel.artifact.ptx,
+        file=kernel_file(kernel),
+        launch=kernel.artifact.launch,
         filter=filters,
         bias=sums,
     )
 
 
-def kernel_file(compiled: Kernel | Compiled) -> str:
+def kernel_file(kernel: Kernel) -> str:
     """Name of a kernel's text in messages: where a build folder has it."""
-    return f"{digest_of(compiled.artifact)}/kernel.ptx"
+    return f"{digest_of(kernel.artifact)}/kernel.ptx"
 
 
 def write_build(
@@ -49,25 +57,25 @@ def write_build(
     convs: Sequence[ConvNode],
     kernels: Kernels,
     assembler: Callable[[str, str], bytes] | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress = SILENT,
 ) -> None:
     """Write some convolutions of a network with their kernels and weights; `InputError` where that cannot be.
 
-    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``. ``progress`` is called
-    with what is being done and the part that is done, 0 to 1.
+    ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``.
     """
     written: set[str] = set()
     records = []
     with build.writing(target) as folder:
         for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
-            if progress is not None:
-                progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
+            progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
             kernel = kernels.compiled(conv.problem)
             digest = digest_of(kernel.artifact)
             if digest not in written:
                 written.add(digest)
                 cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
-                build.write_kernel(folder, digest, kernel.artifact, kernel.coverage, kernel.plan, kernel.program, cubin)
+                build.write_kernel(
+                    folder, digest, kernel.artifact, kernel.debug_info, kernel.plan, kernel.program, cubin
+                )
             layout = device_layout(conv.problem)
             build.write_weights(folder, stem, *pack_weights(layout, conv.weight, conv.bias, conv.multiplier))
             record = LayerRecord(

@@ -1,29 +1,46 @@
-"""``convc check``: does a kernel rely on luck?"""
+"""``convc check``: whether the kernels of a build rely on luck."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.options import all_switches_option, layer_option, path_type, report_options, switch_option
+from convc import api
+from convc.cli.options import (
+    Chosen,
+    all_switches_option,
+    chosen_options,
+    layer_option,
+    path_type,
+    report_options,
+    switch_option,
+)
+from convc.report.console import console, progress_bar
+from convc.report.launch import print_findings, print_verdict, write_findings
+from convc.report.output import check_reports
+
+if TYPE_CHECKING:
+    from convc import KernelCheck
 
 
-@click.command("check", short_help="Look for races and hangs in the kernels of a build folder.")
+@click.command("check")
 @click.argument("build", type=path_type, metavar="DIR")
 @layer_option()
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
 @all_switches_option
 @switch_option
 @report_options
+@chosen_options
 def check_command(
     build: Path,
     layer: str | None,
     seed: int,
     all_switches: bool,
-    switches: tuple[str, ...],
     json_file: Path | None,
     sarif_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Run the kernels of the build folder DIR on random input with every checker watching.
 
@@ -32,38 +49,22 @@ def check_command(
     that another one stores, reads of memory never written, leaks, hangs and faults.
     Exit code 1 when the verdict of any kernel is incomplete or error.
     """
-    from convc.build.folder import load_build
-    from convc.ir.findings import Verdict
-    from convc.machine import RunOptions
-    from convc.machine.base.switches import parse_switches
-    from convc.report.console import console, part_of, progress_bar
-    from convc.report.output import check_reports
-    from convc.report.runs import print_findings, print_verdict, write_findings
-    from convc.runtime.layer import input_buffers, random_input, random_residual
-    from convc.runtime.source_map import located
-    from convc.sanitizer.run import check_kernel
-
     out = console(stderr=check_reports(json_file, sarif_file))
-    options = RunOptions(switches=parse_switches(switches))
-    loaded = load_build(build)
-    names = [layer] if layer is not None else list(loaded.names)
-    findings, seen = [], set()
+
+    def watch(kernel: KernelCheck) -> None:
+        print_verdict(out, kernel.layer, kernel.verdict, len(kernel.findings))
+        print_findings(out, kernel.findings)
+
     with progress_bar() as progress:
-        for index, name in enumerate(names):
-            ready = loaded.load(name)
-            if ready.file in seen:
-                continue
-            seen.add(ready.file)
-            x = random_input(ready, seed)
-            bar = progress and part_of(progress, f"check {name}", index, len(names))
-            more = {"options": options, "all_switches": all_switches, "progress": bar}
-            buffers = input_buffers(ready, x, random_residual(ready, seed))
-            checked = check_kernel(ready.ptx, ready.launch, buffers, file=ready.file, **more)
-            print_verdict(out, name, checked.verdict, len(checked.findings))
-            coverage = loaded.coverage(name)
-            placed = [located(ready, finding, coverage) for finding in checked.findings]
-            print_findings(out, placed)
-            findings += placed
-    write_findings(findings, json_file, sarif_file)
-    if any(finding.verdict >= Verdict.incomplete for finding in findings):
+        report = api.check(
+            build,
+            layer,
+            seed=seed,
+            all_switches=all_switches,
+            machine=chosen.machine,
+            watch=watch,
+            progress=progress,
+        )
+    write_findings(report.findings, json_file, sarif_file)
+    if not report.ok:
         raise click.exceptions.Exit(1)

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from convc import api
+from convc.api.options import WorkOptions
 from convc.errors import ConvcError
 from convc.report.console import console, progress_bar
 from convc.report.verify import print_report
@@ -30,7 +31,7 @@ def main() -> int:
             models = make_models()
             models.build_resnet50_layers(model, models.read_layers("demo"))
             with progress_bar() as progress:
-                report = api.verify(model, progress=progress)
+                report = api.verify(model, work=WorkOptions(progress=progress))
             print_report(out, report)
             target = FOLDER / KEPT
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +40,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     out.print(f"\nThe kernel of {KEPT} is in {build.path}/kernels/{build.record().kernel}:")
-    out.print("  kernel.ptx (the text that ran), launch.json, coverage.json, plan.json, tile.json")
+    out.print("  kernel.ptx (the text that ran), launch.json, debug_info.json, plan.json, tile.json")
     return 0 if report.ok else 1
 
 

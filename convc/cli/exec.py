@@ -6,17 +6,24 @@ from pathlib import Path
 
 import click
 
+from convc import api
 from convc.cli.options import (
+    Chosen,
     all_switches_option,
+    chosen_options,
     counts_option,
     numerics_option,
     path_type,
     report_options,
     switch_option,
 )
+from convc.report.console import console, progress_bar
+from convc.report.counts import print_counts
+from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
+from convc.report.output import check_reports, write_report
 
 
-@click.command("exec", short_help="Run any PTX kernel with a launch file.")
+@click.command("exec")
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
@@ -25,16 +32,16 @@ from convc.cli.options import (
 @numerics_option
 @counts_option
 @report_options
+@chosen_options
 def exec_command(
     kernel: Path,
     launch: Path,
     check: bool,
     all_switches: bool,
-    switches: tuple[str, ...],
-    numerics: str,
     counts: bool,
     json_file: Path | None,
     sarif_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Run any PTX kernel on the machine, as LAUNCH.json says.
 
@@ -42,48 +49,22 @@ def exec_command(
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings and everything that the machine counted.
     """
-    from convc import machine
-    from convc.ir.findings import Verdict, worst
-    from convc.ir.launch import load_launch
-    from convc.machine.base.switches import parse_switches
-    from convc.report.console import console, progress_bar
-    from convc.report.counts import print_counts
-    from convc.report.output import check_reports, write_report
-    from convc.report.runs import print_findings, print_run, print_verdict, run_json, write_findings
-    from convc.runtime.launch_files import read_buffers, save_targets
-    from convc.sanitizer.run import check_kernel
-    from convc.support.files import read_text, to_npy_dtype, write_npy
-
-    text = read_text(kernel)
-    spec = load_launch(launch)
-    targets = save_targets(spec, launch.parent)
-    buffers = read_buffers(spec, launch.parent)
     out = console(stderr=check_reports(json_file, sarif_file))
-    options = machine.RunOptions(switches=parse_switches(switches, numerics=numerics))
-    check = check or all_switches
     with progress_bar() as progress:
-        bar = None if progress is None else lambda done, total: progress(spec.entry, done / total)
-        if check:
-            more = {"options": options, "all_switches": all_switches, "progress": bar}
-            checked = check_kernel(text, spec, buffers, file=str(kernel), **more)
-            result, findings = checked.result, checked.findings
-        else:
-            result = machine.run(text, spec, buffers, file=str(kernel), options=options, progress=bar)
-            findings = result.findings
-    if result is not None:
-        for name, target in targets.items():
-            write_npy(target, to_npy_dtype(result.buffers[name]))
-        print_run(out, spec.entry, result.counters, result.seconds)
-        for name, target in targets.items():
+        done = api.simulate(
+            kernel, launch, check=check, all_switches=all_switches, machine=chosen.machine, progress=progress
+        )
+    if done.counters is not None and done.seconds is not None:
+        print_run(out, done.entry, done.counters, done.seconds)
+        for name, target in done.saved.items():
             out.print(f"wrote {target}: buffer {name}", soft_wrap=True)
         if counts:
-            print_counts(out, spec.entry, result.counters)
-    verdict = worst(findings)
-    if check:
-        print_verdict(out, spec.entry, verdict, len(findings))
-    print_findings(console(stderr=True), findings)
-    write_findings(findings, None, sarif_file)
+            print_counts(out, done.entry, done.counters)
+    if check or all_switches:
+        print_verdict(out, done.entry, done.verdict, len(done.findings))
+    print_findings(console(stderr=True), done.findings)
+    write_findings(done.findings, None, sarif_file)
     if json_file is not None:
-        write_report(json_file, run_json(result, findings))
-    if verdict >= Verdict.incomplete:
+        write_report(json_file, launch_json(done.counters, done.seconds, done.findings))
+    if not done.ok:
         raise click.exceptions.Exit(1)

@@ -19,7 +19,7 @@ def codes() -> dict[str, type[ConvcError]]:
     return {kind.code: kind for kind in sorted(own, key=lambda kind: kind.code)}
 
 
-@click.command("explain", short_help="Say what an error code means.")
+@click.command("explain")
 @click.argument("code", required=False)
 @json_option
 def explain_command(code: str | None, json_file: Path | None) -> None:
@@ -40,6 +40,7 @@ def explain_command(code: str | None, json_file: Path | None) -> None:
 
 def explain_to(file: Path, kinds: list[type[ConvcError]]) -> bool:
     """Write explanations as JSON; whether that was to stdout."""
+    # Imported here because reports load numpy, and an explanation on the terminal needs nothing of the kind.
     from convc.report.output import check_reports, json_text, write_report
 
     quiet = check_reports(file)

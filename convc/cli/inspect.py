@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from convc import api
+from convc.api.options import ReadOptions
 from convc.cli.options import (
+    Chosen,
     batch_option,
+    chosen_options,
+    collected,
     dtype_option,
     fuse_option,
     layer_option,
@@ -16,12 +21,30 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
+from convc.explain.example import example_tiles, print_example
+from convc.explain.inspect import print_inspection
+from convc.explain.tiles import Tiles, print_derivation, print_tile, write_tile
+from convc.report.console import Console, console
+from convc.report.output import check_reports
 
-if TYPE_CHECKING:
-    from convc.compiler.options import ScheduleOptions
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is to be shown of the tiles; nothing of them where nothing is asked for."""
+
+    nests: bool
+    tile: int | None
+    all_lanes: bool
+    svg: Path | None
+    json_file: Path | None
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is asked for."""
+        return self.nests or any(each is not None for each in (self.tile, self.svg, self.json_file))
 
 
-@click.command("inspect", short_help="Show how a layer is compiled, and why.")
+@click.command("inspect")
 @click.argument("model", type=path_type, required=False)
 @layer_option()
 @batch_option
@@ -43,58 +66,34 @@ if TYPE_CHECKING:
 @click.option("--svg", type=path_type, metavar="FILE", help="Draw the lanes of the tile.")
 @click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
-def inspect_command(
-    model: Path | None,
-    layer: str | None,
-    batch: int | None,
-    dtype: str | None,
-    precision: str | None,
-    fuse: bool,
-    options: ScheduleOptions,
-    nests: bool,
-    tile: int | None,
-    all_lanes: bool,
-    svg: Path | None,
-    json_file: Path | None,
-    example: bool,
-) -> None:
+@collected("view", View)
+@chosen_options
+def inspect_command(model: Path | None, layer: str | None, example: bool, view: View, chosen: Chosen) -> None:
     """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
 
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
-    from convc import api
-    from convc.explain.example import example_tiles, print_example
-    from convc.explain.inspect import print_inspection
-    from convc.explain.tiles import plan_tiles, print_derivation, print_tile, write_tile
-    from convc.report.console import console
-    from convc.report.output import check_reports
-
-    _check_call(model, layer, batch, dtype or precision, options, example)
-    out = console(stderr=check_reports(svg, json_file))
-    choice = {"batch": batch, "dtype": dtype, "precision": precision, "options": options, "fuse": fuse}
-    node, compiled = (None, None) if example else api.compile_node(model, layer, **choice)
-    if nests or tile is not None or svg is not None or json_file is not None:
-        tiles = example_tiles() if example else plan_tiles(compiled.plan)
-        table = tiles.lanes(tile or 0)
-        if nests:
-            print_derivation(out, tiles)
-        if tile is not None:
-            print_tile(out, tiles, table, all_lanes)
-        write_tile(out, tiles, table, svg, json_file)
-    elif example:
-        print_example(out, all_lanes)
-    else:
-        print_inspection(out, compiled, node.fused)
-
-
-def _check_call(
-    model: Path | None, layer: str | None, batch: int | None, dtype: str | None, options: ScheduleOptions, example: bool
-) -> None:
-    """A layer of a model, or the example: UsageError for anything between."""
-    chosen = options.schedule != "auto" or options.shift or options.border or options.rows
-    if example and (model or layer or batch or dtype or chosen):
+    if example and (model or layer or chosen != Chosen(read=ReadOptions(fuse=chosen.read.fuse))):
         raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
     if not example and model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --example).")
     if not example and layer is None:
         raise click.UsageError("Missing option '--layer'.")
+    out = console(stderr=check_reports(view.svg, view.json_file))
+    found = None if model is None else api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    if view.asked:
+        _print_view(out, example_tiles() if found is None else found.tiles, view)
+    elif found is None:
+        print_example(out, view.all_lanes)
+    else:
+        print_inspection(out, found.compiled, found.node.fused)
+
+
+def _print_view(out: Console, tiles: Tiles, view: View) -> None:
+    """What is asked for of a tile."""
+    table = tiles.lanes(view.tile or 0)
+    if view.nests:
+        print_derivation(out, tiles)
+    if view.tile is not None:
+        print_tile(out, tiles, table, view.all_lanes)
+    write_tile(out, tiles, table, view.svg, view.json_file)

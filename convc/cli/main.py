@@ -6,48 +6,58 @@
     2           the input or the call is bad
     130, 141    stopped with Ctrl-C; the reader of the output went away
 
-Errors go to stderr, as sentences and without a traceback. Commands import what they need when they run, so
-that ``convc --help`` is quick and ``convc run`` never loads the compiler.
+Errors go to stderr, as sentences and without a traceback. A command's module is imported when the command is called,
+so that ``convc --help`` is quick; and a verb's when it is called (`convc.api`), so that ``convc run`` of a build folder
+never loads the compiler.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import os
 import sys
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
-import convc
-from convc.cli.check import check_command
-from convc.cli.compile import compile_command
-from convc.cli.exec import exec_command
-from convc.cli.explain import explain_command
-from convc.cli.inspect import inspect_command
-from convc.cli.run import run_command
-from convc.cli.verify import verify_command
+from convc._version import __version__
 from convc.errors import ConvcError, InputError, LimitError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 
-class Stopped(click.ClickException):
-    """The end of a command with a message on stderr and an exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message as it is."""
-        if self.message:
-            click.echo(self.message, file=file or sys.stderr)
+COMMANDS = {
+    "check": "Look for races and hangs in the kernels of a build folder.",
+    "compile": "An ONNX model becomes a build folder.",
+    "exec": "Run any PTX kernel with a launch file.",
+    "explain": "Say what an error code means.",
+    "inspect": "Show how a layer is compiled, and why.",
+    "run": "Run a layer of a build folder, or a whole model.",
+    "verify": "Check every convolution of a model.",
+}
+"""What each command does, as ``convc --help`` lists it; the command NAME is ``NAME_command`` of `convc.cli.NAME`."""
 
 
 class Commands(click.Group):
-    """A group of commands whose failures end as the table above says."""
+    """A group of commands that are imported when they are called, and whose failures end as the table above says."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name, imported now; None where there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"convc.cli.{cmd_name}")
+        return getattr(module, f"{cmd_name}_command")
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; turn what it raises into a message and an exit code."""
@@ -56,18 +66,25 @@ class Commands(click.Group):
             sys.stdout.flush()
             return result
         except ConvcError as error:
-            raise Stopped(str(error), error.exit_code) from None
+            raise _stopped(str(error), error.exit_code) from None
         except KeyboardInterrupt:
-            raise Stopped("interrupted", INTERRUPTED) from None
+            raise _stopped("interrupted", INTERRUPTED) from None
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing left to flush at exit
-            raise Stopped("", BROKEN_PIPE) from None
+            raise _stopped("", BROKEN_PIPE) from None
         except MemoryError:
             error = LimitError("there is not enough memory", hint="use a smaller batch or image")
-            raise Stopped(str(error), error.exit_code) from None
+            raise _stopped(str(error), error.exit_code) from None
         except OSError as problem:
             error = InputError(problem.strerror or str(problem), where=str(problem.filename or ""))
-            raise Stopped(str(error), error.exit_code) from None
+            raise _stopped(str(error), error.exit_code) from None
+
+
+def _stopped(message: str, exit_code: int) -> click.exceptions.Exit:
+    """The end of a command with a message on stderr, as it is, and an exit code."""
+    if message:
+        click.echo(message, err=True)
+    return click.exceptions.Exit(exit_code)
 
 
 @click.group(
@@ -75,21 +92,9 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit code 0: good. 1: checked and wrong. 2: the input or the call is bad.",
 )
-@click.version_option(convc.__version__, prog_name="convc")
+@click.version_option(__version__, prog_name="convc")
 def main() -> None:
     """Compile ONNX convolutions to PTX for NVIDIA Blackwell (sm_100a), run that text, and check it."""
-
-
-for command in (
-    compile_command,
-    run_command,
-    verify_command,
-    inspect_command,
-    exec_command,
-    check_command,
-    explain_command,
-):
-    main.add_command(command)
 
 
 def entry() -> NoReturn:

@@ -1,12 +1,75 @@
-"""Arguments and options that several commands share, spelled once."""
+"""Arguments and options that several commands share, spelled once, and the records that they become."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+
+from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workers:
+    """Where a call works; by default in a process per core where that is faster."""
+
+    jobs: int | None = None
+    executor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """What the options of a call say, in the records that the verbs take; the rest has its defaults.
+
+    ``workers`` come first and take their options: for the verbs they become a pool.
+    """
+
+    read: ReadOptions = field(default_factory=ReadOptions)
+    schedule: ScheduleOptions = field(default_factory=ScheduleOptions)
+    machine: MachineOptions = field(default_factory=MachineOptions)
+    workers: Workers = field(default_factory=Workers)
+    work: WorkOptions = field(default_factory=WorkOptions)
+
+
+def chosen_options(command: Command) -> Command:
+    """Give a command its options as one argument ``chosen``: options go by the names of the fields of the records."""
+    return collected("chosen", Chosen)(command)
+
+
+def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
+    """Give a command the options that are called as the fields of a record as that record, in one argument.
+
+    Fields that are records themselves are made of options in the same way.
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapped(**given: Any) -> Any:
+            made = _taken(record, given)
+            return command(**given, **{keyword: made})
+
+        return wrapped
+
+    return decorate
+
+
+def _taken(record: type[Any], given: dict[str, Any]) -> Any:
+    """A record of what is given for its fields, which is taken away from there."""
+    values = {}
+    for each in dataclasses.fields(record):
+        inner = each.default_factory
+        if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+            values[each.name] = _taken(inner, given)
+        elif each.name in given:
+            values[each.name] = given.pop(each.name)
+    return record(**values)
 
 
 class _FilePath(click.Path):
@@ -57,25 +120,32 @@ numerics_option = click.option(
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
 )
 
+
+def _cache_setting(ctx: click.Context, param: click.Parameter, switched_off: bool) -> bool | None:
+    """`WorkOptions.cache` as ``--no-cache`` says."""
+    return False if switched_off else None
+
+
 no_cache_option = click.option(
     "--no-cache",
+    "cache",
     is_flag=True,
+    callback=_cache_setting,
     help="Compile everything anew (CONVC_CACHE=off does too; CONVC_CACHE=DIR keeps it there).",
 )
 
 
-def jobs_options(command):
+def jobs_options(command: Command) -> Command:
     """``--jobs`` and ``--executor``."""
-    for name, words, more in (
-        ("executor", "Where to work: processes of this machine, or dask://HOST:PORT.", {"metavar": "WHERE"}),
-        (
-            "jobs",
-            "Processes to work in (1: this one); by default one per core where that is faster.",
-            {"type": click.IntRange(1, 1024), "metavar": "N"},
-        ),
-    ):
-        command = click.option(f"--{name}", help=words, **more)(command)
-    return command
+    command = click.option(
+        "--executor", metavar="WHERE", help="Where to work: processes of this machine, or dask://HOST:PORT."
+    )(command)
+    return click.option(
+        "--jobs",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        help="Processes to work in (1: this one); by default one per core where that is faster.",
+    )(command)
 
 
 host_option = click.option(
@@ -92,30 +162,21 @@ counts_option = click.option("--counts", is_flag=True, help="List everything tha
 SCHEDULES = ("auto", "reload", "slide", "shift", "stationary")
 
 
-def schedule_options(command):
-    """``--schedule``, ``--shift``, ``--border`` and ``--rows``, given to the command as one ``options``."""
-
-    @functools.wraps(command)
-    def wrapped(*args, schedule: str, shift: str | None, border: str | None, rows: str | None, **others):
-        from convc.compiler.options import ScheduleOptions
-
-        return command(
-            *args, options=ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows), **others
-        )
-
+def schedule_options(command: Command) -> Command:
+    """``--schedule``, ``--shift``, ``--border`` and ``--rows``: the fields of `ScheduleOptions`."""
     for name, values, words in (
         ("rows", ("outer", "merged"), "One stream of pixels an output row, or one for all rows."),
         ("border", ("mask", "zero"), "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", ("chain", "ashift", "windows"), "How schedule shift moves rows: see `convc inspect`."),
     ):
-        wrapped = click.option(f"--{name}", type=click.Choice(values), help=words)(wrapped)
+        command = click.option(f"--{name}", type=click.Choice(values), help=words)(command)
     return click.option(
         "--schedule",
         type=click.Choice(SCHEDULES),
         default="auto",
         show_default=True,
         help="Load activations for every filter tap (reload), or share them between filter columns.",
-    )(wrapped)
+    )(command)
 
 
 all_switches_option = click.option(
@@ -130,6 +191,7 @@ class _SwitchOption(click.Option):
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The option and its help, with the switches and their settings."""
+        # Imported when the help is asked for: every command has options, and few of them need the machine.
         from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
@@ -139,10 +201,12 @@ class _SwitchOption(click.Option):
         return super().get_help_record(ctx)
 
 
-switch_option = click.option("--switch", "switches", cls=_SwitchOption, multiple=True, metavar="NAME=SETTING")
+def switch_option(command: Command) -> Command:
+    """``--switch NAME=SETTING``, any number of them, as ``switches``."""
+    return click.option("--switch", "switches", cls=_SwitchOption, multiple=True, metavar="NAME=SETTING")(command)
 
 
-def layer_option(required: bool = False):
+def layer_option(required: bool = False) -> Callable[[Command], Command]:
     """``--layer NAME``."""
     return click.option("--layer", metavar="NAME", required=required, help="One convolution of the model.")
 
@@ -152,7 +216,7 @@ json_option = click.option(
 )
 
 
-def report_options(command):
+def report_options(command: Command) -> Command:
     """``--json FILE`` and ``--sarif FILE``, as ``json_file`` and ``sarif_file``."""
     for name, words in (("sarif", "as SARIF 2.1.0"), ("json", "as JSON")):
         command = click.option(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import click
 
+from convc import api
+from convc.api.options import ReadOptions
 from convc.cli.options import (
+    Chosen,
+    chosen_options,
     dtype_option,
     fuse_option,
     host_option,
@@ -18,10 +23,14 @@ from convc.cli.options import (
     precision_option,
     switch_option,
 )
-from convc.cli.run_network import looks_like_model, named_files, run_network
+from convc.errors import InputError
+from convc.report.console import console, progress_bar
+from convc.report.launch import layer_run_json, print_findings, print_layer_run
+from convc.report.network import network_run_json, print_network_run
+from convc.report.output import check_reports, write_report
 
 
-@click.command("run", short_help="Run a layer of a build folder, or a whole model.")
+@click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
 @click.option("--input", "inputs", required=False, multiple=True, metavar="[NAME=]X.npy", help="Activations.")
 @click.option("-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y.npy", help="Result.")
@@ -35,20 +44,16 @@ from convc.cli.run_network import looks_like_model, named_files, run_network
 @numerics_option
 @no_cache_option
 @json_option
+@chosen_options
 def run_command(
     source: Path,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     residual: Path | None,
     layer: str | None,
-    dtype: str | None,
-    precision: str | None,
-    fuse: bool,
     host: str,
-    switches: tuple[str, ...],
-    numerics: str,
-    no_cache: bool,
     json_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
     MODEL.onnx, its convolutions on the machine and other nodes on the host.
@@ -58,62 +63,82 @@ def run_command(
     output in the model, no NAME is. A layer that a residual was fused into takes that as a file of its own, of the
     shape of its result.
     """
-    if looks_like_model(source):
+    if _looks_like_model(source):
         for option, given in (("--layer", layer), ("--residual", residual)):
             if given is not None:
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
-        run_network(
-            source, inputs, outputs, dtype, precision or "tf32", fuse, host, switches, numerics, no_cache, json_file
-        )
+        _run_network(source, inputs, outputs, host, json_file, chosen)
         return
-    if dtype or precision or host != "reference" or no_cache or not fuse:
+    if chosen.read != ReadOptions() or host != "reference" or chosen.work.cache is False:
         raise click.UsageError(
             "--dtype, --precision, --no-fuse, --host and --no-cache are for models: a build folder has settled them."
         )
-    files = [named_files(given, option) for given, option in ((inputs, "--input"), (outputs, "--output"))]
-    for found, option in zip(files, ("--input", "-o"), strict=True):
-        if list(found) != [""]:
-            raise click.UsageError(f"a layer of a build folder takes one '{option}', a file without NAME.")
-    _run_layer(source, files[0][""], files[1][""], residual, layer, switches, numerics, json_file)
+    x = _one_file(inputs, "--input", "--input")
+    target = _one_file(outputs, "--output", "-o")
+    _run_layer(source, x, target, residual, layer, json_file, chosen)
 
 
 def _run_layer(
     build: Path,
-    source: Path,
+    x: Path,
     target: Path,
-    added: Path | None,
+    residual: Path | None,
     layer: str | None,
-    switches: tuple[str, ...],
-    numerics: str,
     json_file: Path | None,
+    chosen: Chosen,
 ) -> None:
     """One layer, from file to file."""
-    from convc.build.folder import load_build
-    from convc.ir.findings import Verdict
-    from convc.machine import RunOptions
-    from convc.machine.base.switches import parse_switches
-    from convc.report.console import console, progress_bar
-    from convc.report.output import check_reports, write_report
-    from convc.report.runs import layer_run_json, print_findings, print_run
-    from convc.runtime.layer import read_input, read_residual, readable, run_layer
-    from convc.support.files import check_target, write_npy
-
-    check_target(target)
     out = console(stderr=check_reports(json_file))
-    options = RunOptions(switches=parse_switches(switches, numerics=numerics))
-    ready = load_build(build).load(layer)
-    x = read_input(source, ready.layout, f"layer {ready.name!r}")
-    residual = None if added is None else read_residual(added, ready.layout, f"layer {ready.name!r}")
     with progress_bar() as progress:
-        bar = None if progress is None else lambda done, total: progress(f"run {ready.name}", done / total)
-        result = run_layer(ready, x, options, progress=bar, residual=residual)
-    print_findings(console(stderr=True), result.findings)
-    good = result.verdict < Verdict.incomplete
-    y = readable(result.y)
-    if good:
-        write_npy(target, y)
-    write_report(json_file, layer_run_json(ready.name, result, target if good else None, result.findings))
-    if not good:
+        run = api.run_layer(build, x, layer, residual=residual, save=target, machine=chosen.machine, progress=progress)
+    print_findings(console(stderr=True), run.findings)
+    write_report(json_file, layer_run_json(run, target if run.ok else None))
+    if not run.ok:
         raise click.exceptions.Exit(1)
-    print_run(out, ready.name, result.counters, result.seconds)
-    out.print(f"wrote {target}: {y.dtype.name} {list(y.shape)}")
+    print_layer_run(out, run, target)
+
+
+def _run_network(
+    model: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    host: str,
+    json_file: Path | None,
+    chosen: Chosen,
+) -> None:
+    """A whole model, from files to files."""
+    out = console(stderr=check_reports(json_file))
+    save = _named_files(outputs, "--output")
+    feeds = _named_files(inputs, "--input")
+    with progress_bar() as progress:
+        work = dataclasses.replace(chosen.work, progress=progress)
+        run = api.run_network(model, feeds, host=host, read=chosen.read, machine=chosen.machine, save=save, work=work)
+    write_report(json_file, network_run_json(str(model), run))
+    print_network_run(out, run)
+
+
+def _looks_like_model(path: Path) -> bool:
+    """Whether the argument of ``convc run`` is a model and not a build folder."""
+    return not path.is_dir() and (path.suffix.lower() == ".onnx" or path.is_file())
+
+
+def _one_file(values: tuple[str, ...], option: str, spelling: str) -> Path:
+    """The one file that a layer takes, without a name."""
+    files = _named_files(values, option)
+    if list(files) != [""]:
+        raise click.UsageError(f"a layer of a build folder takes one '{spelling}', a file without NAME.")
+    return files[""]
+
+
+def _named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
+    """``NAME=FILE`` by name, ``FILE`` alone under ""; `InputError` for a name that comes twice."""
+    files: dict[str, Path] = {}
+    for value in values:
+        name, equals, file = value.partition("=")
+        if not equals or Path(value).exists():
+            name = ""
+            file = value
+        if name in files:
+            raise InputError(f"{option} is given twice for {name!r}" if name else f"{option} needs names: NAME=FILE")
+        files[name] = Path(file)
+    return files

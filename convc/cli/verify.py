@@ -1,14 +1,20 @@
-"""``convc verify``: is every convolution of a model, or of several, right?"""
+"""``convc verify``: every convolution of a model, or of several; or a whole network with random weights."""
 
 from __future__ import annotations
 
+import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from convc import api
 from convc.cli.options import (
+    Chosen,
     batch_option,
+    chosen_options,
+    collected,
     counts_option,
     dtype_option,
     fuse_option,
@@ -22,14 +28,30 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
-from convc.cli.verify_network import verify_network
 from convc.errors import ConvcError, WorkerError
+from convc.report.annotation import check_annotated, write_annotated
+from convc.report.console import console, print_heading, progress_bar
+from convc.report.network import network_json, print_network
+from convc.report.output import check_reports, write_report
+from convc.report.tables import csv_table, markdown_table
+from convc.report.verify import models_json, print_report, report_json
+from convc.support.progress import Progress
 
 if TYPE_CHECKING:
-    from convc.api import VerifyReport
+    from convc import VerifyReport
 
 
-@click.command("verify", short_help="Check every convolution of a model.")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Where reports are written; None: no such report."""
+
+    json_file: Path | None
+    markdown: Path | None
+    csv_file: Path | None
+    annotate: Path | None
+
+
+@click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layer_option()
 @batch_option
@@ -55,20 +77,17 @@ if TYPE_CHECKING:
 @click.option(
     "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
+@collected("files", Files)
+@chosen_options
 def verify_command(
     models: tuple[Path, ...],
     layer: str | None,
+    seed: int,
     counts: bool,
-    jobs: int | None,
-    executor: str | None,
-    no_cache: bool,
-    json_file: Path | None,
-    markdown: Path | None,
-    csv_file: Path | None,
-    annotate: Path | None,
     reweight: int | None,
     host: str,
-    **how,
+    files: Files,
+    chosen: Chosen,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
 
@@ -79,73 +98,112 @@ def verify_command(
     With --reweight the model runs as a network: each convolution on what its neighbours made, compared with the
     float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
     """
-    from convc import api
-    from convc.frontend.annotate import annotate as write_annotated
-    from convc.frontend.annotate import check_annotated
-    from convc.report import tables
-    from convc.report.annotation import notes_of
-    from convc.report.console import console, print_heading, progress_bar
-    from convc.report.output import check_reports, write_report
-    from convc.report.verify import print_report, report_json, sweep_json
-    from convc.workers.pool import Pool
-
     if reweight is not None:
         others = {
             "layer": layer,
             "counts": counts,
-            "seed": how.pop("seed"),
-            "no-fuse": not how.pop("fuse"),
-            "jobs": jobs,
-            "executor": executor,
-            "markdown": markdown,
-            "csv": csv_file,
-            "annotate": annotate,
+            "seed": seed,
+            "no-fuse": not chosen.read.fuse,
+            "jobs": chosen.workers.jobs,
+            "executor": chosen.workers.executor,
+            "markdown": files.markdown,
+            "csv": files.csv_file,
+            "annotate": files.annotate,
         }
-        verify_network(models, reweight, host, json_file, others, cache=False if no_cache else None, **how)
+        _verify_network(_only(models, others), reweight, host, files.json_file, chosen)
         return
     if host != "reference":
         raise click.UsageError("--host is for whole networks: give --reweight too.")
-    if layer is not None and len(models) > 1:
-        raise click.UsageError("--layer names a layer of one model: give one MODEL.")
-    if annotate is not None and len(models) > 1:
-        raise click.UsageError("--annotate copies one model: give one MODEL.")
-    quiet = check_reports(json_file, markdown, csv_file, annotate)
-    if annotate is not None:
-        check_annotated(models[0], annotate)
+    for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
+        if given is not None and len(models) > 1:
+            raise click.UsageError(f"{option} {does} one model: give one MODEL.")
+    _verify_layers(models, layer, seed, counts, files, chosen)
+
+
+def _verify_layers(
+    models: tuple[Path, ...], layer: str | None, seed: int, counts: bool, files: Files, chosen: Chosen
+) -> None:
+    """Verify the layers of each model, and say what was found."""
+    quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
+    first = models[0]
+    if files.annotate is not None:
+        check_annotated(first, files.annotate)
     made: list[VerifyReport | ConvcError] = []
-    with Pool(executor, jobs) as pool:
+    with api.Pool(chosen.workers.executor, chosen.workers.jobs) as pool:
+        sharing = dataclasses.replace(chosen, work=dataclasses.replace(chosen.work, executor=pool))
         for model in models:
-            with progress_bar() as progress:
-                name = f"{model.name}: " if len(models) > 1 else ""
-                bar = progress and (lambda what, part, name=name: progress(name + what, part))
-                try:
-                    report = api.verify(
-                        model, layer=layer, cache=False if no_cache else None, executor=pool, progress=bar, **how
-                    )
-                except ConvcError as error:
-                    if len(models) == 1 or isinstance(error, WorkerError):
-                        raise
-                    report = error
-            made.append(report)
-            if isinstance(report, ConvcError):
-                click.echo(str(report), err=True)
+            found = _verify_one(model, layer, seed, sharing, alone=len(models) == 1)
+            made.append(found)
+            if isinstance(found, ConvcError):
+                click.echo(str(found), err=True)
             elif not quiet:
                 if len(models) > 1:
                     print_heading(console(), str(model))
-                print_report(console(), report, counts)
-    reports = [report for report in made if not isinstance(report, ConvcError)]
-    for file, content in (
-        (json_file, lambda: report_json(reports[0]) if len(models) == 1 else sweep_json(models, made)),
-        (markdown, lambda: tables.markdown(reports)),
-        (csv_file, lambda: tables.csv_table(reports)),
-    ):
-        if file is not None:
-            write_report(file, content())
-    if annotate is not None:
-        count = write_annotated(models[0], annotate, notes_of(reports[0]))
+                print_report(console(), found, counts)
+    reports = [found for found in made if not isinstance(found, ConvcError)]
+    if files.json_file is not None:
+        one = len(models) == 1
+        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
+    if files.markdown is not None:
+        write_report(files.markdown, markdown_table(reports))
+    if files.csv_file is not None:
+        write_report(files.csv_file, csv_table(reports))
+    if files.annotate is not None:
+        count = write_annotated(first, files.annotate, reports[0])
         if not quiet:
-            console().print(f"wrote {annotate}: notes on {count} nodes", soft_wrap=True)
+            console().print(f"wrote {files.annotate}: notes on {count} nodes", soft_wrap=True)
     if len(reports) < len(made):
         raise click.exceptions.Exit(2)
     if not all(report.ok for report in reports):
+        raise click.exceptions.Exit(1)
+
+
+def _verify_one(model: Path, layer: str | None, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
+    """The report on a model; of one among several, the error where there is none, unless the workers failed."""
+    with progress_bar() as bar:
+        told = Progress(bar) if alone else Progress(bar).under(model.name)
+        try:
+            return api.verify(
+                model,
+                layer,
+                seed=seed,
+                read=chosen.read,
+                schedule=chosen.schedule,
+                machine=chosen.machine,
+                work=dataclasses.replace(chosen.work, progress=told),
+            )
+        except ConvcError as error:
+            if alone or isinstance(error, WorkerError):
+                raise
+            return error
+
+
+def _only(models: tuple[Path, ...], others: dict[str, object]) -> Path:
+    """The one network to run; `click.UsageError` for several, and for options that a whole network does not take."""
+    given = [f"--{name}" for name, value in others.items() if value]
+    if given:
+        raise click.UsageError(f"--reweight runs the whole network: leave {', '.join(given)} out.")
+    if len(models) > 1:
+        raise click.UsageError("--reweight runs one network: give one MODEL.")
+    return next(iter(models))
+
+
+def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, chosen: Chosen) -> None:
+    """Verify a model as a network, and say what was found."""
+    quiet = check_reports(json_file)
+    with progress_bar() as progress:
+        report = api.verify_network(
+            model,
+            seed,
+            host=host,
+            read=chosen.read,
+            schedule=chosen.schedule,
+            machine=chosen.machine,
+            work=dataclasses.replace(chosen.work, progress=progress),
+        )
+    if not quiet:
+        print_network(console(), report)
+    if json_file is not None:
+        write_report(json_file, network_json(report))
+    if not report.ok:
         raise click.exceptions.Exit(1)

@@ -24,7 +24,7 @@ from convc.compiler.schedules.debug_info import debug_info_of
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Step
 from convc.errors import LaunchError
-from convc.ir.debug_info import dump_coverage
+from convc.ir.debug_info import dump_debug_info
 from convc.ir.expr import IntExpr
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
@@ -36,14 +36,14 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         schedule: the schedule and its variant, for people.
         artifact: the text and its launch.
-        plan, program, coverage: the contents of plan.json, tile.json and coverage.json (see `convc.build.folder`).
+        plan, program, debug_info: the contents of plan.json, tile.json and debug_info.json (see `convc.build.folder`).
     """
 
     schedule: str
     artifact: KernelArtifact
     plan: bytes
     program: bytes
-    coverage: bytes
+    debug_info: bytes
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ def kernel_of(compiled: Compiled) -> Kernel:
         artifact=compiled.artifact,
         plan=to_json(compiled.plan),
         program=program_json(compiled.program),
-        coverage=dump_coverage(debug_info_of(compiled.plan, compiled.program)),
+        debug_info=dump_debug_info(debug_info_of(compiled.plan, compiled.program)),
     )
 
 

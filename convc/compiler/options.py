@@ -10,10 +10,11 @@ class ScheduleOptions:
     """What a user fixes about a schedule; None leaves it to the planner.
 
     Attributes:
-        schedule: a name in `convc.compiler.schedules.all.SCHEDULES`, or ``auto``: the best of all by estimate.
-        the best. shift: variant of the schedule shift: chain, ashift or windows. border: how lanes whose pixel is
-        padding get their zero: mask or zero. rows: whether a stream of output pixels is one output row (outer) or all
-        of them (merged).
+        schedule: a name in `convc.compiler.schedules.all.SCHEDULES`; ``auto`` estimates every legal one and takes the
+            best.
+        shift: variant of the schedule: chain, ashift or windows.
+        border: how lanes whose pixel is padding get their zero: mask or zero.
+        rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
     """
 
     schedule: str = "auto"

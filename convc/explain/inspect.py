@@ -26,8 +26,8 @@ from convc.explain.schedules import choice_lines
 from convc.explain.sharing import sharing_lines
 from convc.explain.tiles import plan_maps, plan_tiles
 from convc.report.console import print_heading, print_part
+from convc.report.format import times
 from convc.report.layout_notes import layout_notes
-from convc.report.words import times
 
 ROWS = 24
 """Rejected candidates that are listed."""

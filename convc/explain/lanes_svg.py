@@ -14,7 +14,7 @@ from convc.compiler.index.row_stream import WINDOW
 from convc.explain.lane_tables import heading
 from convc.explain.lanes import Cell, LaneTable
 from convc.explain.shared_rows import Pixel, SharedRow
-from convc.report.words import convolution
+from convc.report.format import convolution
 
 ROW, LABEL, CELL, GAP, TOP = 18, 130, 160, 24, 118
 """Height of a row, widths of a label and a cell, space between panels, and where the rows begin, in pixels."""

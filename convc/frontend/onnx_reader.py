@@ -19,7 +19,7 @@ from convc.frontend.constants import Constants
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
-from convc.frontend.model_file import ONNX_DOMAINS, load_model
+from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
 from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
 from convc.frontend.quantised_nodes import QUANTISED
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
@@ -37,8 +37,12 @@ CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
 """ONNX's operators that are convolutions and nothing else."""
 
 
+Source = str | Path | onnx.ModelProto
+"""A model: its file, or as onnx has loaded it."""
+
+
 def read_model(
-    path: str | Path,
+    source: Source,
     *,
     batch: int | None = None,
     operand: str | None = None,
@@ -50,7 +54,7 @@ def read_model(
     """Read a model.
 
     Args:
-        path: the .onnx file; external data may lie in the same folder or below it.
+        source: the .onnx file, external data may lie in the same folder or below it; or a model that was loaded.
         batch: batch size; replaces the first extent of the 4-D graph inputs.
         operand: one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
             split or quantised when they are packed), the output keeps its type. Whole numbers keep theirs.
@@ -67,7 +71,6 @@ def read_model(
         InputError: a wrong argument.
         LimitError: a tensor larger than memory.
     """
-    path = Path(path)
     if batch is not None and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
     if operand is not None and operand not in dtypes.FLOAT_OPERANDS:
@@ -76,16 +79,24 @@ def read_model(
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision is not None and operand is not None:
         raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
+    loaded = source if isinstance(source, onnx.ModelProto) else None
+    path = Path() if isinstance(source, onnx.ModelProto) else Path(source)
+    file = str(path) if loaded is None else ""
     try:
-        return _read(path, batch, operand_types(operand, precision), constants or {}, skip_refused, fuse)
+        if loaded is not None:
+            check_header(loaded)
+        model = loaded or load_model(path)
+        return _read(model, path, batch, operand_types(operand, precision), constants or {}, skip_refused, fuse)
     except ConvcError as error:
-        error.where = f"{path}: {error.where}" if error.where and error.where != str(path) else str(path)
+        inside = error.where if error.where != file else ""
+        error.where = ": ".join(filter(None, (file, inside)))
         raise
     except UnicodeDecodeError:  # some protobuf versions raise it where others hand out bytes
-        raise ModelError("a name in the model is not valid UTF-8", where=str(path)) from None
+        raise ModelError("a name in the model is not valid UTF-8", where=file) from None
 
 
 def _read(
+    model: onnx.ModelProto,
     path: Path,
     batch: int | None,
     operands: Mapping[str, str],
@@ -93,8 +104,8 @@ def _read(
     skip_refused: bool,
     fuse: bool,
 ) -> Network:
-    """The network of a file, with arguments that are right; an error does not name the file yet."""
-    model = expand_causal_conv(load_model(path))
+    """The network of a model, with arguments that are right; an error does not name the file yet."""
+    model = expand_causal_conv(model)
     constants = Constants(model.graph, path.parent, bound)
     names = node_names(model.graph.node)
     if not any(map(is_convolution, model.graph.node)):
@@ -125,7 +136,7 @@ def _read(
             del skipped[index]
     inputs = [v.name for v in model.graph.input if v.name not in constants.initializers | constants.bound]
     return Network(
-        name=model.graph.name or path.stem,
+        name=model.graph.name or path.stem or "model",
         convs=ordered,
         skipped=tuple(skipped.values()),
         inputs=tuple(reference(name, types.get(name, UNKNOWN)) for name in inputs),

@@ -128,16 +128,16 @@ def _known(numbers: Any, limit: int) -> Bounds | None:
     return (int(inside.min()), int(inside.max())) if inside.size else None
 
 
-def dump_coverage(coverage: DebugInfo) -> bytes:
+def dump_debug_info(info: DebugInfo) -> bytes:
     """Indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(coverage), indent=1)
+    return msgspec.json.format(msgspec.json.encode(info), indent=1)
 
 
-def read_coverage(data: bytes) -> DebugInfo:
+def read_debug_info(data: bytes) -> DebugInfo:
     """The record from its JSON; ValueError (`msgspec.ValidationError` is one) where it is damaged."""
-    coverage = msgspec.json.decode(data, type=DebugInfo)
-    scopes = coverage.steps.values()
+    info = msgspec.json.decode(data, type=DebugInfo)
+    scopes = info.steps.values()
     numbers = (number for scope in scopes for number in (scope.tap_column, scope.first_column) if number is not None)
-    for expr in (coverage.pixel, coverage.channel, *numbers):
+    for expr in (info.pixel, info.channel, *numbers):
         from_json(expr)
-    return coverage
+    return info

@@ -8,6 +8,9 @@ import numpy as np
 
 from convc.ir.problem import ConvProblem
 
+SHOWN = 5
+"""Convolutions that a network names when it is printed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorRef:
@@ -66,7 +69,7 @@ class SkippedNode:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Network:
     """A model: its convolutions in a valid order of execution, which is that of the file unless nodes are fused.
 
@@ -78,6 +81,11 @@ class Network:
     skipped: tuple[SkippedNode, ...]
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
+
+    def __repr__(self) -> str:
+        first = ", ".join(conv.name for conv in self.convs[:SHOWN])
+        more = ", ..." if len(self.convs) > SHOWN else ""
+        return f"<Network {self.name}: {len(self.convs)} convolutions ({first}{more}), {len(self.skipped)} other nodes>"
 
     @property
     def notes(self) -> tuple[str, ...]:

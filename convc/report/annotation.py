@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
-import convc
+from convc._version import __version__
+from convc.frontend.annotate import annotate
+from convc.frontend.annotate import check_annotated as check_annotated
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
+from convc.report.format import number
 from convc.report.verify import verdict
-from convc.report.words import number
-from convc.verification.layer import LayerReport
+from convc.verification.records import LayerReport, VerifyReport
 
 
-def notes_of(report: Any) -> dict[str, dict[str, str]]:
-    """Keys and texts by node, of a `VerifyReport`: its layers, what was fused into them, what was left out."""
-    about = {"version": convc.__version__, "seed": str(report.seed)}
+def write_annotated(model: Path, target: Path, report: VerifyReport) -> int:
+    """Write a copy of a model whose nodes say what a report found; how many do."""
+    return annotate(model, target, notes_of(report))
+
+
+def notes_of(report: VerifyReport) -> dict[str, dict[str, str]]:
+    """Keys and texts by node, from a report: its layers, what was fused into them, what was left out."""
+    about = {"version": __version__, "seed": str(report.seed)}
     notes = {
         node.name: {"verdict": f"not compiled: {node.reason}"}
         for node in report.skipped
@@ -24,7 +31,9 @@ def notes_of(report: Any) -> dict[str, dict[str, str]]:
 
 
 def _layer(layer: LayerReport) -> dict[str, str]:
-    problem, counters = layer.problem, layer.counters
+    problem = layer.problem
+    counters = layer.counters
+    normal = layer.compared("normal")
     found = {
         "verdict": ", ".join(verdict(check, layer.problem) for check in layer.checks),
         "schedule": layer.schedule,
@@ -32,9 +41,9 @@ def _layer(layer: LayerReport) -> dict[str, str]:
         "type": problem.types,
         "macs": str(problem.macs),
     }
-    if layer.normal is not None:
-        found["worst_error"] = number(layer.normal.worst_error)
-        found["of_bound"] = number(layer.normal.worst_ratio)
+    if normal is not None:
+        found["worst_error"] = number(normal.worst_error)
+        found["of_bound"] = number(normal.worst_ratio)
     if counters is not None:
         found |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
         for buffer, copies in sorted(counters.tma_loads.items()):

@@ -12,9 +12,10 @@ from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
 from convc.layout.device_layout import device_layout
+from convc.report.format import convolution
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
-from convc.report.words import convolution
+from convc.support.ptxas import Assembled
 
 FUSED = 8
 """Convolutions with fused nodes that are listed one by one."""
@@ -42,10 +43,10 @@ def print_build(console: Console, build: Build) -> None:
     console.print(f"wrote {build.path}: {len(build.network.layers)} layers, {kernels} kernels")
 
 
-def build_json(build: Build, launches: Mapping[str, LaunchSpec], assembled: Mapping[str, Mapping[str, int]]) -> bytes:
-    """A build as JSON: what its network.json says, and each kernel's text and launch.
+def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
+    """A build as JSON: what its network.json says, each kernel's text and launch, and what ptxas said of it, if asked.
 
-    ``launches`` by digest; ``assembled``: what ptxas said of a kernel, where it was asked.
+    ``assembled`` by the kernel's digest.
     """
     kernels = {
         digest: {
@@ -54,9 +55,9 @@ def build_json(build: Build, launches: Mapping[str, LaunchSpec], assembled: Mapp
             "block": launch.block,
             "cluster": launch.cluster,
             "shared_bytes": launch.shared_bytes,
-            "assembled": assembled.get(digest),
+            "assembled": _taken(assembled[digest]) if digest in assembled else None,
         }
-        for digest, launch in launches.items()
+        for digest, launch in _launches(build).items()
     }
     network = msgspec.to_builtins(build.network)
     return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
@@ -81,12 +82,24 @@ def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
         console.print(f"not compiled: {count} x {operator} ({reason})")
 
 
-def print_assembled(console: Console, rows: Mapping[str, tuple[int, int, int, int]]) -> None:
-    """Per kernel what ptxas said: registers per thread, static and dynamic shared memory, spills."""
+def print_assembled(console: Console, build: Build, assembled: Mapping[str, Assembled]) -> None:
+    """What ptxas said of each kernel: registers per thread, static and dynamic shared memory, spills."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cubin of kernel")
     for heading in ("registers", "static shared bytes", "dynamic shared bytes", "spilled bytes"):
         table.add_column(heading, justify="right")
-    for digest, numbers in rows.items():
+    launches = _launches(build)
+    for digest, made in assembled.items():
+        numbers = (made.registers, made.shared_bytes, launches[digest].shared_bytes, made.spill_bytes)
         table.add_row(digest, *map(str, numbers))
     console.print(table)
+
+
+def _launches(build: Build) -> dict[str, LaunchSpec]:
+    """How each kernel of a build is launched, by its digest."""
+    return {layer.kernel: build.launch(layer) for layer in build.network.layers}
+
+
+def _taken(made: Assembled) -> dict[str, int]:
+    """What a kernel takes, as JSON has it."""
+    return {"registers": made.registers, "shared_bytes": made.shared_bytes, "spill_bytes": made.spill_bytes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from convc.support.progress import Tell
 
 PLAIN_WIDTH = 200
 """Columns of a table that goes to a file or a pipe."""
@@ -32,6 +35,13 @@ def console(stderr: bool = False) -> Console:
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
 
 
+def page_text(page: Callable[[Console], None]) -> str:
+    """What a page prints, as a text as wide as in a pipe."""
+    paper = io.StringIO()
+    page(_Console(file=paper, width=PLAIN_WIDTH, markup=False, highlight=False, emoji=False, color_system=None))
+    return paper.getvalue()
+
+
 def print_heading(console: Console, heading: str) -> None:
     """The heading of a part of a report."""
     console.print(f"\n== {heading} ==", style="bold")
@@ -45,8 +55,8 @@ def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, float], None] | None]:
-    """Give a function to call with (what is being done, part done 0 to 1), or None when no terminal looks on.
+def progress_bar() -> Iterator[Tell | None]:
+    """Give a function to call with (what is being done, share done 0 to 1), or None when no terminal looks on.
 
     The bar is drawn on stderr once the work takes more than a second, and is gone at the end.
     """
@@ -58,11 +68,6 @@ def progress_bar() -> Iterator[Callable[[str, float], None] | None]:
         yield bar
     finally:
         bar.stop()
-
-
-def part_of(progress: Callable[[str, float], None], what: str, index: int, count: int) -> Callable[[int, int], None]:
-    """A function to call with (done, total) of the piece ``index`` of ``count``, which tells progress of the whole."""
-    return lambda done, total: progress(what, (index + done / total) / count)
 
 
 class _Bar:

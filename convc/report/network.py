@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
-import msgspec
 from rich.console import Console
-from rich.table import Table
 
+from convc.report.format import convolution, number, times
+from convc.report.layers import Columns, first_wrong, model_record, print_table
 from convc.report.output import json_text
-from convc.report.words import convolution, number, place, times
-from convc.runtime.layer import readable
-from convc.runtime.network.executor import RunStats
-from convc.verification.compare import Comparison
-from convc.verification.network import LayerResult, NetworkReport
+from convc.runtime.layer import to_standard_dtype
+from convc.runtime.network.stats import NetworkRun
+from convc.runtime.network.values import describe_value
+from convc.verification.records import Check, LayerReport, NetworkReport, OutputReport
 
-COLUMNS = (
+NETWORK_COLUMNS: Columns = (
     ("layer", "left"),
     ("convolution", "left"),
     ("type", "left"),
@@ -35,30 +32,24 @@ square difference from onnxruntime's run of the whole network."""
 
 def print_network(console: Console, report: NetworkReport) -> None:
     """The table, everything that is wrong, what ran on the host, and the end."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in COLUMNS:
-        table.add_column(heading, justify=justify, overflow="fold")
+    print_table(console, NETWORK_COLUMNS, report.layers, _row)
     for layer in report.layers:
-        table.add_row(*_row(layer), style=None if layer.ok else "red")
-    console.print(table)
-    for layer in report.layers:
-        for who, comparison in (("the float64 reference", layer.kernel), ("onnxruntime", layer.runtime)):
-            if comparison is not None and not comparison.ok:
-                _print_wrong(console, layer.name, who, comparison)
-    print_refused(console, report.refused)
-    print_hidden(console, report.hidden)
+        for check in layer.checks:
+            if not check.ok:
+                _print_wrong(console, layer.name, check)
+    print_refused(console, report.stats.refused)
+    print_hidden(console, report.stats.hidden)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
     if report.silent:
         console.print(f"end to end: not compared: {report.silent}", soft_wrap=True)
-    good = sum(layer.ok for layer in report.layers)
-    seconds = sum(layer.seconds for layer in report.layers)
-    beside = f"onnxruntime {report.witness}" if report.witness else "no onnxruntime, the float64 reference alone"
+    version = report.onnxruntime
+    beside = f"onnxruntime {version}" if version else "no onnxruntime, the float64 reference alone"
     parts = [
-        f"{good} of {len(report.layers)} convolutions right: {report.kernels} kernels",
-        f"{report.host} other nodes on the host",
-        f"{seconds:.2f} s simulated",
+        f"{report.count_right} of {len(report.layers)} convolutions right: {report.kernels} kernels",
+        f"{report.stats.host} other nodes on the host",
+        f"{report.stats.seconds:.2f} s simulated",
         f"{report.replaced} tensors of random weights, seed {report.seed}",
     ]
     console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
@@ -82,8 +73,9 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
 
 
-def print_tally(console: Console, stats: RunStats) -> None:
-    """What a run of a network did, in a line or two."""
+def print_network_run(console: Console, run: NetworkRun) -> None:
+    """What a run of a network did, in a line or two, and what it gave."""
+    stats = run.stats
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
     fused = sum(map(len, stats.fused.values()))
@@ -94,56 +86,61 @@ def print_tally(console: Console, stats: RunStats) -> None:
         f"{stats.host + len(stats.refused)} nodes on the host",
         soft_wrap=True,
     )
+    for name, value in run.outputs.items():
+        wrote = f"wrote {run.files[name]}: " if name in run.files else ""
+        console.print(f"{wrote}output {name}: {describe_value(value)}", soft_wrap=True)
 
 
-def run_json(model: str, stats: RunStats, results: Mapping[str, Any], files: Mapping[str, Path]) -> bytes:
+def network_run_json(model: str, run: NetworkRun) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
     outputs = [
         {
             "name": name,
-            "dtype": readable(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
+            "dtype": to_standard_dtype(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
             "shape": list(getattr(value, "shape", ())),
-            "file": str(files[name]) if name in files else None,
+            "file": str(run.files[name]) if name in run.files else None,
         }
-        for name, value in results.items()
+        for name, value in run.outputs.items()
     ]
-    return json_text({"format": "convc-network-run/1", "model": model, "outputs": outputs, "tally": stats})
+    return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": run.stats})
 
 
 def network_json(report: NetworkReport) -> bytes:
-    """The same as JSON, with the verdict of the whole and of every layer spelled out."""
-    plain = msgspec.to_builtins(report)
-    plain = {"format": "convc-network/1", "ok": report.ok, "departs": report.departs, **plain}
-    for layer, record in zip(report.layers, plain["layers"], strict=True):
-        record["ok"] = layer.ok
-    for output, record in zip(report.outputs, plain["outputs"], strict=True):
-        record["ok"] = output.ok
-    return json_text(plain)
+    """A report on a network as JSON, with the verdict of the whole, of every layer and of every output spelled out."""
+    record = model_record(report, "convc-network/2", departs=report.departs)
+    for output, entry in zip(report.outputs, record["outputs"], strict=True):
+        entry["ok"] = output.ok
+    return json_text(record)
 
 
-def _row(layer: LayerResult) -> tuple[str, ...]:
+def _row(layer: LayerReport) -> tuple[str, ...]:
     problem = layer.problem
+    right = layer.compared("network")
+    agrees = layer.compared("network", "onnxruntime")
     return (
         layer.name,
         convolution(problem),
         problem.types,
-        number(layer.kernel.worst_error),
-        number(layer.kernel.worst_ratio),
-        "-" if layer.runtime is None else number(layer.runtime.worst_ratio),
+        "-" if right is None else number(right.worst_error),
+        "-" if right is None else number(right.worst_ratio),
+        "-" if agrees is None else number(agrees.worst_ratio),
         "-" if layer.drift is None else number(layer.drift),
-        f"{layer.seconds:.3f}",
+        "-" if layer.seconds is None else f"{layer.seconds:.3f}",
         "in bound" if layer.ok else "WRONG",
     )
 
 
-def _allowed(output) -> str:
+def _allowed(output: OutputReport) -> str:
     return f"up to {number(output.allowed)} expected" + ("" if output.ok else ": DEPARTED")
 
 
-def _print_wrong(console: Console, name: str, who: str, wrong: Comparison) -> None:
-    element = place(wrong.first or ())
+def _print_wrong(console: Console, name: str, check: Check) -> None:
+    who = "the float64 reference" if check.oracle == "reference" else check.oracle
+    wrong = check.comparison
+    if wrong is None:
+        return
     console.print(
-        f"{name}: {wrong.count_wrong} of {wrong.count} elements differ from {who}; the first is ({element}): "
-        f"got {wrong.got!r}, expected {wrong.expected!r}, off by at most {number(wrong.limit)}",
+        f"{name}: {wrong.count_wrong} of {wrong.count} elements differ from {who}; {first_wrong(wrong)}, "
+        f"off by at most {number(wrong.limit)}",
         soft_wrap=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 
-import convc
+from convc._version import __version__
 from convc.ir.findings import Finding, Place, Region, Site, Verdict
 
 LEVELS = {Verdict.clean: "none", Verdict.review: "note", Verdict.incomplete: "warning", Verdict.error: "error"}
@@ -15,7 +15,7 @@ def sarif(findings: Iterable[Finding]) -> dict:
     """One run of one tool, a result per finding."""
     results = [_result(finding) for finding in findings]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
-    driver = {"name": "convc", "version": convc.__version__, "rules": rules}
+    driver = {"name": "convc", "version": __version__, "rules": rules}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
@@ -23,7 +23,7 @@ def sarif(findings: Iterable[Finding]) -> dict:
     }
 
 
-def plain(finding: Finding) -> dict:
+def finding_json(finding: Finding) -> dict:
     """A finding as JSON: the site of what was found, and of the other access where there are two."""
     other = None if finding.other is None else _site(finding.other)
     return {
@@ -59,7 +59,7 @@ def _known(record: Region | Place | None) -> dict | None:
 
 
 def _result(finding: Finding) -> dict:
-    known = plain(finding)
+    known = finding_json(finding)
     names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
     result: dict = {
         "ruleId": finding.rule,

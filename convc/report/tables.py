@@ -15,10 +15,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from convc.report.verify import COLUMNS, row, summary, verdict
-from convc.verification.layer import LayerReport
+from convc.report.verify import LAYER_COLUMNS, row, summary, verdict
+from convc.verification.records import LayerReport, VerifyReport
 
-CSV_COLUMNS = (
+CSV_COLUMNS: tuple[str, ...] = (
     "model", "layer", "batch", "in_channels", "in_extent", "out_channels", "kernel", "stride", "dilation", "pad_lo",
     "pad_hi", "operand", "out", "schedule", "ctas", "mmas", "activation_bytes", "filter_bytes", "mma_b_bytes",
     "masked_lanes", "worst_error", "worst_ratio", "seconds", "integer", "normal", "ok",
@@ -27,12 +27,12 @@ CSV_COLUMNS = (
 the two kinds of data, ``ok`` is true or false."""
 
 
-def markdown(reports: Sequence[Any]) -> bytes:
-    """The tables of `VerifyReport`s as Markdown, each under its model's name where there are several."""
+def markdown_table(reports: Sequence[VerifyReport]) -> bytes:
+    """The tables of reports as Markdown, each under its model's name where there are several."""
     parts = []
     for report in reports:
         table = Table(box=box.MARKDOWN, header_style=None)
-        for heading, justify in COLUMNS:
+        for heading, justify in LAYER_COLUMNS:
             table.add_column(heading, justify=justify, no_wrap=True)
         for layer in report.layers:
             table.add_row(*(_cell(text) for text in row(layer)))
@@ -44,8 +44,8 @@ def markdown(reports: Sequence[Any]) -> bytes:
     return ("\n\n".join(parts) + "\n").encode()
 
 
-def csv_table(reports: Sequence[Any]) -> bytes:
-    """All layers of `VerifyReport`s as CSV (RFC 4180, UTF-8, lines end with LF), with a header line."""
+def csv_table(reports: Sequence[VerifyReport]) -> bytes:
+    """All layers of reports as CSV (RFC 4180, UTF-8, lines end with LF), with a header line."""
     out = io.StringIO()
     writer = csv.DictWriter(out, CSV_COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -56,7 +56,9 @@ def csv_table(reports: Sequence[Any]) -> bytes:
 
 
 def _record(layer: LayerReport) -> dict[str, Any]:
-    problem, counters = layer.problem, layer.counters
+    problem = layer.problem
+    counters = layer.counters
+    normal = layer.compared("normal")
     checks = {check.mode: check for check in layer.checks}
     record: dict[str, Any] = {"layer": layer.name, "schedule": layer.schedule, "ok": str(layer.ok).lower()}
     for field in ("batch", "in_channels", "out_channels", "operand", "out"):
@@ -69,8 +71,8 @@ def _record(layer: LayerReport) -> dict[str, Any]:
         for buffer in ("activation", "filter"):
             if buffer in counters.tma_loads:
                 record[f"{buffer}_bytes"] = counters.tma_loads[buffer].bytes
-    if layer.normal is not None:
-        record |= {"worst_error": layer.normal.worst_error, "worst_ratio": layer.normal.worst_ratio}
+    if normal is not None:
+        record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
     if layer.seconds is not None:
         record["seconds"] = layer.seconds
     return record | {mode: verdict(check, problem) for mode, check in checks.items()}

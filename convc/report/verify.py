@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from rich.console import Console
-from rich.table import Table
 
 from convc.errors import ConvcError
 from convc.ir.epilogue import exact_on_integers
@@ -16,14 +14,15 @@ from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
+from convc.report.format import convolution, number
+from convc.report.launch import print_findings
+from convc.report.layers import Columns, first_wrong, model_record, print_table
 from convc.report.output import json_text
-from convc.report.runs import print_findings
-from convc.report.words import convolution, number, place
 from convc.support.memory import human_bytes
 from convc.verification.compare import Comparison
-from convc.verification.layer import Check, LayerReport
+from convc.verification.records import Check, LayerReport, VerifyReport
 
-COLUMNS = (
+LAYER_COLUMNS: Columns = (
     ("layer", "left"),
     ("convolution", "left"),
     ("type", "left"),
@@ -46,20 +45,15 @@ bound`` are of the normal data; ``seconds``: the machine's, for one launch."""
 
 def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
     """The table, and below it everything that is wrong."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in COLUMNS:
-        table.add_column(heading, justify=justify, overflow="fold")
-    for layer in layers:
-        table.add_row(*row(layer), style=None if layer.ok else "red")
-    console.print(table)
+    print_table(console, LAYER_COLUMNS, layers, row)
     for layer in layers:
         for check in layer.checks:
             if not check.ok or check.findings:
                 _print_details(console, layer, check)
 
 
-def print_report(console: Console, report, counts: bool = False) -> None:
-    """A whole `VerifyReport`: layers, on demand with all that was counted, what was left out, and the sum."""
+def print_report(console: Console, report: VerifyReport, counts: bool = False) -> None:
+    """A whole report: the layers, on demand with all that was counted, what was left out, and the sum."""
     print_layers(console, report.layers)
     for layer in report.layers if counts else ():
         if layer.counters is not None:
@@ -69,24 +63,23 @@ def print_report(console: Console, report, counts: bool = False) -> None:
     console.print(summary(report))
 
 
-def summary(report) -> str:
-    """The sum of a `VerifyReport` in one line."""
-    good = sum(layer.ok for layer in report.layers)
+def summary(report: VerifyReport) -> str:
+    """The sum of a report in one line."""
     launches = sum(len(layer.checks) for layer in report.layers)
     seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
     return (
-        f"{good} of {len(report.layers)} layers right: {report.kernels} kernels, {launches} launches, "
+        f"{report.count_right} of {len(report.layers)} layers right: {report.kernels} kernels, {launches} launches, "
         f"{seconds:.2f} s simulated, seed {report.seed}"
     )
 
 
-def report_json(report) -> bytes:
-    """The same as JSON, with the verdict of the whole and of every layer spelled out."""
+def report_json(report: VerifyReport) -> bytes:
+    """A report as JSON, with the verdict of the whole and of every layer spelled out."""
     return json_text(_record(report))
 
 
-def sweep_json(models: Sequence[Path], reports: Sequence) -> bytes:
-    """`VerifyReport`s of several models as one JSON; in place of a report, the `ConvcError` why there is none."""
+def models_json(models: Sequence[Path], reports: Sequence[VerifyReport | ConvcError]) -> bytes:
+    """Reports on several models as one JSON; in place of a report, the error that says why there is none."""
     records = [
         {"model": str(model)} | ({"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made))
         for model, made in zip(models, reports, strict=True)
@@ -94,18 +87,15 @@ def sweep_json(models: Sequence[Path], reports: Sequence) -> bytes:
     return json_text({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
 
 
-def _record(report) -> dict[str, Any]:
-    record = msgspec.to_builtins(report)
-    record = {"format": "convc-verify/1", "ok": report.ok, **record}
-    for layer, entry in zip(report.layers, record["layers"], strict=True):
-        entry["ok"] = layer.ok
-    return record
+def _record(report: VerifyReport) -> dict[str, Any]:
+    return model_record(report, "convc-verify/2")
 
 
 def row(layer: LayerReport) -> tuple[str, ...]:
-    """The cells of a layer, one for each of `COLUMNS`."""
+    """The cells of a layer, one for each of `LAYER_COLUMNS`."""
     problem = layer.problem
-    normal, seconds = layer.normal, layer.seconds
+    normal = layer.compared("normal")
+    seconds = layer.seconds
     return (
         layer.name,
         convolution(problem),
@@ -138,8 +128,8 @@ def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
     if check.comparison is not None and check.comparison.first is not None:
         wrong = check.comparison
         console.print(
-            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; the first is ({place(wrong.first)}): "
-            f"got {wrong.got!r}, expected {wrong.expected!r}{_allowed(check.mode, wrong)}",
+            f"  {wrong.count_wrong} of {wrong.count} elements are wrong; "
+            f"{first_wrong(wrong)}{_allowed(check.mode, wrong)}",
             soft_wrap=True,
         )
         if check.writer is None:

@@ -7,6 +7,7 @@ folder of the launch file: a launch file from a stranger may overwrite nothing e
 
 from __future__ import annotations
 
+from collections.abc import Container
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,8 @@ from convc.support.files import NpyHeader, check_target, read_npy
 from convc.support.memory import require_memory
 
 
-def read_buffers(launch: LaunchSpec, folder: Path) -> dict[str, np.ndarray]:
-    """The contents of every buffer that names a file.
+def read_buffers(launch: LaunchSpec, folder: Path, given: Container[str] = ()) -> dict[str, np.ndarray]:
+    """The contents of every buffer that names a file, but for those that are ``given`` another way.
 
     Raises:
         LimitError: all buffers together do not fit into memory.
@@ -27,7 +28,9 @@ def read_buffers(launch: LaunchSpec, folder: Path) -> dict[str, np.ndarray]:
     """
     require_memory(2 * sum(spec.size_bytes for spec in launch.buffers.values()), "the launch's buffers")
     return {
-        name: _read(name, spec, folder / spec.file) for name, spec in launch.buffers.items() if spec.file is not None
+        name: _read(name, spec, folder / spec.file)
+        for name, spec in launch.buffers.items()
+        if spec.file is not None and name not in given
     }
 
 

@@ -34,20 +34,20 @@ from convc.support.memory import require_memory
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 """Element types that an input may have; it is rounded to the operand type of the kernel, once."""
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
     """What running a layer gave.
 
     Attributes:
+        name: of the layer.
         y: (N, K, P, Q) in the storage type of the layer's output (see `convc.ir.dtypes`).
         findings: what the machine noticed, worst first.
         counters: what the kernel did.
         seconds: wall time of the machine, without packing.
     """
 
+    name: str
     y: np.ndarray
     findings: tuple[Finding, ...]
     counters: Counters
@@ -58,12 +58,20 @@ class LayerRun:
         """The worst finding's verdict."""
         return worst(self.findings)
 
+    @property
+    def ok(self) -> bool:
+        """The machine found nothing that makes the result doubtful."""
+        return self.verdict < Verdict.incomplete
+
+    def __repr__(self) -> str:
+        return f"<LayerRun {self.name}: {self.y.dtype.name} {list(self.y.shape)}, {self.verdict.name}>"
+
 
 def run_layer(
     layer: Layer,
     x: np.ndarray,
     options: RunOptions | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
     residual: np.ndarray | None = None,
 ) -> LayerRun:
     """Run a layer's kernel on activations.
@@ -91,7 +99,7 @@ def run_packed(
     layer: Layer,
     buffers: Mapping[str, np.ndarray],
     options: RunOptions | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> LayerRun:
     """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.layout.handover`).
 
@@ -107,7 +115,7 @@ def run_packed(
     options = options or RunOptions()
     result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
     y = _output(layer.layout, result)
-    return LayerRun(y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
+    return LayerRun(name=layer.name, y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
 def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -140,7 +148,9 @@ def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
     return np.random.default_rng((seed, 1)).integers(-3, 4, layer.layout.model.y_shape).astype(np.float32)
 
 
-def writer(layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None) -> Finding | None:
+def last_writer(
+    layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None
+) -> Finding | None:
     """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
 
     Runs the kernel again, watching that address.
@@ -172,17 +182,17 @@ def _read(path: Path, accept: Callable[[tuple[int, ...], np.dtype], None]) -> np
 
     def check(header: NpyHeader) -> str | None:
         try:
-            accept(header.shape, named(header.dtype))
+            accept(header.shape, from_npy_dtype(header.dtype))
         except InputError as problem:
             return problem.message
         return None
 
     array = read_npy(path, check=check)
-    return array.view(named(array.dtype))
+    return array.view(from_npy_dtype(array.dtype))
 
 
-def readable(y: np.ndarray) -> np.ndarray:
-    """The same values in a type that every numpy reads: bfloat16 becomes float32, others stay."""
+def to_standard_dtype(y: np.ndarray) -> np.ndarray:
+    """An array's values in a type that every numpy reads: bfloat16 becomes float32, others stay as they are."""
     return y.astype(np.float32) if y.dtype == ml_dtypes.bfloat16 else y
 
 
@@ -191,8 +201,8 @@ def _output(layout: DeviceLayout, result: RunResult) -> np.ndarray:
     return result.buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
 
 
-def named(dtype: np.dtype) -> np.dtype:
-    """Two bytes without a type are what numpy makes of bfloat16 in a file."""
+def from_npy_dtype(dtype: np.dtype) -> np.dtype:
+    """The type that an array from a ``.npy`` file stands for: numpy writes bfloat16 as two bytes without a type."""
     return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype("V2") else dtype
 
 
@@ -202,8 +212,8 @@ def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, 
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
     own = layout.model.operand_dtype.storage.name
     if dtype.name not in FLOATS and dtype.name != own:
-        named = FLOATS if own in FLOATS else (*FLOATS, own)
-        raise InputError(f"expected an input of {', '.join(named[:-1])} or {named[-1]}, got {dtype.name}", where=where)
+        known = FLOATS if own in FLOATS else (*FLOATS, own)
+        raise InputError(f"expected an input of {', '.join(known[:-1])} or {known[-1]}, got {dtype.name}", where=where)
 
 
 def _check_residual(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:

@@ -1,10 +1,10 @@
 """Findings in a kernel of ours: which outputs, input channels and filter taps they are about.
 
-A checker says which CTA, which lanes, which memory, and how often the instruction had run before. The kernel's coverage
-(`convc.ir.debug_info`) says what that is part of: the tile of the CTA; of it the lanes and columns of the accumulator
-that an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the output say
-directly which pixels and channels they are. The coordinates are those of the convolution that the kernel runs, where an
-axis was folded (see `convc.layout.device_layout`).
+A checker says which CTA, which lanes, which memory, and how often the instruction had run before. The kernel's debug
+info (`convc.ir.debug_info`) says what that is part of: the tile of the CTA; of it the lanes and columns of the
+accumulator that an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the
+output say directly which pixels and channels they are. The coordinates are those of the convolution that the kernel
+runs, where an axis was folded (see `convc.layout.device_layout`).
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from convc.ir.debug_info import DebugInfo
 from convc.ir.findings import Bounds, Finding, Place, Region, Site
 
 
-def located(layer: Layer, finding: Finding, coverage: DebugInfo | None) -> Finding:
+def attach_source(layer: Layer, finding: Finding, info: DebugInfo | None) -> Finding:
     """The finding with the places of both its accesses.
 
     Args:
         layer: whose kernel it is about.
         finding: of a checker or of the machine.
-        coverage: what the steps of that kernel cover; without it there are no places.
+        info: what the steps of that kernel cover; without it there are no places.
     """
-    if coverage is None:
+    if info is None:
         return finding
-    other = finding.other and dataclasses.replace(finding.other, place=_place(layer, finding.other, coverage))
-    return dataclasses.replace(finding, place=_place(layer, finding, coverage), other=other)
+    other = finding.other and dataclasses.replace(finding.other, place=_place(layer, finding.other, info))
+    return dataclasses.replace(finding, place=_place(layer, finding, info), other=other)
 
 
-def _place(layer: Layer, site: Site, coverage: DebugInfo) -> Place | None:
+def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
     """What a site is part of; None where no CTA is known."""
     if site.cta is None:
         return None
     tile = site.cta % layer.launch.grid[0], site.cta // layer.launch.grid[0]
-    lanes, columns = _in_accumulator(site, coverage)
-    pixels, channels = coverage.outputs(tile, lanes, columns)
+    lanes, columns = _in_accumulator(site, info)
+    pixels, channels = info.outputs(tile, lanes, columns)
     region = site.region
     if region is not None and (region.space, region.buffer) == ("global", "output"):
         pixels, channels = _in_output(layer, region)
     shown = None if pixels is None else (_pixel(layer, pixels[0]), _pixel(layer, pixels[1]))
-    return Place(pixels=shown, k=channels, **coverage.reduction(site.step, site.nth))
+    return Place(pixels=shown, k=channels, **info.reduction(site.step, site.nth))
 
 
-def _in_accumulator(site: Site, coverage: DebugInfo) -> tuple[Bounds, Bounds]:
+def _in_accumulator(site: Site, info: DebugInfo) -> tuple[Bounds, Bounds]:
     """Lanes and columns of the accumulator that a site is about; all of them where nothing says less."""
-    lanes, columns = (0, coverage.lanes - 1), (0, coverage.columns - 1)
-    columns = coverage.columns_of(site.step, site.nth) or columns
+    lanes, columns = (0, info.lanes - 1), (0, info.columns - 1)
+    columns = info.columns_of(site.step, site.nth) or columns
     region = site.region
     if region is None or region.lanes is None:
         return lanes, columns
     if region.columns is None:
         return region.lanes, columns
-    first, last = (column - coverage.first_column for column in region.columns)
-    return (region.lanes, (first, last)) if first >= 0 and last < coverage.columns else (lanes, columns)
+    first, last = (column - info.first_column for column in region.columns)
+    return (region.lanes, (first, last)) if first >= 0 and last < info.columns else (lanes, columns)
 
 
 def _in_output(layer: Layer, region: Region) -> tuple[Bounds, Bounds]:

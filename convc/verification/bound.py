@@ -107,6 +107,19 @@ def error_bound(
     return through_epilogue(problem, reference.conv_sums(problem, x, w, b), bound, residual)
 
 
+def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
+    """What a kernel should give, before the final rounding: the oracle on the numbers that the tensor core multiplies.
+
+    Args:
+        x, w: operands as the kernel gets them, (N, C, H, W) and (K, C, R, S); block-scaled ones stand for others.
+        others: bias, multiplier and residual, as of `convc.verification.reference.conv_problem`.
+
+    Returns:
+        float64 (N, K, P, Q).
+    """
+    return reference.conv_problem(problem, *as_multiplied(problem, x, w), *others)
+
+
 def sum_gamma(problem: ConvProblem) -> tuple[float, float]:
     """n and gamma(n) of the module's text for the sums of a problem; `LimitError` where n*u >= 1."""
     terms = problem.gemm_k * len(PASSES.get(problem.operand, (None,)))

@@ -1,4 +1,4 @@
-"""Is a compiled convolution right? Its text is run on data whose answer is known, and every element compared.
+"""Verify one layer: run its kernel's text on data whose answer is known, and compare every element.
 
 Two kinds of data (`convc.verification.data`): *integer* data have exact sums, so every bit must agree (unless the
 epilogue computes exponentials or the like: then what that may err by, and no more, is allowed); *normal* data with the
@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
-from convc.compiler.compile import Compiled
 from convc.compiler.kernels import Kernel
 from convc.errors import DeadlockError, InputError, MachineFault
 from convc.ir.epilogue import exact_on_integers
@@ -25,154 +24,104 @@ from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
-from convc.runtime.layer import LayerRun, run_layer, writer
+from convc.runtime.layer import LayerRun, last_writer, run_layer
 from convc.support.files import to_npy_dtype
+from convc.support.progress import SILENT, Progress
 from convc.verification import reference
-from convc.verification.bound import error_bound
+from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import Comparison, compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
-from convc.verification.expected import expected_result
+from convc.verification.records import Check, LayerReport, Mode, Oracle
 
-Mode = Literal["integer", "normal"]
 MODES: tuple[Mode, ...] = ("integer", "normal")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One run of a kernel, compared with the reference.
-
-    Attributes:
-        mode: which data.
-        ok: every element is right and the machine found no error.
-        seconds: wall time of the machine.
-        digest: 16 hexadecimal digits of the SHA-256 of the result's bytes; empty where there is no result.
-        comparison: the elements; None where the kernel did not come to an end.
-        writer: who wrote the first wrong element; None where none is wrong, or where nobody wrote it.
-        findings: what the machine noticed, worst first.
-        fault: the machine's message where the kernel did not come to an end.
-    """
-
-    mode: Mode
-    ok: bool
-    seconds: float
-    digest: str = ""
-    comparison: Comparison | None = None
-    writer: Finding | None = None
-    findings: tuple[Finding, ...] = ()
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerReport:
-    """Everything that was learnt about one layer.
-
-    Attributes:
-        name, problem: the layer.
-        schedule: how its kernel walks the convolution.
-        kernel: name of the kernel's file in messages.
-        counters: what one launch did; None where no launch came to an end.
-        checks: one per mode.
-        fused: names of the nodes of the model that the kernel does as well.
-    """
-
-    name: str
-    problem: ConvProblem
-    schedule: str
-    kernel: str
-    counters: Counters | None
-    checks: tuple[Check, ...]
-    fused: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Every check is good."""
-        return all(check.ok for check in self.checks)
-
-    @property
-    def normal(self) -> Comparison | None:
-        """The comparison on normal data; None where it was not asked for, or the kernel did not come to an end."""
-        return next((check.comparison for check in self.checks if check.mode == "normal"), None)
-
-    @property
-    def seconds(self) -> float | None:
-        """Wall time of the fastest launch that came to an end."""
-        return min((check.seconds for check in self.checks if check.comparison is not None), default=None)
+"""Data that a layer is checked on by itself."""
 
 
 def check_layer(
     conv: ConvNode,
-    compiled: Kernel | Compiled,
+    kernel: Kernel,
     *,
     seed: int = 0,
     modes: tuple[Mode, ...] = MODES,
     options: RunOptions | None = None,
-    progress: Callable[[Mode, float], None] | None = None,
+    progress: Progress = SILENT,
     runs: Mapping[Mode, LayerRun] | None = None,
 ) -> LayerReport:
     """Run a layer's kernel on fresh data of each mode and compare.
 
     Args:
         conv: the layer, with the model's weights.
-        compiled: its kernel.
+        kernel: its kernel.
         seed: of the data; the same seed gives the same data.
         modes: kinds of data to use.
         options: for the machine.
-        progress: called with the mode and the part of its CTAs that are done, 0 to 1.
+        progress: told of the CTAs that are done, the modes one after the other.
         runs: of modes that were run already, with the same data (`run_part`, put together by `combined`).
 
     Raises:
         LimitError: the data do not fit into memory.
     """
-    checked = [_check(mode, conv, compiled, seed, options, progress, (runs or {}).get(mode)) for mode in modes]
-    counters = next((counters for _, counters in checked if counters is not None), None)
-    return layer_report(conv, compiled, [check for check, _ in checked], counters)
+    given = runs or {}
+    checks = []
+    counters = None
+    for index, mode in enumerate(modes):
+        data = _data(mode, conv, seed)
+        layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
+        told = progress.piece(index, len(modes)).launch(f"{conv.name}, {mode} data")
+        try:
+            run = given.get(mode) or run_layer(layer, data.x, options, progress=told, residual=data.residual)
+        except (MachineFault, DeadlockError) as fault:
+            checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
+            continue
+        counters = counters or run.counters
+        checks.append(_judged(mode, layer, data, run))
+    return layer_report(conv, kernel, checks, counters)
 
 
 def layer_report(
-    conv: ConvNode, compiled: Kernel | Compiled, checks: Sequence[Check], counters: Counters | None = None
+    conv: ConvNode,
+    kernel: Kernel,
+    checks: Sequence[Check],
+    counters: Counters | None = None,
+    drift: float | None = None,
 ) -> LayerReport:
-    """What is to be said of a layer after its checks."""
+    """What is to be said of a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
-        schedule=compiled.schedule,
-        kernel=kernel_file(compiled),
+        schedule=kernel.schedule,
+        kernel=kernel_file(kernel),
         counters=counters,
         checks=tuple(checks),
         fused=conv.fused,
+        drift=drift,
     )
 
 
-def _check(
-    mode: Mode,
-    conv: ConvNode,
-    compiled: Kernel | Compiled,
-    seed: int,
-    options: RunOptions | None,
-    progress: Callable[[Mode, float], None] | None,
-    run: LayerRun | None,
-) -> tuple[Check, Counters | None]:
-    """One run, judged; and what it did, where it came to an end."""
-    data = _data(mode, conv, seed)
-    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
-    bar = None if progress is None else lambda done, total: progress(mode, done / total)
-    try:
-        run = run or run_layer(layer, data.x, options, progress=bar, residual=data.residual)
-    except (MachineFault, DeadlockError) as fault:
-        return Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)), None
-    expected = expected_result(conv.problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
-    comparison = compare(run.y, expected, _bound(mode, conv.problem, data))
-    check = Check(
+def check_of(
+    run: LayerRun, mode: Mode, comparison: Comparison, oracle: Oracle = "reference", writer: Finding | None = None
+) -> Check:
+    """The check of a run that came to an end: what an oracle says of its elements, and the machine of the rest."""
+    return Check(
         mode=mode,
+        oracle=oracle,
         ok=comparison.ok and run.verdict < Verdict.incomplete,
         seconds=run.seconds,
-        digest=hashlib.sha256(to_npy_dtype(run.y)).hexdigest()[:16],
+        digest=hashlib.sha256(to_npy_dtype(run.y).data).hexdigest()[:16],
         comparison=comparison,
-        writer=None if comparison.first is None else writer(layer, data.x, comparison.first, data.residual),
+        writer=writer,
         findings=run.findings,
     )
-    return check, run.counters
+
+
+def _judged(mode: Mode, layer: Layer, data: _Data, run: LayerRun) -> Check:
+    """A run compared with the reference; where an element is wrong, the kernel is run again to see who wrote it."""
+    problem = layer.layout.model
+    expected = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
+    comparison = compare(run.y, expected, _bound(mode, problem, data))
+    writer = None if comparison.first is None else last_writer(layer, data.x, comparison.first, data.residual)
+    return check_of(run, mode, comparison, writer=writer)
 
 
 def _bound(mode: Mode, problem: ConvProblem, data: _Data) -> np.ndarray | None:
@@ -186,14 +135,14 @@ def _bound(mode: Mode, problem: ConvProblem, data: _Data) -> np.ndarray | None:
 
 
 def run_part(
-    conv: ConvNode, compiled: Kernel | Compiled, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
+    conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
 ) -> LayerRun | None:
     """Run the CTAs ``ctas[0]`` up to ``ctas[1]`` of a layer's kernel on the data of `check_layer`.
 
     None where that is no clean run: only the whole launch can say what is wrong.
     """
     data = _data(mode, conv, seed)
-    layer = layer_of(conv.problem, compiled, data.weight, data.bias, data.multiplier)
+    layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     try:
         run = run_layer(layer, data.x, dataclasses.replace(options, ctas=ctas), residual=data.residual)
     except (MachineFault, DeadlockError):
@@ -206,21 +155,22 @@ def combined(parts: Sequence[LayerRun]) -> LayerRun:
 
     An output starts as bytes 0xFF (`convc.machine`), so every byte that differs was written by the part's CTAs.
     """
-    y, counters = parts[0].y.copy(), Counters()
+    y = parts[0].y.copy()
+    counters = Counters()
     whole = y.view(np.uint8)
     for part in parts:
         written = part.y.view(np.uint8)
         np.copyto(whole, written, where=written != 0xFF)
         counters.include(part.counters)
-    return LayerRun(y=y, findings=(), counters=counters, seconds=sum(part.seconds for part in parts))
+    seconds = sum(part.seconds for part in parts)
+    return LayerRun(name=parts[0].name, y=y, findings=(), counters=counters, seconds=seconds)
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:
     """The modes that ``both``, ``integer`` or ``normal`` stands for."""
-    if mode == "both":
-        return MODES
-    if mode in MODES:
-        return (mode,)
+    chosen: tuple[Mode, ...] = tuple(known for known in MODES if mode in (known, "both"))
+    if chosen:
+        return chosen
     raise InputError(f"mode must be both, integer or normal, got {mode!r}")
 
 

@@ -1,4 +1,4 @@
-r"""Is a whole network right? Run it with weights that mean something, and hold every convolution against two witnesses.
+r"""Verify a whole network: run it with weights that mean something, and hold each convolution against two oracles.
 
 **Layer by layer, on the input that reached the layer**, so that a layer's verdict does not depend on what earlier
 layers did: against the float64 reference, and against onnxruntime where it is installed, within derived bounds
@@ -15,132 +15,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from convc.errors import ModelError
-from convc.frontend.model_file import ONNX_DOMAINS, load_model
+from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
-from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import MISSING
-from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun
-from convc.runtime.network.executor import Graph, Progress
+from convc.runtime.network.executor import Graph
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.inline import inlined
-from convc.runtime.network.io import naming
 from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
-from convc.verification.compare import Comparison
-from convc.verification.node import against_reference, against_runtime
+from convc.support.progress import SILENT, Progress
+from convc.verification.layer import check_of, layer_report
+from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerResult:
-    """One convolution of the network.
-
-    Attributes:
-        name: as in the model.
-        problem: what ran; with three tf32 products it has three times the channels of the node.
-        kernel: the result against the float64 reference, on the operands as the kernel got them.
-        runtime: against onnxruntime on the same input; None where it is not there or has no answer.
-        drift: relative root mean square difference from onnxruntime's run of the whole network; None as above.
-        seconds: wall time of the machine.
-    """
-
-    name: str
-    problem: ConvProblem
-    kernel: Comparison
-    runtime: Comparison | None
-    drift: float | None
-    seconds: float
-
-    @property
-    def ok(self) -> bool:
-        """Both witnesses agree."""
-        return self.kernel.ok and (self.runtime is None or self.runtime.ok)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputResult:
-    """One output of the network: its type and shape, and its drift from onnxruntime's (None: no answer)."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    drift: float | None
-    allowed: float
-
-    @property
-    def ok(self) -> bool:
-        """Not departed, as far as is known."""
-        return self.drift is None or self.drift <= self.allowed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NetworkReport:
-    """What a run of a whole network showed.
-
-    Attributes:
-        source: the model.
-        seed: of weights and inputs.
-        layers: convolutions that ran from their PTX, in order.
-        refused: convolutions that ran on the host, by name, with the reason.
-        hidden: nodes of the host with convolutions inside them, by name, and how many (see `RunStats`).
-        host: other nodes that ran on the host.
-        replaced: constants that got random values.
-        kernels: distinct kernels.
-        outputs: of the network.
-        witness: version of onnxruntime; empty where it was not there.
-        silent: why onnxruntime gave no answer for the whole network; empty where it did.
-    """
-
-    source: str
-    seed: int
-    layers: tuple[LayerResult, ...]
-    refused: Mapping[str, str]
-    hidden: Mapping[str, int]
-    host: int
-    replaced: int
-    kernels: int
-    outputs: tuple[OutputResult, ...]
-    witness: str
-    silent: str
-
-    @property
-    def departs(self) -> str | None:
-        """The first layer that is wrong, or else an output that departed; None where all is well."""
-        for layer in self.layers:
-            if not layer.ok:
-                return layer.name
-        return next((output.name for output in self.outputs if not output.ok), None)
-
-    @property
-    def ok(self) -> bool:
-        """No layer and no output departs."""
-        return self.departs is None
-
-
-def verify_file(
-    path: Path, convolutions: Convolutions, *, seed: int, batch: int | None, host: str, progress: Progress | None
-) -> NetworkReport:
-    """`verify_graph` on a model file."""
-    with naming(path):
-        return verify_graph(
-            load_model(path),
-            seed=seed,
-            folder=path.parent,
-            batch=1 if batch is None else batch,
-            convolutions=convolutions,
-            host=host,
-            progress=progress,
-        )
+from convc.verification.records import LayerReport, NetworkReport, OutputReport
 
 
 def verify_graph(
@@ -151,7 +48,7 @@ def verify_graph(
     batch: int = 1,
     convolutions: Convolutions | None = None,
     host: str = "reference",
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> NetworkReport:
     """Give a model random weights, run it, and compare.
 
@@ -160,7 +57,7 @@ def verify_graph(
         seed: of weights and inputs.
         folder: of the model, for external data.
         batch: what stands for extents that the inputs leave open.
-        convolutions: how to run them.
+        convolutions: how to run the convolutions; their kernels are kept there.
         host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
 
     Raises:
@@ -173,26 +70,24 @@ def verify_graph(
     graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
     feeds = random_inputs(graph.inputs, seed, batch)
     nodes = dict(zip(graph.names, model.graph.node, strict=True))
-    version = witness.available() or ""
+    version = ort_session.available() or ""
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
     whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
-    layers: list[LayerResult] = []
+    layers: list[LayerReport] = []
     reference = HostNodes(model, {})
 
     def watch(name: str, ran: ConvRun) -> None:
         node = nodes[name]
         given = dict(zip(node.input, ran.arrays, strict=True))
-        answer = witness.run_node(node, opset, ran.arrays) if version else ""
-        layers.append(
-            LayerResult(
-                name=name,
-                problem=ran.conv.problem,
-                kernel=against_reference(ran, lambda: reference.build(node, name).run(given)[0]),
-                runtime=None if isinstance(answer, str) else against_runtime(ran, answer),
-                drift=drift(ran.run.y, whole.get(node.output[0])),
-                seconds=ran.run.seconds,
-            )
-        )
+        right = against_reference(ran, lambda: reference.build(node, name).run(given)[0])
+        checks = [check_of(ran.run, "network", right)]
+        answer = ort_session.run_node(node, opset, ran.arrays) if version else ""
+        agrees = None if isinstance(answer, str) else against_onnxruntime(ran, answer)
+        if agrees is not None:
+            checks.append(check_of(ran.run, "network", agrees, "onnxruntime"))
+        kernel = convolutions.kernels.compiled(ran.conv.problem)
+        departed = drift(ran.run.y, whole.get(node.output[0]))
+        layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, departed))
 
     results = graph.run(feeds, watch, progress)
     allowed = allowed_drift(len(layers), _unit(layers))
@@ -200,13 +95,11 @@ def verify_graph(
         source=graph.name,
         seed=seed,
         layers=tuple(layers),
-        refused=dict(graph.stats.refused),
-        hidden=dict(graph.stats.hidden),
-        host=graph.stats.host,
-        replaced=len(weights),
         kernels=len(convolutions.kernels),
+        stats=graph.stats,
+        replaced=len(weights),
         outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),
-        witness=version,
+        onnxruntime=version,
         silent=silent,
     )
 
@@ -259,11 +152,11 @@ def _whole(
     """onnxruntime's run of the network, or why there is none."""
     if not version:
         return {}, "onnxruntime is not installed (pip install convc[onnxruntime])"
-    answer = witness.run_model(model, feeds, weights, extra)
+    answer = ort_session.run_model(model, feeds, weights, extra)
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 
-def _unit(layers: list[LayerResult]) -> float:
+def _unit(layers: list[LayerReport]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
     floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
     own = MISSING | {name: layout.unit_roundoff for name, layout in FORMATS.items()}
@@ -271,11 +164,11 @@ def _unit(layers: list[LayerResult]) -> float:
     return max((unit for pair in units for unit in pair), default=0.0)
 
 
-def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputResult:
+def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputReport:
     if not isinstance(value, np.ndarray):
-        return OutputResult(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
+        return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
     numeric = value.dtype.kind in "fV"
-    return OutputResult(
+    return OutputReport(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,

@@ -1,4 +1,4 @@
-r"""One convolution of a network against two witnesses, on the input that reached it.
+r"""One convolution of a network against two oracles, on the input that reached it.
 
 1. `convc.verification.reference` in float64, on the operands as the kernel gets them, within
 `convc.verification.bound`: this is the test
@@ -17,7 +17,7 @@ r"""One convolution of a network against two witnesses, on the input that reache
 
 Convolutions of integers have exact sums: no int32 may differ from `onnx.reference` or from onnxruntime. A sum that is
 scaled and rounded to 8 bits may be one step away: ONNX does not say in which type and order its three scales are put
-together, and the two witnesses themselves differ by one near a tie.
+together, and the two oracles themselves differ by one near a tie.
 """
 
 from __future__ import annotations
@@ -28,30 +28,39 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.runtime.network.convolutions import ConvRun
-from convc.verification.bound import error_bound, sum_gamma
+from convc.verification.bound import error_bound, expected_result, sum_gamma
 from convc.verification.compare import Comparison, compare
-from convc.verification.expected import expected_result
 
 
 def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Comparison:
-    """The first comparison; ``host`` gives the answer of `onnx.reference`, which is needed for integers only."""
+    """Compare a convolution that ran with the float64 reference, on the operands as the kernel got them.
+
+    Args:
+        ran: what ran, and on what.
+        host: gives the answer of `onnx.reference`, which is asked for integers only.
+    """
     if ran.run.y.dtype.kind in "iu":
         return compare_integers(ran.run.y, host(), _slack(ran.run.y))
-    problem, operands = ran.conv.problem, _operands(ran)
+    problem = ran.conv.problem
+    operands = _operands(ran)
     return compare(ran.run.y, expected_result(problem, *operands), error_bound(problem, *operands))
 
 
-def against_runtime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
-    """The second comparison; None where r is no bound: the operand type has not the range of the model's, or rounds
-    relative to the largest number of a block."""
+def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
+    """Compare a convolution that ran with onnxruntime's answer on the same input.
+
+    None where r is no bound: the operand type has not the range of the model's, or rounds relative to the largest
+    number of a block.
+    """
     if ran.run.y.dtype.kind in "iu":
         return compare_integers(ran.run.y, answer, _slack(ran.run.y))
     problem = ran.conv.problem
-    model_type = dtypes.of_array(ran.arrays[0])
+    model_type = dtypes.of_array(ran.x)
     if problem.operand_dtype.min_exponent > model_type.min_exponent or problem.operand in dtypes.SCALED_OPERANDS:
         return None
     _, gamma = sum_gamma(problem)
     bound = error_bound(problem, *_operands(ran))
+    assert bound is not None, "only sums of integers have none"
     unit = problem.operand_dtype.unit_roundoff
     magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded
     expected = answer.astype(np.float64)
@@ -77,6 +86,6 @@ def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 def _operand_error(ran: ConvRun) -> float:
     """r of the module's text."""
     operand = ran.conv.problem.operand_dtype
-    if operand.precision >= dtypes.of_array(ran.arrays[0]).precision:
+    if operand.precision >= dtypes.of_array(ran.x).precision:
         return 0.0
     return 2 * operand.unit_roundoff + operand.unit_roundoff**2

@@ -2,7 +2,7 @@
 
 What travels is plain data: a problem and options to a kernel, or a layer's numbers and weights with the text of its
 kernel to a report. A worker needs no model file, no cache and no state; it refuses work of another convc than its own.
-The same function does the work where there are no workers, so a sweep gives the same bits either way.
+The same function does the work where there are no workers, so the bits are the same either way.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
@@ -26,10 +26,10 @@ from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
-from convc.verification.layer import Check, LayerReport, Mode, check_layer, combined, layer_report, run_part
+from convc.support.progress import SILENT, Progress
+from convc.verification.layer import check_layer, combined, layer_report, run_part
+from convc.verification.records import Check, LayerReport, Mode
 from convc.workers.pool import Pool, Task
-
-Progress = Callable[[str, float], None]
 
 PART_MACS = 1_000_000_000
 """Multiply-adds of a layer from which on its CTAs are shared among workers: about half a second."""
@@ -108,7 +108,7 @@ def _require(digest: str) -> None:
         )
 
 
-def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progress: Progress | None = None) -> None:
+def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progress: Progress = SILENT) -> None:
     """Compile in workers what `kernels` does not know yet, each distinct problem once.
 
     Raises:
@@ -116,19 +116,19 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
         WorkerError: compiling loses its worker, each time, or see `Pool.run`.
     """
     names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
-    problems, digest = list(names), compiler_digest()
+    problems = list(names)
+    digest = compiler_digest()
     pieces = [
         Task(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
         for problem in problems
     ]
-    if progress is not None and pieces:
+    if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)
     for count, (index, kernel) in enumerate(pool.run(pieces), 1):
         if isinstance(kernel, WorkerError):
             raise kernel
         kernels.add(problems[index], kernel)
-        if progress is not None:
-            progress(f"{pieces[index].name} ({count} of {len(pieces)} kernels)", count / len(pieces))
+        progress(f"{pieces[index].name} ({count} of {len(pieces)} kernels)", count / len(pieces))
 
 
 def check_all(
@@ -139,7 +139,7 @@ def check_all(
     seed: int,
     modes: tuple[Mode, ...],
     options: RunOptions,
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> tuple[LayerReport, ...]:
     """Compile and check layers in workers; reports in the order of the layers.
 
@@ -148,7 +148,7 @@ def check_all(
     Raises:
         PlanError, LimitError, WorkerError: see `compile_all` and `check_job`.
     """
-    compile_all(kernels, convs, pool, progress and (lambda what, part: progress(what, COMPILING * part)))
+    compile_all(kernels, convs, pool, progress.part(0.0, COMPILING))
     digest = compiler_digest()
     pieces = []
     for conv in convs:
@@ -158,15 +158,13 @@ def check_all(
             Task(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
         )
     reports: list[LayerReport | None] = [None] * len(convs)
-    if progress is not None:
-        progress(f"check {len(pieces)} layers", COMPILING)
+    checking = progress.part(COMPILING, 1.0)
+    checking(f"check {len(pieces)} layers", 0.0)
     for count, (index, report) in enumerate(pool.run(pieces), 1):
         if isinstance(report, WorkerError):
             report = _lost(convs[index], kernels.compiled(convs[index].problem), modes, report)
         reports[index] = report
-        if progress is not None:
-            done = COMPILING + (1 - COMPILING) * count / len(convs)
-            progress(f"{convs[index].name} ({count} of {len(convs)} layers)", done)
+        checking(f"{convs[index].name} ({count} of {len(convs)} layers)", count / len(convs))
     return tuple(report for report in reports if report is not None)
 
 
@@ -177,7 +175,7 @@ def _in_parts(
     seed: int,
     modes: tuple[Mode, ...],
     options: RunOptions,
-    progress: Progress | None,
+    progress: Progress,
 ) -> dict[Mode, LayerRun]:
     """Runs of a layer that is so large that its CTAs are shared among workers; none for a smaller one.
 
@@ -187,7 +185,7 @@ def _in_parts(
     if len(ranges) < 2:
         return {}
     digest = compiler_digest()
-    asked = [(mode, ctas) for mode in modes for ctas in ranges]
+    asked: list[tuple[Mode, tuple[int, int]]] = [(mode, ctas) for mode in modes for ctas in ranges]
     pieces = [
         Task(
             name=f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data",
@@ -196,13 +194,13 @@ def _in_parts(
         )
         for mode, ctas in asked
     ]
-    parts: dict[tuple[Mode, tuple[int, int]], LayerRun | None] = {}
+    clean: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
     for count, (index, part) in enumerate(pool.run(pieces), 1):
-        parts[asked[index]] = None if isinstance(part, WorkerError) else part
-        if progress is not None:
-            progress(f"{pieces[index].name} ({count} of {len(pieces)} parts)", COMPILING)
-    made = {mode: [parts[mode, ctas] for ctas in ranges] for mode in modes}
-    return {mode: combined(runs) for mode, runs in made.items() if all(run is not None for run in runs)}
+        if isinstance(part, LayerRun):
+            clean[asked[index]] = part
+        progress(f"{pieces[index].name} ({count} of {len(pieces)} parts)", COMPILING)
+    whole: list[Mode] = [mode for mode in modes if all((mode, ctas) in clean for ctas in ranges)]
+    return {mode: combined([clean[mode, ctas] for ctas in ranges]) for mode in whole}
 
 
 def cta_ranges(macs: int, launch: LaunchSpec) -> list[tuple[int, int]]:

@@ -15,6 +15,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.index.lane_masks import tile_mask
 from convc.compiler.index.reuse import reuse_maps
+from convc.compiler.kernels import kernel_of
 from convc.compiler.schedules.all import STATIONARY
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
@@ -33,7 +34,7 @@ def compiled(name: str) -> Compiled:
 def counters(name: str, policy: str = "eager", cohort: int = 148) -> Counters:
     problem = PROBLEMS[name]
     bias = np.zeros(problem.out_channels, np.float32) if problem.bias else None
-    layer = layer_of(problem, compiled(name), np.ones(problem.w_shape, np.float32), bias)
+    layer = layer_of(problem, kernel_of(compiled(name)), np.ones(problem.w_shape, np.float32), bias)
     options = RunOptions(policy=policy, cohort=cohort)
     run = run_layer(layer, random_input(layer, 0), options, residual=random_residual(layer, 0))
     assert run.findings == ()

@@ -14,6 +14,7 @@ from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
@@ -94,7 +95,7 @@ def test_special_values_go_through_as_onnx_says(schedule):
     for step in (Relu(), LeakyRelu(0.0), LeakyRelu(0.5), Clip(-1.0, 1.0), Sigmoid(), SiLU()):
         finished = dataclasses.replace(problem, epilogue=(step,))
         compiled = compile_problem(finished, options=ScheduleOptions(schedule=schedule))
-        y = run_layer(layer_of(finished, compiled, weight, None), x).y
+        y = run_layer(layer_of(finished, kernel_of(compiled), weight, None), x).y
         expected = reference.epilogue(finished, x[:, :1].astype(np.float64))
         np.testing.assert_allclose(y, expected.astype(np.float32), atol=1e-30)
 
@@ -103,7 +104,7 @@ def test_approximate_functions_may_round_either_way():
     problem = dataclasses.replace(BASE, operand="tf32", out="f32", epilogue=(SiLU(), AddResidual(), Sigmoid()))
     x, w, b = normal_data(problem, 5)
     residual = residual_data(problem, 5, integer=False)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY), w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b)
     expected = reference.conv_problem(problem, x, w, b, residual=residual)
     bound = error_bound(problem, x, w, b, residual)
     results = []
@@ -131,7 +132,7 @@ def test_a_changed_kernel_is_wrong(pattern, replacement, epilogue):
     problem = dataclasses.replace(BASE, epilogue=epilogue, bias=False)
     x, w, b = integer_data(problem, 1)
     residual = residual_data(problem, 1, integer=True)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY), w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b)
     changed = dataclasses.replace(layer, ptx=edited(layer.ptx, pattern, replacement))
     expected = reference.conv_problem(problem, x, w, b, residual=residual)
     bound = np.full(expected.shape, 1e-3)
@@ -142,14 +143,14 @@ def test_a_changed_kernel_is_wrong(pattern, replacement, epilogue):
 def test_a_residual_must_be_there_and_fit():
     problem = dataclasses.replace(BASE, epilogue=(AddResidual(),))
     x, w, b = integer_data(problem, 1)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY), w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b)
     with pytest.raises(InputError, match=r"adds a residual of shape \[2, 36, 9, 11\]"):
         run_layer(layer, x)
     with pytest.raises(InputError, match=r"expected a residual of shape \[2, 36, 9, 11\] .*, got \[2, 36, 9, 1\]"):
         run_layer(layer, x, residual=np.zeros((2, 36, 9, 1), np.float32))
     with pytest.raises(InputError, match="expected a residual of float16"):
         run_layer(layer, x, residual=np.zeros(problem.y_shape, np.int32))
-    plain = layer_of(BASE, compile_problem(BASE, options=RELOAD_ONLY), w, b)
+    plain = layer_of(BASE, kernel_of(compile_problem(BASE, options=RELOAD_ONLY)), w, b)
     with pytest.raises(InputError, match="adds no residual"):
         run_layer(plain, x, residual=np.zeros(problem.y_shape, np.float32))
 

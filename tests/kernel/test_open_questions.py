@@ -12,7 +12,7 @@ from benchmarks.layers import resnet50
 from convc.build.folder import Layer
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.kernels import Kernels
+from convc.compiler.kernels import Kernels, kernel_of
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
 from convc.runtime.layer import run_layer
@@ -37,7 +37,7 @@ def golden_layer(name: str) -> tuple[Layer, np.ndarray, np.ndarray | None, set[s
     residual = residual_data(problem, 3, integer=True)
     compiled = compile_problem(problem, **CHOICES[name])
     named = {rule.switch for rule in compiled.plan.reuse.rests_on if rule.switch} if compiled.plan.reuse else set()
-    return layer_of(problem, compiled, w, b), x, residual, named
+    return layer_of(problem, kernel_of(compiled), w, b), x, residual, named
 
 
 def other_result(layer: Layer, x: np.ndarray, switches: Switches, residual: np.ndarray | None) -> bytes:

@@ -9,6 +9,7 @@ from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
@@ -16,10 +17,9 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
 from convc.runtime.layer import input_buffers, run_layer
 from convc.sanitizer.run import check_kernel
-from convc.verification.bound import error_bound
+from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import compare
 from convc.verification.data import integer_data, normal_data
-from convc.verification.expected import expected_result
 
 FORMS = {
     "one channel": {"in_channels": 1, "out_channels": 20, "in_extent": (9, 9), "kernel": (3, 3)},
@@ -62,10 +62,10 @@ def test_one_truncated_sum_an_instruction_gives_the_same_where_sums_are_exact(op
     compiled = compile_problem(problem, options=RELOAD_ONLY)
     exact = RunOptions(switches=Switches(numerics="exact"))
     x, w, b = integer_data(problem, 3)
-    layer = layer_of(problem, compiled, w, b)
+    layer = layer_of(problem, kernel_of(compiled), w, b)
     assert np.array_equal(run_layer(layer, x, exact).y, run_layer(layer, x).y)
     x, w, b = normal_data(problem, 3)
-    layer = layer_of(problem, compiled, w, b)
+    layer = layer_of(problem, kernel_of(compiled), w, b)
     plain, cut = run_layer(layer, x).y, run_layer(layer, x, exact).y
     assert operand != "mxfp8" or not np.array_equal(plain, cut)
     for y in (plain, cut):
@@ -83,7 +83,7 @@ def test_small_and_large_numbers_stay_inside_the_bound(operand):
     for array in (x, w):
         array *= np.exp2(rng.integers(-12, 13, array.shape)).astype(np.float32)
     expected, bound = expected_result(problem, x, w, b), error_bound(problem, x, w, b)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY), w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b)
     for numerics in ("float32", "exact"):
         compared = compare(run_layer(layer, x, RunOptions(switches=Switches(numerics=numerics))).y, expected, bound)
         assert compared.ok
@@ -94,7 +94,7 @@ def test_small_and_large_numbers_stay_inside_the_bound(operand):
 def test_nothing_is_found_in_the_kernels(operand):
     problem = ConvProblem(operand=operand, out="f16", in_channels=700, out_channels=40, in_extent=(9, 9), kernel=(1, 3))
     x, w, b = integer_data(problem, 5)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY, stages=3), w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY, stages=3)), w, b)
     checked = check_kernel(layer.ptx, layer.launch, input_buffers(layer, x))
     assert checked.verdict is Verdict.clean, checked.findings
 
@@ -103,6 +103,6 @@ def test_a_number_that_is_none_spreads_to_the_results_of_its_block():
     problem = ConvProblem(operand="nvfp4", out="f32", in_channels=48, out_channels=8, in_extent=(4, 4), kernel=(1, 1))
     x, w, b = integer_data(problem, 6)
     x[0, 20, 1, 2] = np.nan
-    y = run_layer(layer_of(problem, compile_problem(problem, options=RELOAD_ONLY), w, b), x).y
+    y = run_layer(layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b), x).y
     assert np.isnan(y[0, :, 1, 2]).all()
     assert np.count_nonzero(np.isnan(y)) == 8

@@ -11,6 +11,7 @@ from support.schedules import only
 from benchmarks.layers import light_models
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.schedules.all import RELOAD, SCHEDULES, SLIDE
 from convc.errors import PlanError
 from convc.ir.findings import Verdict
@@ -50,8 +51,8 @@ def test_layer_on_every_schedule(name):
         except PlanError:
             continue
         ran.append(schedule)
-        run = run_layer(layer_of(problem, compiled, *integers[1:]), integers[0])
+        run = run_layer(layer_of(problem, kernel_of(compiled), *integers[1:]), integers[0])
         assert (compare(run.y, exact).ok, run.findings) == (True, ()), schedule.id.title
-        run = run_layer(layer_of(problem, compiled, *normals[1:]), normals[0])
+        run = run_layer(layer_of(problem, kernel_of(compiled), *normals[1:]), normals[0])
         assert (compare(run.y, rounded, bound).ok, run.verdict) == (True, Verdict.clean), schedule.id.title
     assert {RELOAD, SLIDE} < set(ran)

@@ -9,6 +9,7 @@ from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.tile.interpret.run import interpret
 from convc.ir.epilogue import exact_on_integers
@@ -17,11 +18,10 @@ from convc.ir.problem import ConvProblem
 from convc.layout import repack
 from convc.runtime.layer import run_layer
 from convc.verification import reference
-from convc.verification.bound import error_bound
+from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
-from convc.verification.expected import expected_result
 
 
 def witnesses_agree(
@@ -36,11 +36,12 @@ def witnesses_agree(
     """
     compiled = compile_problem(problem, options=options, **choice)
     assert assembled(compiled.artifact.ptx).spill_bytes == 0
+    kernel = kernel_of(compiled)
 
     x, w, b = integer_data(problem, seed)
     multiplier = multipliers(problem, seed)
     residual = residual_data(problem, seed, integer=True)
-    layer = layer_of(problem, compiled, w, b, multiplier)
+    layer = layer_of(problem, kernel, w, b, multiplier)
     run = run_layer(layer, x, residual=residual)
     assert run.findings == ()
     expected = expected_result(problem, x, w, b, multiplier, residual)
@@ -64,7 +65,7 @@ def witnesses_agree(
 
     x, w, b = normal_data(problem, seed)
     residual = residual_data(problem, seed, integer=False)
-    run = run_layer(layer_of(problem, compiled, w, b, multiplier), x, residual=residual)
+    run = run_layer(layer_of(problem, kernel, w, b, multiplier), x, residual=residual)
     assert run.verdict is Verdict.clean
     expected = expected_result(problem, x, w, b, multiplier, residual)
     bounded = compare(run.y, expected, error_bound(problem, x, w, b, residual))

@@ -26,7 +26,7 @@ from convc.layout.repack import pack_activation, pack_residual, scaled_bias
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
-from convc.runtime.network.node_info import place
+from convc.runtime.network.node_info import node_place
 from convc.support.memory import require_memory
 
 Arrays = Sequence[np.ndarray | None]
@@ -51,9 +51,11 @@ class ConvRun:
     residual: np.ndarray | None = None
 
     @property
-    def x(self) -> np.ndarray | None:
+    def x(self) -> np.ndarray:
         """The activations, not yet rounded."""
-        return self.arrays[0]
+        x = self.arrays[0]
+        assert x is not None, "a convolution that ran had activations"
+        return x
 
 
 @dataclass(slots=True)
@@ -96,12 +98,12 @@ class Convolutions:
             NodeError, ProblemError, PlanError, LimitError: it cannot be compiled or does not fit into memory.
         """
         if any(not isinstance(array, np.ndarray) for array in arrays if array is not None):
-            raise NodeError("the inputs of a convolution must be tensors", where=place(node, name))
+            raise NodeError("the inputs of a convolution must be tensors", where=node_place(node, name))
         try:
             conv = read_node(node, name, arrays, *self.how)
             return conv, self.layer(conv)
         except ConvcError as error:
-            error.where = error.where if repr(name) in error.where else place(node, name)
+            error.where = error.where if repr(name) in error.where else node_place(node, name)
             raise
 
     def run(self, ready: Ready, node: NodeProto, name: str, arrays: Arrays) -> ConvRun:
@@ -112,7 +114,7 @@ class Convolutions:
         """
         conv, layer = ready
         run = run_layer(layer, arrays[0], self.machine)
-        _check_end(run, place(node, name))
+        _check_end(run, node_place(node, name))
         return ConvRun(conv=conv, arrays=tuple(arrays), run=run)
 
     def layer(self, conv: ConvNode) -> Layer:

@@ -8,7 +8,7 @@ it first runs, and again used in later runs; a tensor is let go after the last s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,43 +20,20 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.host import HostNode, HostNodes, Value, needed
+from convc.runtime.network.host import HostNode, HostNodes, needed
 from convc.runtime.network.inline import hidden_convolutions, inlined
-from convc.runtime.network.node_info import place
+from convc.runtime.network.node_info import node_place
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
+from convc.runtime.network.values import Value
+from convc.support.progress import SILENT, Progress
 
 Watch = Callable[[str, ConvRun], None]
 """Called with the name of each convolution and its run, as soon as it ran."""
 
-Progress = Callable[[str, float], None]
-"""Called with what is being done and how much of the whole is done, 0 to 1."""
-
 REFUSED = ("raise", "host")
 """What becomes of a convolution that convc does not compile: an error that names it, or a node of the host."""
-
-
-@dataclass(slots=True)
-class RunStats:
-    """What a run did.
-
-    Attributes:
-        compiled: names of the convolutions that ran from their PTX.
-        refused: convolutions that ran on the host, by name, and why.
-        hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
-        host: other nodes that ran on the host.
-        seconds: wall time of the machine in all convolutions.
-        fused: names of the nodes that a kernel did as well, by the name of its convolution.
-        handed: buffers that a kernel read as another one had left them, without repacking.
-    """
-
-    compiled: list[str] = field(default_factory=list)
-    refused: dict[str, str] = field(default_factory=dict)
-    hidden: dict[str, int] = field(default_factory=dict)
-    host: int = 0
-    seconds: float = 0.0
-    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    handed: int = 0
 
 
 class Graph:
@@ -134,7 +111,7 @@ class Graph:
         return tuple(name for name, node in self._nodes if is_convolution(node))
 
     def run(
-        self, feeds: Mapping[str, Value], watch: Watch | None = None, progress: Progress | None = None
+        self, feeds: Mapping[str, Value], watch: Watch | None = None, progress: Progress = SILENT
     ) -> dict[str, Value]:
         """The outputs of the model, by name, in their order.
 
@@ -153,7 +130,7 @@ class Graph:
         self.stats = RunStats()
         steps, last = self._planned(values)
         for index, step in enumerate(steps):
-            if progress is not None and is_convolution(step.nodes[0][1]):
+            if is_convolution(step.nodes[0][1]):
                 progress(f"run {step.name}", index / len(steps))
             if not self._run_fused(step, values, watch):
                 for name, node in step.nodes:
@@ -198,7 +175,7 @@ class Graph:
                 return False
         x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
-        run, handed = self._convolutions.run_layer(step.layer, x, residual, place(node, name))
+        run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
@@ -270,7 +247,7 @@ class Graph:
             return unpacked(values[wanted])
         constant = self.start.value(wanted)
         if constant is None:
-            where = place(node, name) if node is not None else self.name
+            where = node_place(node, name) if node is not None else self.name
             raise ModelError(f"there is no tensor {wanted!r}", where=where)
         return constant
 
@@ -282,7 +259,7 @@ class Graph:
                 if wanted not in known:
                     raise ModelError(
                         f"nothing before this node makes its input {wanted!r}",
-                        where=place(node, name),
+                        where=node_place(node, name),
                         hint="nodes must be sorted: each after those whose outputs it reads",
                     )
             known.update(node.output)

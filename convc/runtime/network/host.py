@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
@@ -18,16 +17,14 @@ from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
 from convc.frontend.model_file import subgraphs
-from convc.runtime.network import onnxruntime as witness
-from convc.runtime.network.node_info import place, refuse_external
+from convc.runtime.network import ort_session
+from convc.runtime.network.node_info import node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, takes
 from convc.runtime.network.opset_compat import as_defined
+from convc.runtime.network.values import Value, describe_value
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
-
-Value = Any
-"""What flows along an edge: an array, a list of arrays (a sequence), or None (an empty optional)."""
 
 
 class HostNodes:
@@ -45,7 +42,7 @@ class HostNodes:
     def __init__(self, model: ModelProto, types: Mapping[str, TypeProto], by: str = "reference") -> None:
         if by not in HOSTS:
             raise InputError(f"host must be one of {', '.join(HOSTS)}, got {by!r}")
-        if by == "onnxruntime" and witness.available() is None:
+        if by == "onnxruntime" and ort_session.available() is None:
             raise InputError("onnxruntime is not installed", hint="pip install 'convc[onnxruntime]'")
         self._by = by
         self._opsets = {
@@ -64,7 +61,7 @@ class HostNodes:
 
     def build(self, node: NodeProto, name: str) -> HostNode | RuntimeNode:
         """A node that is ready to run; `NodeError` where the host has no implementation of it."""
-        refuse_external([node], place(node, name))
+        refuse_external([node], node_place(node, name))
         own = node
         if node.domain == "ai.onnx":
             own = NodeProto()
@@ -82,7 +79,7 @@ class HostNodes:
         try:
             evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
         except Exception as error:  # as above
-            raise NodeError(f"the host has no such operator: {_line(error)}", where=place(node, name)) from None
+            raise NodeError(f"the host has no such operator: {_line(error)}", where=node_place(node, name)) from None
         built = HostNode(node, name, evaluator)
         if self._by == "onnxruntime" and takes(node) and "" in self._opsets:
             return RuntimeNode(own, self._opsets[""], built)
@@ -113,10 +110,10 @@ class HostNode:
         except MemoryError:
             raise
         except Exception as error:  # any operator, on whatever data the model gives it
-            given = ", ".join(f"{name!r} {describe(values.get(name))}" for name in self._node.input if name)
+            given = ", ".join(f"{name!r} {describe_value(values.get(name))}" for name in self._node.input if name)
             raise NodeError(
                 f"the node fails on the host: {_line(error)}",
-                where=place(self._node, self._name),
+                where=node_place(self._node, self._name),
                 hint=f"its inputs are {given}" if given else "",
             ) from None
 
@@ -145,8 +142,3 @@ def _line(error: Exception) -> str:
     """The first line of what an exception says, at most 300 characters of it."""
     lines: Sequence[str] = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
-def describe(value: Value) -> str:
-    """``float32 [1, 1000]``; the kind of a value that is no array."""
-    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -1,65 +1,63 @@
-"""Whole networks from files: what the command line and `convc.api` call."""
+"""Whole networks from files to files: the model, what it is fed, and what it gives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+import onnx
 
-from convc.compiler.cache import KernelCache
-from convc.compiler.kernels import Kernels
-from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError
-from convc.frontend.model_file import load_model
-from convc.machine import RunOptions
-from convc.runtime.layer import named, readable
+from convc.frontend.model_file import check_header, load_model
+from convc.frontend.onnx_reader import Source
+from convc.runtime.layer import from_npy_dtype, to_standard_dtype
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
-from convc.runtime.network.host import Value, describe
 from convc.runtime.network.node_info import element_dtype
-from convc.support.files import NpyHeader, read_npy, to_npy_dtype, write_npy
+from convc.runtime.network.values import Value, describe_value
+from convc.support.files import NpyHeader, check_target, read_npy, to_npy_dtype, write_npy
 from convc.support.memory import require_memory
 
-Progress = Callable[[str, float], None]
+Given = TypeVar("Given")
+
+Feeds = Mapping[str, np.ndarray | str | Path] | np.ndarray | str | Path
+"""An array for each input of a model, or the ``.npy`` file that holds it, by name; or that of the only input."""
+
+
+def open_model(source: Source) -> tuple[onnx.ModelProto, Path]:
+    """A model whose header was checked, and the folder of its external data."""
+    if isinstance(source, onnx.ModelProto):
+        check_header(source)
+        return source, Path()
+    return load_model(Path(source)), Path(source).parent
 
 
 def open_graph(
-    path: Path, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
+    source: Source, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
 ) -> Graph:
-    """A model file that is ready to run; see `Graph`."""
-    with naming(path):
-        model = load_model(path)
-        return Graph(model, folder=path.parent, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
+    """A model that is ready to run; see `Graph`."""
+    with errors_in(source):
+        model, folder = open_model(source)
+        return Graph(model, folder=folder, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
 
 
-def convolutions_of(
-    operand: str | None,
-    precision: str,
-    options: ScheduleOptions | None,
-    machine: RunOptions,
-    cache: KernelCache | None = None,
-) -> Convolutions:
-    """How to run convolutions; all schedules where ``options`` is None, kernels kept in the open ``cache``."""
-    kernels = Kernels(options or ScheduleOptions(), cache)
-    return Convolutions(kernels=kernels, operand=operand, precision=precision, machine=machine)
-
-
-def fitting(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def cast_feeds(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Feeds whose floating-point arrays are rounded to the types of the inputs; others stay as they are."""
     declared = {value.name: value.type.tensor_type.elem_type for value in (*graph.inputs, *graph.optional)}
-    fitted = {}
+    cast = dict(feeds)
     for name, value in feeds.items():
-        fitted[name], wanted = value, element_dtype(declared.get(name, 0))
+        wanted = element_dtype(declared.get(name, 0))
         if wanted is not None and _floating(wanted) and _floating(getattr(value, "dtype", wanted)):
             with np.errstate(over="ignore"):
-                fitted[name] = np.asarray(value, wanted)
-    return fitted
+                cast[name] = np.asarray(value, wanted)
+    return cast
 
 
-def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """Inputs from ``.npy`` files, by name; "" stands for the only input that a model has.
+def read_feeds(graph: Graph, feeds: Feeds) -> dict[str, np.ndarray]:
+    """Arrays for the inputs of a graph by name, read from ``.npy`` files where there are files.
 
     bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
 
@@ -67,32 +65,41 @@ def read_feeds(graph: Graph, sources: Mapping[str, Path]) -> dict[str, np.ndarra
         InputError: a file is missing or damaged, or no name was given where there are several inputs.
         LimitError: an array does not fit into memory.
     """
-
-    def check(header: NpyHeader) -> str | None:
-        require_memory(2 * header.nbytes, "an input of the network")
-        return None
-
-    feeds = {}
-    for name, path in by_name(sources, [value.name for value in graph.inputs], "input", "--input").items():
-        array = read_npy(path, check=check)
-        feeds[name] = array.view(named(array.dtype))
-    return feeds
+    given: Mapping[str, np.ndarray | str | Path] = feeds if isinstance(feeds, Mapping) else {"": feeds}
+    named = by_name(given, [value.name for value in graph.inputs], "input", "--input")
+    return {name: value if isinstance(value, np.ndarray) else _read(Path(value)) for name, value in named.items()}
 
 
-def by_name(files: Mapping[str, Path], names: Sequence[str], what: str, option: str) -> dict[str, Path]:
-    """Files by the names of a model's inputs or outputs, of which "" means the only one.
+def check_targets(files: Mapping[str, Path]) -> None:
+    """Raise `InputError` where an output cannot be written to its file."""
+    for file in files.values():
+        check_target(file)
+
+
+def targets_of(graph: Graph, files: Mapping[str, Path]) -> dict[str, Path]:
+    """Files by output of a graph, of which "" means the only one; `InputError` for names that it has not."""
+    named = by_name(files, graph.outputs, "output", "-o")
+    unknown = sorted(set(named) - set(graph.outputs))
+    if unknown:
+        listed = ", ".join(map(repr, graph.outputs))
+        raise InputError(f"the model has no output named {unknown[0]!r}", hint=f"outputs: {listed}")
+    return named
+
+
+def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option: str) -> dict[str, Given]:
+    """What is given by the names of a model's inputs or outputs, of which "" means the only one.
 
     Raises:
         InputError: there is not one, or it is given twice.
     """
-    if "" in files and len(names) != 1:
+    if "" in given and len(names) != 1:
         raise InputError(
             f"the model has {len(names)} {what}s: say which with {option} NAME=FILE",
             hint=f"{what}s: {', '.join(map(repr, names)) or 'none'}",
         )
-    if "" in files and names[0] in files:
+    if "" in given and names[0] in given:
         raise InputError(f"{option} is given twice for {names[0]!r}")
-    return {name or names[0]: file for name, file in files.items()}
+    return {name or names[0]: value for name, value in given.items()}
 
 
 def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> None:
@@ -100,20 +107,32 @@ def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> No
     for name in files:
         value = results[name]
         if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-            raise InputError(f"the output {name!r} is {describe(value)}, which cannot be written as .npy")
+            raise InputError(f"the output {name!r} is {describe_value(value)}, which cannot be written as .npy")
     for name, target in files.items():
-        write_npy(target, to_npy_dtype(readable(results[name])))
+        write_npy(target, to_npy_dtype(to_standard_dtype(results[name])))
 
 
 @contextmanager
-def naming(path: Path):
-    """Errors inside say the file they are about."""
+def errors_in(source: Source) -> Iterator[None]:
+    """Errors inside say the file they are about, where the model is a file."""
+    file = "" if isinstance(source, onnx.ModelProto) else str(Path(source))
     try:
         yield
     except ConvcError as error:
-        if not error.where.startswith(str(path)):
-            error.where = f"{path}: {error.where}" if error.where else str(path)
+        if not error.where.startswith(file):
+            error.where = f"{file}: {error.where}" if error.where else file
         raise
+
+
+def _read(path: Path) -> np.ndarray:
+    """An array from a file, if there is memory for it."""
+
+    def check(header: NpyHeader) -> str | None:
+        require_memory(2 * header.nbytes, "an input of the network")
+        return None
+
+    array = read_npy(path, check=check)
+    return array.view(from_npy_dtype(array.dtype))
 
 
 def _floating(dtype: np.dtype) -> bool:

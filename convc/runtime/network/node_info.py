@@ -11,7 +11,7 @@ from convc.errors import NodeError
 from convc.frontend.model_file import subgraphs
 
 
-def place(node: NodeProto, name: str) -> str:
+def node_place(node: NodeProto, name: str) -> str:
     """The node as the place of an error."""
     return f"node {name!r} ({node.op_type})"
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper
 
-from convc.runtime.network import onnxruntime
+from convc.runtime.network import ort_session
 
 _NO_RUNTIME = {
     "Constant", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
@@ -49,7 +49,7 @@ class RuntimeNode:
         if self._session is None:
             self._refused = True
             return self._fallback.run(values)
-        answer = onnxruntime.run_session(self._session, given)
+        answer = ort_session.run_session(self._session, given)
         if isinstance(answer, str):  # the reference says what is wrong with the values, or can do it
             return self._fallback.run(values)
         return [answer[name] for name in self._node.output if name]
@@ -65,7 +65,7 @@ class RuntimeNode:
             return None
         graph.output.extend(onnx.ValueInfoProto(name=name) for name in self._node.output if name)
         imports: Sequence[onnx.OperatorSetIdProto] = [helper.make_operatorsetid("", self._opset)]
-        session = onnxruntime.open_session(helper.make_model(graph, opset_imports=imports, ir_version=8))
+        session = ort_session.open_session(helper.make_model(graph, opset_imports=imports, ir_version=8))
         return None if isinstance(session, str) else session
 
 

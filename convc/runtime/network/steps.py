@@ -20,7 +20,8 @@ from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.device_tensor import PackedTensor
-from convc.runtime.network.host import Value, needed
+from convc.runtime.network.host import needed
+from convc.runtime.network.values import Value
 
 Named = tuple[str, NodeProto]
 """A node and its name, which is unique in the graph."""

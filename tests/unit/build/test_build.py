@@ -58,7 +58,7 @@ def test_a_build_holds_what_the_docstring_says(folder):
     assert made.names == ("stem", "head")
     digests = {layer.kernel for layer in made.network.layers}
     assert len(digests) == 2
-    parts = ("coverage.json", "kernel.ptx", "launch.json", "plan.json", "tile.json")
+    parts = ("debug_info.json", "kernel.ptx", "launch.json", "plan.json", "tile.json")
     expected = ["network.json"]
     expected += [f"kernels/{digest}/{part}" for digest in digests for part in parts]
     expected += [f"weights/{name}.{kind}.npy" for name in ("stem", "head") for kind in ("filter", "bias")]
@@ -81,17 +81,17 @@ def test_a_layer_comes_back_with_its_weights_and_launch(folder):
         assert layer.launch.ctas >= 1
 
 
-def test_coverage_is_read_back_or_refused(folder):
+def test_debug_info_is_read_back_or_refused(folder):
     made = load_build(folder)
-    file = folder / "kernels" / made.record("stem").kernel / "coverage.json"
-    assert made.coverage("stem").steps.keys() == {
+    file = folder / "kernels" / made.record("stem").kernel / "debug_info.json"
+    assert made.debug_info("stem").steps.keys() == {
         step["id"] for role in json.loads((file.parent / "tile.json").read_text())["roles"] for step in _walk(role)
-    } | {step for step in made.coverage("stem").steps if step.partition(".")[0] not in ("load", "mma", "store")}
+    } | {step for step in made.debug_info("stem").steps if step.partition(".")[0] not in ("load", "mma", "store")}
     edit(file, lambda data: data.update(pixel=["?"]))
     with pytest.raises(BuildError, match=r"damaged: expected a number.*got \['\?'\]"):
-        made.coverage("stem")
+        made.debug_info("stem")
     file.unlink()
-    assert made.coverage("stem") is None
+    assert made.debug_info("stem") is None
 
 
 def _walk(node: dict):
@@ -147,7 +147,7 @@ def test_a_name_that_is_not_there_lists_the_names(folder):
 
 def test_a_name_that_is_no_convolution_says_so(tmp_path):
     with pytest.raises(NodeError, match="not a convolution") as caught:
-        api.compile(TWO, tmp_path / "b", layer="relu", fuse=False)
+        api.compile(TWO, tmp_path / "b", layer="relu", read=api.ReadOptions(fuse=False))
     assert "relu" in caught.value.where
     with pytest.raises(NodeError, match="fused into convolution 'stem'") as caught:
         api.compile(TWO, tmp_path / "b", layer="relu")
@@ -162,6 +162,7 @@ def test_a_name_that_is_no_convolution_says_so(tmp_path):
     ("change", "message"),
     [
         (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/2', got 'convc-build/9'"),
+        (lambda d: d.update(format="convc-build/1", notes=["of then"]), "format 'convc-build/2', got 'convc-build/1'"),
         (lambda d: d.pop("layers"), "missing required field `layers`"),
         (lambda d: d.update(surprise=1), "unknown field `surprise`"),
         (lambda d: d["layers"][1].update(kernel="../../../etc"), "$.layers[1].kernel"),
@@ -178,6 +179,13 @@ def test_a_damaged_network_file_is_refused_with_its_place(folder, change, messag
         load_build(folder)
     assert message in caught.value.message
     assert "network.json" in caught.value.where
+
+
+def test_a_folder_of_an_older_convc_is_to_be_compiled_again(folder):
+    edit(folder / "network.json", lambda d: d.update(format="convc-build/1", layers=[{"notes": ["of then"]}]))
+    with pytest.raises(BuildError) as caught:
+        load_build(folder)
+    assert caught.value.hint == "compile the model again"
 
 
 def test_cut_short_and_binary_network_files_are_refused(folder):

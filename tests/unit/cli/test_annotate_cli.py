@@ -150,6 +150,6 @@ def test_convolutions_that_were_left_out_say_why(tmp_path):
     one_conv(tmp_path / "m.onnx", 8, ("good", "bad"))
     report = api.verify(tmp_path / "m.onnx", layer="good")
     skipped = (SkippedNode(name="bad", op_type="Conv", reason="group 2 is not compiled"),)
-    written = notes_of(api.VerifyReport(source="m", seed=0, layers=report.layers, kernels=1, skipped=skipped))
+    written = notes_of(package.VerifyReport(source="m", seed=0, layers=report.layers, kernels=1, skipped=skipped))
     assert annotate(tmp_path / "m.onnx", tmp_path / "out.onnx", written) == 2
     assert notes(tmp_path / "out.onnx")["bad"] == {"convc.verdict": "not compiled: group 2 is not compiled"}

@@ -13,10 +13,13 @@ def test_a_network_is_verified(convc, two, tmp_path):
     assert "seed 4; onnxruntime" in said
     assert "first departs" not in said
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["format"] == "convc-network/1"
+    assert report["format"] == "convc-network/2"
     assert report["ok"]
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
-    assert all(layer["ok"] and layer["runtime"]["ok"] for layer in report["layers"])
+    for layer in report["layers"]:
+        assert layer["ok"]
+        assert [check["oracle"] for check in layer["checks"]] == ["reference", "onnxruntime"]
+        assert all(check["mode"] == "network" and check["comparison"]["ok"] for check in layer["checks"])
     again = json.loads(convc.good("verify", two, "--reweight", "4", "--json", "-"))
     assert [layer["drift"] for layer in again["layers"]] == [layer["drift"] for layer in report["layers"]]
 

@@ -14,6 +14,7 @@ from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE, edited
 
 import convc as package
 from convc.build.folder import load_build
+from convc.errors import InputError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.verification import reference
 
@@ -195,7 +196,7 @@ def test_the_run_never_loads_the_compiler(build, x, tmp_path):
 
 def test_the_api_names_the_layers_too(build):
     assert load_build(build).names == ("conv",)
-    with pytest.raises(package.api.InputError, match="no layer 'x'"):
+    with pytest.raises(InputError, match="no layer 'x'"):
         package.run(build, np.zeros(SHAPE), layer="x")
 
 

@@ -61,12 +61,12 @@ def test_a_run_as_json(convc, model, feeds, tmp_path):
     result = convc("run", model, *inputs(tmp_path), "-o", f"y={tmp_path / 'y.npy'}", "--json", "-")
     assert result.exit_code == 0
     report = json.loads(result.stdout)
-    assert report["format"] == "convc-network-run/1"
+    assert report["format"] == "convc-network-run/2"
     y, z = report["outputs"]
     assert y == {"name": "y", "dtype": "float32", "shape": [2, 4, 6, 6], "file": str(tmp_path / "y.npy")}
     assert (z["name"], z["file"]) == ("z", None)
-    assert report["tally"]["compiled"] == ["a"]
-    assert report["tally"]["host"] == 2
+    assert report["stats"]["compiled"] == ["a"]
+    assert report["stats"]["host"] == 2
     assert "1 convolutions from PTX" in result.stderr
 
 

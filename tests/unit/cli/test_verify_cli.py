@@ -52,7 +52,7 @@ def test_every_type_on_one_layer(convc, tiny, dtype):
 def test_json_to_stdout_is_json_and_nothing_else(convc, two):
     report = json.loads(convc.good("verify", two, "--json", "-"))
     assert report["ok"] is True
-    assert report["format"] == "convc-verify/1"
+    assert report["format"] == "convc-verify/2"
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
     for layer in report["layers"]:
         assert layer["ok"]
@@ -203,7 +203,7 @@ def test_a_loaded_network_gives_the_same_report(tiny):
     assert report.ok
     assert report.layers[0].problem.operand == "bf16"
     with pytest.raises(InputError, match="are given to load"):
-        package.verify(network, batch=2)
+        package.verify(network, read=package.ReadOptions(batch=2))
 
 
 def test_constant_of_shape_weights(convc, tmp_path):
@@ -250,7 +250,7 @@ def test_the_api_refuses_what_the_options_refuse(tiny):
 
 def test_progress_goes_from_0_to_1(two):
     seen = []
-    package.verify(two, progress=lambda what, part: seen.append((what, part)))
+    package.verify(two, work=package.WorkOptions(progress=lambda what, part: seen.append((what, part))))
     parts = [part for _, part in seen]
     assert parts == sorted(parts)
     assert parts[0] == 0

@@ -360,7 +360,7 @@ def test_the_command_uses_the_cache_unless_told_not_to(monkeypatch, tmp_path, co
     assert run("compile", model, "-o", str(tmp_path / "warm")).replace("warm", "cold") == cold
     assert "1 of 1 layers right" in run("verify", model)
     assert len(compiled) == 1
-    for name in ("kernel.ptx", "launch.json", "coverage.json", "plan.json", "tile.json"):
+    for name in ("kernel.ptx", "launch.json", "debug_info.json", "plan.json", "tile.json"):
         files = sorted(tmp_path.glob(f"*/kernels/*/{name}"))
         assert len(files) == 2
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -14,6 +14,7 @@ from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid
@@ -119,7 +120,7 @@ def test_nothing_is_copied_where_nothing_is_rounded():
 def test_two_kernels_in_a_row(operand):
     """The second kernel reads what the first one wrote, twice over: the same bits as through (N, C, H, W)."""
     problems = [typed(FIRST, operand), typed(SECOND, operand)]
-    layers = [layer_of(p, compile_problem(p, options=RELOAD_ONLY), *normal_data(p, 3)[1:]) for p in problems]
+    layers = [layer_of(p, kernel_of(compile_problem(p, options=RELOAD_ONLY)), *normal_data(p, 3)[1:]) for p in problems]
     first, second = layers
     x = normal_data(problems[0], 3)[0]
     middle = run_layer(first, x).y

@@ -11,6 +11,7 @@ from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
@@ -38,7 +39,7 @@ def test_a_kernel_of_ours_does_not_depend_on_when_work_is_performed(operand):
         bias=True,
     )
     x, weight, bias = integer_data(problem, 3)
-    layer = layer_of(problem, compile_problem(problem, options=RELOAD_ONLY, stages=2), weight, bias)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY, stages=2)), weight, bias)
     right = run_layer(layer, x).y
     for policy, seed in POLICIES:
         run = run_layer(layer, x, RunOptions(policy=policy, seed=seed))

@@ -16,7 +16,6 @@ import pytest
 from rich.console import Console
 
 import convc
-from convc.api import VerifyReport
 from convc.build.folder import Build, LayerRecord, NetworkRecord
 from convc.cli.main import main
 from convc.ir.findings import Finding, Verdict
@@ -27,12 +26,12 @@ from convc.machine.state.counters import Copies
 from convc.report import console as consoles
 from convc.report.build import print_build, print_skipped
 from convc.report.counts import print_counts
-from convc.report.runs import print_findings
+from convc.report.format import convolution
+from convc.report.launch import print_findings
 from convc.report.verify import print_report, report_json
-from convc.report.words import convolution
 from convc.support.resources import model_folder
 from convc.verification.compare import Comparison
-from convc.verification.layer import Check, LayerReport
+from convc.verification.records import Check, LayerReport, VerifyReport
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 

@@ -18,6 +18,7 @@ from support.interrupting import interrupt, start
 
 import convc
 from convc import api
+from convc.api.options import WorkOptions
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError, WorkerError
@@ -27,7 +28,8 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
-from convc.verification.layer import LayerReport, check_layer, combined, run_part
+from convc.verification.layer import check_layer, combined, run_part
+from convc.verification.records import LayerReport
 from convc.workers import jobs
 from convc.workers.jobs import cta_ranges, worth_sending
 from convc.workers.pool import Pool
@@ -76,7 +78,9 @@ def workers_of(pid: int) -> list[int]:
 
 def test_two_processes_give_the_same_bits(model, alone):
     told = []
-    report = convc.verify(model, seed=3, jobs=2, progress=lambda what, part: told.append((what, part)))
+    report = convc.verify(
+        model, seed=3, work=WorkOptions(jobs=2, progress=lambda what, part: told.append((what, part)))
+    )
     assert bits(report.layers) == alone
     assert report.kernels == 9
     said = [what.split(" (") for what, _ in told if " of " in what]
@@ -96,7 +100,7 @@ def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
             killed.append(workers_of(os.getpid())[0])
             os.kill(killed[0], signal.SIGKILL)
 
-    report = convc.verify(model, seed=3, jobs=2, progress=kill)
+    report = convc.verify(model, seed=3, work=WorkOptions(jobs=2, progress=kill))
     assert len(killed) == 1
     assert bits(report.layers) == alone
 
@@ -115,12 +119,12 @@ def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, 
                 killed.append(workers[0])
                 os.kill(workers[0], signal.SIGKILL)
 
-        report = convc.verify(model, seed=3, executor=address, progress=kill)
+        report = convc.verify(model, seed=3, work=WorkOptions(executor=address, progress=kill))
         assert len(killed) == 1
         assert bits(report.layers) == alone
-        assert bits(convc.verify(model, layer="layer3.1.conv2", seed=3, executor=address).layers) == tuple(
-            layer for layer in alone if layer.name == "layer3.1.conv2"
-        )
+        assert bits(
+            convc.verify(model, layer="layer3.1.conv2", seed=3, work=WorkOptions(executor=address)).layers
+        ) == tuple(layer for layer in alone if layer.name == "layer3.1.conv2")
 
 
 def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
@@ -144,10 +148,13 @@ def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
             client.wait_for_workers(1, timeout=60)
             address = client.scheduler.address.replace("tcp://", "dask://")
         capfd.readouterr()
+
+        def stop(what: str, part: float) -> None:
+            if "(3 of 10" in what:
+                programs[0].kill()
+
         with pytest.raises(WorkerError, match="the cluster went away") as error:
-            convc.verify(
-                model, executor=address, progress=lambda what, _: programs[0].kill() if "(3 of 10" in what else None
-            )
+            convc.verify(model, work=WorkOptions(executor=address, progress=stop))
         assert "under way: layer" in error.value.where
         assert "Traceback" not in capfd.readouterr().err
     finally:
@@ -160,7 +167,7 @@ def test_a_cluster_without_workers_is_named(model):
     with distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster:
         address = cluster.scheduler_address.replace("tcp://", "dask://")
         with pytest.raises(WorkerError, match="has no workers") as error:
-            convc.verify(model, executor=address)
+            convc.verify(model, work=WorkOptions(executor=address))
         assert error.value.where == address
 
 
@@ -169,7 +176,7 @@ def test_a_layer_that_kills_its_worker_is_reported_by_name(model, alone, monkeyp
     network = convc.load(model)
     convs = list(network.convs)
     convs[4] = dataclasses.replace(convs[4], bias=Poison(), fused=("relu",))
-    report = convc.verify(dataclasses.replace(network, convs=tuple(convs)), seed=3, jobs=2)
+    report = convc.verify(dataclasses.replace(network, convs=tuple(convs)), seed=3, work=WorkOptions(jobs=2))
     assert not report.ok
     assert [layer.ok for layer in report.layers] == [index != 4 for index in range(10)]
     lost = report.layers[4]
@@ -191,7 +198,7 @@ class Poison:
 def test_workers_of_another_convc_refuse(model, monkeypatch):
     monkeypatch.setattr(jobs, "compiler_digest", lambda: "of another commit")
     with pytest.raises(WorkerError, match="a worker has another version of convc"):
-        convc.verify(model, jobs=2)
+        convc.verify(model, work=WorkOptions(jobs=2))
 
 
 def test_an_error_in_a_worker_is_the_error_of_the_call(model):
@@ -201,21 +208,21 @@ def test_an_error_in_a_worker_is_the_error_of_the_call(model):
         network, convs=(*network.convs, dataclasses.replace(network.convs[0], name="far", problem=impossible))
     )
     with pytest.raises(PlanError):
-        convc.verify(broken, jobs=2)
+        convc.verify(broken, work=WorkOptions(jobs=2))
 
 
 def test_workers_fill_the_cache_and_use_it(model, alone, tmp_path, monkeypatch):
-    cold = convc.verify(model, seed=3, jobs=2, cache=tmp_path / "cache")
+    cold = convc.verify(model, seed=3, work=WorkOptions(jobs=2, cache=tmp_path / "cache"))
     monkeypatch.setattr(jobs, "compile_job", None)  # not to be asked
-    warm = convc.verify(model, seed=3, jobs=2, cache=tmp_path / "cache")
+    warm = convc.verify(model, seed=3, work=WorkOptions(jobs=2, cache=tmp_path / "cache"))
     assert bits(cold.layers) == bits(warm.layers) == alone
 
 
 def test_a_pool_serves_several_calls(model, alone):
     with Pool(jobs=2) as pool:
-        first = convc.verify(model, seed=3, executor=pool)
+        first = convc.verify(model, seed=3, work=WorkOptions(executor=pool))
         pids = set(workers_of(os.getpid()))
-        second = convc.verify(model, seed=3, executor=pool)
+        second = convc.verify(model, seed=3, work=WorkOptions(executor=pool))
         assert set(workers_of(os.getpid())) == pids
     assert bits(first.layers) == bits(second.layers) == alone
     deadline = time.monotonic() + 10
@@ -227,7 +234,8 @@ def test_a_pool_serves_several_calls(model, alone):
 def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
     for folder, count in (("one", 1), ("two", 2)):
         told = []
-        api.compile(model, tmp_path / folder, jobs=count, progress=lambda what, part, told=told: told.append(part))
+        work = WorkOptions(jobs=count, progress=lambda what, part, told=told: told.append(part))
+        api.compile(model, tmp_path / folder, work=work)
         assert told == sorted(told)
         assert told[0] == 0
         assert 0.9 < told[-1] < 1
@@ -299,7 +307,7 @@ def test_ranges_cover_the_grid_in_whole_clusters():
 def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, monkeypatch):
     monkeypatch.setattr(jobs, "PART_MACS", 200_000)
     told = []
-    report = convc.verify(model, seed=3, jobs=2, progress=lambda what, part: told.append(what))
+    report = convc.verify(model, seed=3, work=WorkOptions(jobs=2, progress=lambda what, part: told.append(what)))
     assert bits(report.layers) == alone
     assert any("CTAs 0.." in what and "parts)" in what for what in told)
 

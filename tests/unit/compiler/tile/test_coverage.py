@@ -11,14 +11,15 @@ from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import debug_info_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.operands import TmaLoad
-from convc.ir.debug_info import DebugInfo, dump_coverage, read_coverage
+from convc.ir.debug_info import DebugInfo, dump_debug_info, read_debug_info
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
-from convc.runtime.layer import writer
+from convc.runtime.layer import last_writer
 from convc.verification.data import integer_data
 
 PROBLEM = ConvProblem(
@@ -93,11 +94,11 @@ def test_every_output_is_in_the_place_of_its_thread(problem, schedule):
     """The thread that stores an output element has its pixel (or, transposed, its channel) and nothing else."""
     compiled, coverage = case(problem, schedule)
     x, weight, bias = integer_data(problem, 3)
-    layer = layer_of(problem, compiled, weight, bias)
+    layer = layer_of(problem, kernel_of(compiled), weight, bias)
     batch, channels, *extent = problem.y_shape
     for element in ((0, 0, 0, 0), (batch - 1, channels - 1, extent[0] - 1, extent[1] - 1), (batch - 1, 17, 3, 4)):
         n, k, p, q = element
-        who = writer(layer, x, element)
+        who = last_writer(layer, x, element)
         tile = who.cta % layer.launch.grid[0], who.cta // layer.launch.grid[0]
         lane = 32 * who.warp + who.lanes[0]
         pixels, held = coverage.outputs(tile, (lane, lane), (0, coverage.columns - 1))
@@ -125,14 +126,14 @@ def test_the_epilogue_goes_through_all_columns(problem, schedule):
 @pytest.mark.parametrize(("problem", "schedule"), CASES)
 def test_it_is_read_back(problem, schedule):
     _, coverage = case(problem, schedule)
-    assert read_coverage(dump_coverage(coverage)) == coverage
+    assert read_debug_info(dump_debug_info(coverage)) == coverage
 
 
 @pytest.mark.parametrize("damage", [(b'"tile_m"', b'["?"]'), (b'"taps"', b'"tops"'), (b"{", b"")])
 def test_damage_is_refused(damage):
     _, coverage = case(PROBLEM, "reload")
     with pytest.raises(ValueError, match=r"expected a number|missing required field|Expected `object`"):
-        read_coverage(dump_coverage(coverage).replace(*damage, 1))
+        read_debug_info(dump_debug_info(coverage).replace(*damage, 1))
 
 
 def test_channels_that_lie_two_to_a_byte_are_counted_one_by_one():

@@ -248,7 +248,7 @@ def test_a_host_that_is_not_known():
 
 
 def test_without_onnxruntime_the_host_cannot_be_onnxruntime(monkeypatch):
-    monkeypatch.setattr("convc.runtime.network.onnxruntime.available", lambda: None)
+    monkeypatch.setattr("convc.runtime.network.ort_session.available", lambda: None)
     with pytest.raises(InputError, match="onnxruntime is not installed"):
         Graph(branches(), host="onnxruntime")
 

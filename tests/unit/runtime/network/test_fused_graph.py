@@ -14,7 +14,7 @@ from convc.compiler.kernels import Kernels
 from convc.errors import PlanError
 from convc.frontend.model_file import load_model
 from convc.runtime.network import convolutions as convolutions_module
-from convc.runtime.network import onnxruntime as witness
+from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
@@ -277,7 +277,7 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
         assert sum(map(len, graph.stats.fused.values())) == fused
         assert graph.stats.handed == (handed if share_buffers else 0)
     one, other = runs
-    expected = witness.run_model(made, feeds, weights, [])
+    expected = ort_session.run_model(made, feeds, weights, [])
     for output in one:
         assert same_bits(one[output], other[output])
         assert 0 < drift(one[output], expected[output]) <= allowed_drift(len(graph.stats.compiled), 2.0**-11)

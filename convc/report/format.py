@@ -1,4 +1,4 @@
-"""Numbers and shapes in words that several reports use."""
+"""Numbers, shapes and convolutions as several reports print them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUT_AXES = {1: "q", 2: "pq", 3: "opq"}
 """Letters of the output's spatial axes by rank; the depth of a volume is o."""
 
 
-def place(element: tuple[int, ...]) -> str:
+def element_place(element: tuple[int, ...]) -> str:
     """An element of an output, ``n=0, k=1, p=2, q=3``."""
     axes = "nk" + OUT_AXES[len(element) - 2]
     return ", ".join(f"{axis}={index}" for axis, index in zip(axes, element, strict=True))

@@ -12,11 +12,11 @@ from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
-from convc.compiler.kernels import kernel_name
+from convc.compiler.kernels import kernel_name, kernel_of
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.layer import read_input, readable, run_layer, writer
+from convc.runtime.layer import last_writer, read_input, run_layer, to_standard_dtype
 from convc.support import memory as limits
 from convc.support.files import write_npy
 from convc.verification import reference
@@ -42,7 +42,7 @@ PROBLEM = ConvProblem(
 def case():
     x, weight, bias = integer_data(PROBLEM, seed=1)
     return (
-        layer_of(PROBLEM, compile_problem(PROBLEM, options=RELOAD_ONLY), weight, bias),
+        layer_of(PROBLEM, kernel_of(compile_problem(PROBLEM, options=RELOAD_ONLY)), weight, bias),
         x,
         reference.conv_problem(PROBLEM, x, weight, bias),
     )
@@ -67,7 +67,7 @@ def test_every_element_has_the_writer_that_its_tile_says(case):
     for element in ((0, 0, 0, 0), (0, 7, 3, 4), (1, 19, rows - 1, columns - 1)):
         n, k, p, q = element
         m = (n * rows + p) * columns + q
-        who = writer(layer, x, element)
+        who = last_writer(layer, x, element)
         tiles_m, block_n = layer.launch.grid[0], compile_problem(PROBLEM, options=RELOAD_ONLY).plan.tiling.block_n
         assert who.cta == m // 128 + tiles_m * (k // block_n)
         assert (who.warp, *who.lanes) == divmod(m % 128, 32)
@@ -78,7 +78,7 @@ def test_every_element_has_the_writer_that_its_tile_says(case):
 def test_where_nothing_is_stored_there_is_no_writer(case):
     layer, x, _ = case
     silent = dataclasses.replace(layer, ptx=re.sub(r".*st\.global.*\n", "", layer.ptx))
-    assert writer(silent, x, (0, 0, 0, 0)) is None
+    assert last_writer(silent, x, (0, 0, 0, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_input_file_of_bfloat16_is_read_as_such(case, tmp_path):
     back = read_input(tmp_path / "x.npy", layer.layout, "p")
     assert back.dtype == x.dtype
     np.testing.assert_array_equal(back.view(np.uint16), x.view(np.uint16))
-    write_npy(tmp_path / "y.npy", readable(x))
+    write_npy(tmp_path / "y.npy", to_standard_dtype(x))
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.astype(np.float32))
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 
 from convc.ir.findings import Finding, Verdict
-from convc.machine import Counters, RunResult
+from convc.machine import Counters
 from convc.report.output import json_text, write_report
-from convc.report.sarif import plain, sarif
-from convc.runtime.layer import LayerRun, readable
+from convc.report.sarif import finding_json, sarif
+from convc.runtime.layer import LayerRun, to_standard_dtype
 from convc.support.memory import human_bytes
 
 
@@ -23,38 +23,44 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
     )
 
 
+def print_layer_run(console: Console, run: LayerRun, file: Path) -> None:
+    """What a run of a layer did and gave, and the file that has it."""
+    print_run(console, run.name, run.counters, run.seconds)
+    y = to_standard_dtype(run.y)
+    console.print(f"wrote {file}: {y.dtype.name} {list(y.shape)}")
+
+
 def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> None:
     """One line with the verdict on a kernel."""
-    found = "nothing found" if not count else f"{count} finding{'s' * (count > 1)}"
+    found = {0: "nothing found", 1: "1 finding"}.get(count, f"{count} findings")
     console.print(f"{name}: {verdict.name}, {found}")
 
 
 def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_file: Path | None) -> None:
     """Findings in the formats asked for."""
     found = list(findings)
-    for file, content in ((json_file, [plain(f) for f in found]), (sarif_file, sarif(found))):
+    for file, content in ((json_file, [finding_json(f) for f in found]), (sarif_file, sarif(found))):
         if file is not None:
             write_report(file, json_text(content))
 
 
-def run_json(result: RunResult | None, findings: Iterable[Finding]) -> bytes:
+def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:
     """A launch as JSON: its findings, and what the machine counted; None where the kernel did not come to an end."""
-    found = [plain(finding) for finding in findings]
-    counters, seconds = (None, None) if result is None else (result.counters, result.seconds)
+    found = [finding_json(finding) for finding in findings]
     record = {"format": "convc-exec/1", "seconds": seconds, "counters": counters, "findings": found}
     return json_text(record)
 
 
-def layer_run_json(name: str, run: LayerRun, target: Path | None, findings: Iterable[Finding]) -> bytes:
+def layer_run_json(run: LayerRun, target: Path | None) -> bytes:
     """A run of a layer as JSON; ``target``: the file with the output, where it was written."""
-    written = {"file": str(target), "dtype": readable(run.y).dtype.name, "shape": run.y.shape}
+    written = {"file": str(target), "dtype": to_standard_dtype(run.y).dtype.name, "shape": run.y.shape}
     record = {
         "format": "convc-run/1",
-        "layer": name,
+        "layer": run.name,
         "output": None if target is None else written,
         "seconds": run.seconds,
         "counters": run.counters,
-        "findings": [plain(finding) for finding in findings],
+        "findings": [finding_json(finding) for finding in run.findings],
     }
     return json_text(record)
 

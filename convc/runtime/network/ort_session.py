@@ -1,4 +1,4 @@
-"""onnxruntime as a witness: an implementation that shares nothing with convc. It is optional.
+"""Sessions of onnxruntime, an oracle that shares no code with convc. It is optional.
 
 `available` says whether it is installed (``pip install convc[onnxruntime]``). One thread, CPU.
 """

@@ -1,4 +1,4 @@
-"""Verifying a whole network: both witnesses, what they catch, and what is said without onnxruntime."""
+"""Verifying a whole network: both oracles, what they catch, and what is said without onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from onnx import TensorProto
 from rich.console import Console
 
 from convc import api
+from convc.api.options import ReadOptions, WorkOptions
 from convc.errors import InputError, LimitError, ModelError
 from convc.ir import dtypes
 from convc.report.network import network_json, print_network
@@ -22,8 +23,10 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification import network
+from convc.verification.compare import Comparison
 from convc.verification.network import allowed_drift, drift, verify_graph
 from convc.verification.random_weights import random_weights
+from convc.verification.records import LayerReport
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3, 12, 12] x) => (float[N, 10] y)
@@ -59,13 +62,23 @@ def said(report) -> str:
     return text.getvalue()
 
 
+def right(layer: LayerReport) -> Comparison | None:
+    """The layer against the float64 reference."""
+    return layer.compared("network")
+
+
+def agrees(layer: LayerReport) -> Comparison | None:
+    """The layer against onnxruntime."""
+    return layer.compared("network", "onnxruntime")
+
+
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
 def test_a_network_of_few_bits_is_right_layer_by_layer(operand):
     """Whatever it loses by quantisation, each layer is what its quantised operands give; and it says what it lost."""
     report = verify_graph(model(), seed=3, convolutions=Convolutions(operand=operand))
     assert report.ok
-    assert all(layer.kernel.ok and layer.kernel.worst_ratio < 1 for layer in report.layers)
-    assert [layer.runtime for layer in report.layers] == [None, None], "r of a block is no bound for an element"
+    assert all(right(layer).ok and right(layer).worst_ratio < 1 for layer in report.layers)
+    assert [agrees(layer) for layer in report.layers] == [None, None], "r of a block is no bound for an element"
     assert all(0.005 < layer.drift < 0.5 for layer in report.layers)
     assert 0.005 < report.outputs[0].drift < report.outputs[0].allowed
 
@@ -75,8 +88,8 @@ def test_a_right_network(precision):
     report = verify_graph(model(), seed=3, batch=2, convolutions=Convolutions(precision=precision))
     assert report.ok
     assert [layer.name for layer in report.layers] == ["a", "c"]
-    assert all(layer.runtime is not None and layer.runtime.ok for layer in report.layers)
-    assert all(0 < layer.kernel.worst_ratio < 1 for layer in report.layers)
+    assert all(agrees(layer) is not None and agrees(layer).ok for layer in report.layers)
+    assert all(0 < right(layer).worst_ratio < 1 for layer in report.layers)
     assert report.replaced == len(SHAPES)
     largest = 2e-6 if precision == "tf32x3" else 2e-3
     assert all(0 < layer.drift < largest for layer in report.layers)
@@ -107,8 +120,8 @@ def test_the_first_layer_that_departs_is_named(monkeypatch, what):
     report = verify_graph(model(), seed=3, batch=2)
     assert report.departs == "c"
     assert [layer.ok for layer in report.layers] == [True, False]
-    assert not report.layers[1].kernel.ok
-    assert not report.layers[1].runtime.ok
+    assert not right(report.layers[1]).ok
+    assert not agrees(report.layers[1]).ok
     assert "first departs: c" in said(report)
 
 
@@ -123,8 +136,8 @@ def test_a_convolution_that_is_read_wrong_departs_from_onnxruntime_alone(monkeyp
     monkeypatch.setattr(convolutions, "read_node", wrong)
     report = verify_graph(model(), seed=3)
     assert report.departs == "a"
-    assert report.layers[0].kernel.ok
-    assert not report.layers[0].runtime.ok
+    assert right(report.layers[0]).ok
+    assert not agrees(report.layers[0]).ok
 
 
 def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
@@ -142,10 +155,10 @@ def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
 
 
 def test_without_onnxruntime_the_reference_is_left(monkeypatch):
-    monkeypatch.setattr(network.witness, "available", lambda: None)
+    monkeypatch.setattr(network.ort_session, "available", lambda: None)
     report = verify_graph(model(), seed=3)
     assert report.ok
-    assert all(layer.runtime is None and layer.drift is None for layer in report.layers)
+    assert all(agrees(layer) is None and layer.drift is None for layer in report.layers)
     text = said(report)
     assert "end to end: not compared: onnxruntime is not installed" in text
     assert "no onnxruntime, the float64 reference alone" in text
@@ -178,16 +191,26 @@ def test_drift():
 def test_calls_that_are_refused(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model(), path)
-    with pytest.raises(InputError, match="reweight takes the path of a model, and no layer"):
-        api.verify(path, layer="a", reweight=1)
+    with pytest.raises(InputError, match="a Network has convolutions alone"):
+        api.verify_network(api.load(path, batch=1), 1)
+    with pytest.raises(InputError, match="jobs and executor have no part in it"):
+        api.verify_network(path, 1, work=WorkOptions(jobs=2))
     with pytest.raises(InputError, match="seed must be at least 0"):
-        api.verify(path, reweight=-1)
-    assert api.verify(path, reweight=1).ok
+        api.verify_network(path, -1)
+    assert api.verify_network(path, 1).ok
+
+
+def test_a_loaded_model_is_verified_as_its_file_is(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(model(), path)
+    first, second = (api.verify_network(source, 1) for source in (path, model()))
+    assert first.ok
+    assert [layer.drift for layer in first.layers] == [layer.drift for layer in second.layers]
 
 
 def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
-    report = api.verify(tmp_path / "m.onnx", reweight=1, precision="bf16x3")
+    report = api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(precision="bf16x3"))
     assert {layer.problem.operand for layer in report.layers} == {"bf16x3"}
 
 
@@ -209,4 +232,4 @@ def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
 def test_a_batch_is_at_least_one(tmp_path, batch):
     onnx.save(model(), tmp_path / "m.onnx")
     with pytest.raises(InputError, match=f"batch must be at least 1, got {batch}"):
-        api.verify(tmp_path / "m.onnx", reweight=1, batch=batch)
+        api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=batch))

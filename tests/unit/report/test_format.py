@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from convc.report.words import place
+from convc.report.format import element_place
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from convc.report.words import place
     ],
 )
 def test_an_element_has_a_letter_for_each_of_its_axes(element, said):
-    assert place(element) == said
+    assert element_place(element) == said

@@ -10,12 +10,13 @@ from support.kernel_edits import EXPECT_MORE, MISPLACE, edited
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.debug_info import debug_info_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import input_buffers
-from convc.runtime.source_map import located
+from convc.runtime.source_map import attach_source
 from convc.sanitizer.run import check_kernel
 from convc.verification.data import integer_data
 
@@ -32,14 +33,14 @@ SKIP = r"( *)mma_wait_retry:\n.*\n.*\n"
 def case():
     x, weight, bias = integer_data(PROBLEM, 7)
     compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload"), stages=2, block_n=48)
-    return layer_of(PROBLEM, compiled, weight, bias), x, debug_info_of(compiled.plan, compiled.program)
+    return layer_of(PROBLEM, kernel_of(compiled), weight, bias), x, debug_info_of(compiled.plan, compiled.program)
 
 
 def findings(pattern: str, replacement: str) -> list[Finding]:
     """What the checkers say of the kernel with one edit, with places."""
-    layer, x, coverage = case()
+    layer, x, info = case()
     checked = check_kernel(edited(layer.ptx, pattern, replacement), layer.launch, input_buffers(layer, x))
-    return [located(layer, finding, coverage) for finding in checked.findings]
+    return [attach_source(layer, finding, info) for finding in checked.findings]
 
 
 @pytest.mark.parametrize("step", [1, 5, 11, 17])
@@ -93,10 +94,10 @@ def test_a_fault_names_its_step_and_a_hang_its_place():
 
 
 def test_a_place_is_as_exact_as_what_is_known():
-    layer, _, coverage = case()
+    layer, _, info = case()
 
     def place(**known):
-        return located(layer, Finding(verdict=Verdict.error, rule="r", message="m", **known), coverage).place
+        return attach_source(layer, Finding(verdict=Verdict.error, rule="r", message="m", **known), info).place
 
     tile = place(cta=3, step="load.a")
     assert (tile.pixels, tile.k, tile.c, tile.r) == (((0, 10, 8), (0, 11, 11)), (48, 79), None, None)
@@ -107,4 +108,4 @@ def test_a_place_is_as_exact_as_what_is_known():
     assert place(cta=1, region=Region(space="tensor", lanes=(16, 31))).pixels is None
     assert place(step="load.a", nth=4) is None
     unplaced = Finding(verdict=Verdict.error, rule="r", message="m", cta=3)
-    assert located(layer, unplaced, None).place is None
+    assert attach_source(layer, unplaced, None).place is None

@@ -1,4 +1,4 @@
-"""Integers against two witnesses; floats are tested with whole networks."""
+"""Integers against two oracles; floats are tested with whole networks."""
 
 from __future__ import annotations
 

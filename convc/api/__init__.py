@@ -1,0 +1,48 @@
+"""The verbs of convc for Python programs, one module each; all of them are names of the package ``convc`` itself.
+
+    verb             module               what it does
+    load             loading              read an ONNX model
+    compile          compiling            a model becomes a build folder
+    inspect          inspecting           one layer with every stage of its compilation
+    run, run_layer   running              run one layer of a build: its result, or all that was learnt
+    run_model,       running_networks     run a whole model: its outputs, or also what ran where
+    run_network
+    verify           verifying            compile, run and compare every convolution of a model
+    verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
+    check            checking             look for races, hangs and uses of unwritten memory in a build
+    simulate         simulating           run any PTX kernel with a launch file
+
+A model is a file, a loaded `onnx.ModelProto` or, for all but whole networks, what `load` gives; a build is a folder, or
+an open `Build`. How a verb goes about its work is said by a few records (`convc.api.options`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import convc
+
+if TYPE_CHECKING:
+    from convc import Pool as Pool
+    from convc import check as check
+    from convc import compile as compile
+    from convc import inspect as inspect
+    from convc import load as load
+    from convc import load_build as load_build
+    from convc import run as run
+    from convc import run_layer as run_layer
+    from convc import run_model as run_model
+    from convc import run_network as run_network
+    from convc import simulate as simulate
+    from convc import verify as verify
+    from convc import verify_network as verify_network
+
+
+def __getattr__(name: str) -> Any:
+    if name not in convc.__all__:
+        raise AttributeError(f"module 'convc.api' has no attribute {name!r}")
+    return getattr(convc, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *convc.__all__})

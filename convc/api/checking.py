@@ -1,0 +1,125 @@
+"""The verb `check`: the kernels of a build, run on random input with every checker watching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from convc.api.inputs import BuildSource, opened, run_options
+from convc.api.options import MachineOptions
+from convc.ir.findings import Finding, Verdict, worst
+from convc.runtime.layer import input_buffers, random_input, random_residual
+from convc.runtime.source_map import attach_source
+from convc.sanitizer.run import check_kernel
+from convc.support.progress import Progress, Tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelCheck:
+    """What was found in one kernel.
+
+    Attributes:
+        layer: the first layer that runs it.
+        file: the kernel's text.
+        findings: worst first, each with the part of the convolution that it is about.
+    """
+
+    layer: str
+    file: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding's verdict."""
+        return worst(self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """What was found in the kernels of a build.
+
+    Attributes:
+        source: the folder.
+        kernels: each kernel once, in the order of the layers.
+    """
+
+    source: str
+    kernels: tuple[KernelCheck, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those of all kernels."""
+        return tuple(finding for kernel in self.kernels for finding in kernel.findings)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding's verdict."""
+        return worst(self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Everything was checked, and nothing is wrong."""
+        return self.verdict < Verdict.incomplete
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.kernels)} kernels, {len(self.findings)} findings"
+        return f"<CheckReport {self.source}: {self.verdict.name}, {counts}>"
+
+
+def check(
+    build: BuildSource,
+    layer: str | None = None,
+    *,
+    seed: int = 0,
+    all_switches: bool = False,
+    machine: MachineOptions | None = None,
+    watch: Callable[[KernelCheck], None] | None = None,
+    progress: Tell | None = None,
+) -> CheckReport:
+    """Look for races, hangs and uses of unwritten memory in the kernels of a build.
+
+    Args:
+        build: a folder, or an open build.
+        layer: check the kernel of this one alone.
+        seed: of the input; at least 0.
+        all_switches: run also under every other setting of every switch, and find what the result depends on.
+        machine: how the machine reads the kernels.
+        watch: called with what was found in each kernel, as soon as it is checked.
+        progress: called with what is being done and the share of the whole that is done, 0 to 1.
+
+    Returns:
+        What was found in each kernel; faults and hangs are findings too.
+
+    Raises:
+        InputError: there is no such layer.
+        BuildError, LaunchError, PtxSyntaxError, UnmodelledError: the folder or a kernel in it is damaged.
+
+    Example:
+        >>> build = convc.compile("tiny_two_convs.onnx", "build")
+        >>> convc.check(build)
+        <CheckReport build: clean, 2 kernels, 0 findings>
+    """
+    options = run_options(machine)
+    told = Progress(progress)
+    source = opened(build)
+    names = source.names if layer is None else (layer,)
+    checked: dict[str, KernelCheck] = {}
+    for index, name in enumerate(names):
+        ready = source.load(name)
+        if ready.file in checked:
+            continue
+        found = check_kernel(
+            ready.ptx,
+            ready.launch,
+            input_buffers(ready, random_input(ready, seed), random_residual(ready, seed)),
+            file=ready.file,
+            options=options,
+            all_switches=all_switches,
+            progress=told.piece(index, len(names)).launch(f"check {name}"),
+        )
+        info = source.debug_info(name)
+        placed = tuple(attach_source(ready, finding, info) for finding in found.findings)
+        checked[ready.file] = KernelCheck(layer=name, file=ready.file, findings=placed)
+        if watch is not None:
+            watch(checked[ready.file])
+    return CheckReport(source=str(source.path), kernels=tuple(checked.values()))

@@ -1,0 +1,70 @@
+"""The verb `compile`: a model becomes a build folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from convc.api.inputs import BuildSource
+from convc.api.models import Model, chosen_convolutions, name_of, read_network
+from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.working import open_kernels, open_pool
+from convc.build.folder import Build, check_build_target, load_build
+from convc.build.writer import write_build
+from convc.support.progress import Progress
+from convc.workers.jobs import compile_all
+
+
+def compile(
+    model: Model,
+    out_dir: BuildSource,
+    *,
+    layer: str | None = None,
+    read: ReadOptions | None = None,
+    schedule: ScheduleOptions | None = None,
+    assembler: Callable[[str, str], bytes] | None = None,
+    work: WorkOptions | None = None,
+) -> Build:
+    """Compile the convolutions of a model into a build folder, which is whole or not there.
+
+    Args:
+        model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`).
+        out_dir: the folder (`convc.build.folder`); a build that is there is replaced, anything else is refused.
+        layer: compile this one alone.
+        read: how the model is read.
+        schedule: which schedules to consider; all of them by default.
+        assembler: called with the digest and the text of each kernel; what it gives becomes its ``kernel.cubin``.
+        work: where kernels are compiled and kept.
+
+    Returns:
+        The build, opened.
+
+    Raises:
+        InputError: the folder or the cache cannot be used, or there is no such layer.
+        PlanError: a layer has no kernel.
+        WorkerError: workers or a cluster fail.
+
+    Example:
+        >>> build = convc.compile("tiny_two_convs.onnx", "build")
+        >>> build
+        <Build build: 2 layers, 2 kernels>
+        >>> build.names
+        ('stem', 'head')
+    """
+    chosen = work or WorkOptions()
+    told = Progress(chosen.progress)
+    target = out_dir.path if isinstance(out_dir, Build) else Path(out_dir)
+    check_build_target(target)
+    told(f"read {name_of(model)}", 0.0)
+    network = read_network(model, read, layer)
+    convs = chosen_convolutions(network, layer)
+    with open_kernels(schedule, chosen) as kernels, open_pool(chosen) as pool:
+        compiling = told.part(0.0, 0.5)
+        if pool is not None and not pool.optional:
+            compile_all(kernels, convs, pool, compiling)
+        else:
+            for index, conv in enumerate(convs):
+                compiling(f"compile {conv.name}", index / len(convs))
+                kernels.compiled(conv.problem)
+        write_build(target, network, convs, kernels, assembler, told.part(0.5, 1.0))
+    return load_build(target)

@@ -1,0 +1,40 @@
+"""The verb `load`: an ONNX model becomes a network of convolutions."""
+
+from __future__ import annotations
+
+from convc.api.models import read_network
+from convc.api.options import ReadOptions
+from convc.frontend.onnx_reader import Source
+from convc.ir.network import Network
+
+
+def load(
+    model: Source,
+    *,
+    batch: int | None = None,
+    dtype: str | None = None,
+    precision: str | None = None,
+    fuse: bool = True,
+) -> Network:
+    """Read an ONNX model.
+
+    Args:
+        model: its file, or the model as `onnx.load` gives it.
+        batch, dtype, precision, fuse: see `ReadOptions`.
+
+    Returns:
+        Its convolutions, with their weights, and the names of all other nodes.
+
+    Raises:
+        ModelError, NodeError, ProblemError: the model cannot be read, or has a convolution of a kind that convc does
+            not compile.
+        InputError: an argument has a value that does not exist.
+
+    Example:
+        >>> network = convc.load("tiny_two_convs.onnx")
+        >>> network
+        <Network tiny_two_convs: 2 convolutions (stem, head), 0 other nodes>
+        >>> network.convs[0].problem.kernel
+        (5, 5)
+    """
+    return read_network(model, ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse))

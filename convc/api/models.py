@@ -1,0 +1,62 @@
+"""What the verbs are given as a model, and which of its convolutions they work on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from convc.api.options import ReadOptions
+from convc.build.folder import pick_layer
+from convc.errors import InputError, NodeError
+from convc.frontend.onnx_reader import Source, read_model
+from convc.ir.network import ConvNode, Network
+
+Model = Source | Network
+"""A model: its file, as onnx has loaded it, or as `convc.load` has read it."""
+
+
+def read_network(model: Model, options: ReadOptions | None = None, layer: str | None = None) -> Network:
+    """The network of a model.
+
+    Args:
+        options: how to read it; batch, dtype and precision of a `Network` are settled already.
+        layer: where one is named, the others need not be of a kind that convc compiles.
+    """
+    chosen = options or ReadOptions()
+    if isinstance(model, Network):
+        if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None):
+            raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
+        return model
+    return read_model(
+        model,
+        batch=chosen.batch,
+        operand=chosen.dtype,
+        precision=chosen.precision,
+        skip_refused=layer is not None,
+        fuse=chosen.fuse,
+    )
+
+
+def chosen_convolutions(network: Network, layer: str | None) -> tuple[ConvNode, ...]:
+    """The convolutions to work on: all, or the one that is named.
+
+    Raises:
+        NodeError: the node of that name is no convolution, or was fused into one.
+        InputError: there is none of that name.
+    """
+    if layer is None:
+        return network.convs
+    for conv in network.convs:
+        if layer in conv.fused:
+            hint = f"compile {conv.name}, or fuse nothing (--no-fuse)"
+            raise NodeError(f"fused into convolution {conv.name!r}", where=f"node {layer!r}", hint=hint)
+    for node in network.skipped:
+        if node.name == layer:
+            raise NodeError(node.reason, where=f"node {node.name!r} ({node.op_type})")
+    return (pick_layer(network.convs, layer, network.name),)
+
+
+def name_of(model: Model) -> str:
+    """What a model is called while it is being read."""
+    if isinstance(model, str | Path):
+        return Path(model).name
+    return model.name if isinstance(model, Network) else model.graph.name

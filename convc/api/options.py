@@ -1,0 +1,70 @@
+"""How a verb goes about its work: a few records in place of long lists of parameters.
+
+Each verb takes those that it has a use for, and what is left out means what it means on the command line. How a
+convolution is scheduled is a record of the compiler, `ScheduleOptions`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convc.compiler.options import ScheduleOptions as ScheduleOptions
+from convc.support.progress import Tell
+
+if TYPE_CHECKING:
+    from convc.workers.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How a model is read.
+
+    Attributes:
+        batch: images, where the model leaves the batch open.
+        dtype: operand type, one of `convc.ir.dtypes.FLOAT_OPERANDS`, in place of the model's.
+        precision: how float32 is multiplied where no ``dtype`` is given: tf32 (None means that too), bf16x3, bf16x6 or
+            tf32x3 (`convc.layout.split_precision`).
+        fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
+    """
+
+    batch: int | None = None
+    dtype: str | None = None
+    precision: str | None = None
+    fuse: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineOptions:
+    """How the machine reads a kernel.
+
+    Attributes:
+        numerics: how the tensor core adds: ``float32``, which is fast, or ``exact``, one truncated sum for each
+            instruction, as measured on hardware.
+        switches: rules that no public source settles, read in another way: ``name=setting``, as
+            ``elect=highest`` (`convc.machine.base.switches.Switches`).
+    """
+
+    numerics: str = "float32"
+    switches: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOptions:
+    """Where long work is done, what is kept of it, and who is told how far it has come.
+
+    Attributes:
+        jobs: worker processes of this machine; 1, or neither this nor an executor, is this process alone.
+        executor: ``processes``, ``dask://HOST:PORT`` (`convc.workers.executors`), an executor of `concurrent.futures`
+            that the caller closes, or a `convc.workers.pool.Pool` that several calls share.
+        cache: where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what
+            the environment variable ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
+        progress: called with what is being done and the share of the whole that is done, 0 to 1.
+    """
+
+    jobs: int | None = None
+    executor: str | Executor | Pool | None = None
+    cache: str | Path | bool | None = None
+    progress: Tell | None = None

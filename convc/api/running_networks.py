@@ -1,0 +1,104 @@
+"""The verbs `run_model` and `run_network`: a whole model, its convolutions from their PTX, other nodes on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from convc.api.inputs import run_options
+from convc.api.networks import check_whole, convolutions_of
+from convc.api.options import MachineOptions, ReadOptions, WorkOptions
+from convc.api.working import open_kernels
+from convc.errors import InputError
+from convc.frontend.onnx_reader import Source
+from convc.runtime.network.io import (
+    Feeds,
+    cast_feeds,
+    check_targets,
+    errors_in,
+    open_graph,
+    read_feeds,
+    targets_of,
+    write_results,
+)
+from convc.runtime.network.stats import NetworkRun
+from convc.support.progress import Progress
+
+
+def run_model(
+    model: Source,
+    feeds: Feeds,
+    *,
+    host: str = "reference",
+    read: ReadOptions | None = None,
+    machine: MachineOptions | None = None,
+    work: WorkOptions | None = None,
+) -> dict[str, np.ndarray]:
+    """The outputs of a whole model by name; arguments and errors are those of `run_network`.
+
+    Example:
+        >>> x = np.ones((1, 3, 16, 16), np.float32)
+        >>> outputs = convc.run_model("tiny_two_convs.onnx", {"x": x})
+        >>> {name: y.shape for name, y in outputs.items()}
+        {'head.y': (1, 10, 8, 8)}
+    """
+    return run_network(model, feeds, host=host, read=read, machine=machine, work=work).outputs
+
+
+def run_network(
+    model: Source,
+    feeds: Feeds,
+    *,
+    host: str = "reference",
+    read: ReadOptions | None = None,
+    machine: MachineOptions | None = None,
+    save: Mapping[str, str | Path] | None = None,
+    work: WorkOptions | None = None,
+) -> NetworkRun:
+    """Run a whole model, its convolutions from their PTX and all other nodes on the host.
+
+    Args:
+        model: a file, or a loaded model.
+        feeds: for each input, by name, an array or the ``.npy`` file that holds it; one alone is that of the only
+            input. Floating-point ones are rounded to the type of the input.
+        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+        read: how the model is read, but for ``batch``: the extents are those of the feeds. Where ``fuse`` is on,
+            convolutions take in the BatchNormalization, activations and residuals behind them, and read what others
+            wrote without repacking where they can; weights with a folded BatchNormalization are rounded once more than
+            without.
+        machine: how the machine reads the kernels.
+        save: ``.npy`` files to write outputs to, by name; "" is the only output.
+        work: where kernels are kept and who is told; the network is run in this process.
+
+    Returns:
+        The outputs, and what ran where.
+
+    Raises:
+        InputError: an input is missing, or has another shape or type; there is no such output, or it cannot be written.
+        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
+        MachineFault, DeadlockError: a kernel fails.
+
+    Example:
+        >>> x = np.ones((1, 3, 16, 16), np.float32)
+        >>> convc.run_network("tiny_two_convs.onnx", x).stats.compiled
+        ['stem', 'head']
+    """
+    chosen = work or WorkOptions()
+    check_whole(model, chosen)
+    reading = read or ReadOptions()
+    if reading.batch is not None:
+        raise InputError("a run has the extents of its feeds: batch has no part in it")
+    options = run_options(machine)
+    targets = {name: Path(file) for name, file in (save or {}).items()}
+    check_targets(targets)
+    with open_kernels(None, chosen) as kernels:
+        convolutions = convolutions_of(kernels, reading, options)
+        graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
+        files = targets_of(graph, targets)
+        arrays = read_feeds(graph, feeds)
+        with errors_in(model):
+            results = graph.run(cast_feeds(graph, arrays), progress=Progress(chosen.progress))
+    write_results(results, files)
+    return NetworkRun(outputs=results, stats=graph.stats, files=files)

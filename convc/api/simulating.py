@@ -1,0 +1,142 @@
+"""The verb `simulate`: any PTX kernel with a launch file, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from convc import machine as simulator
+from convc.api.inputs import run_options
+from convc.api.options import MachineOptions
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.launch import LaunchSpec, load_launch
+from convc.machine import Counters, RunResult
+from convc.runtime.launch_files import read_buffers, save_targets
+from convc.sanitizer.run import check_kernel
+from convc.support.files import plain, read_text, write_npy
+from convc.support.progress import Progress, Tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What a launch did.
+
+    Attributes:
+        entry: name of the kernel.
+        buffers: every buffer after the launch, with the type and shape of the launch file.
+        findings: what the machine noticed, and the checkers where they watched, worst first.
+        counters: what the machine counted.
+        seconds: wall time of the simulation.
+        saved: files that were written, by buffer.
+
+    A kernel that faults or hangs while checkers watch has findings alone: no buffers, and None for the rest.
+    """
+
+    entry: str
+    buffers: Mapping[str, np.ndarray]
+    findings: tuple[Finding, ...]
+    counters: Counters | None
+    seconds: float | None
+    saved: Mapping[str, Path]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst finding's verdict."""
+        return worst(self.findings)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong, as far as it was looked at."""
+        return self.verdict < Verdict.incomplete
+
+    def __repr__(self) -> str:
+        return f"<Simulation {self.entry}: {self.verdict.name}, {len(self.findings)} findings>"
+
+
+def simulate(
+    kernel: str | Path,
+    launch: LaunchSpec | str | Path,
+    buffers: Mapping[str, np.ndarray] | None = None,
+    *,
+    folder: str | Path | None = None,
+    check: bool = False,
+    all_switches: bool = False,
+    machine: MachineOptions | None = None,
+    progress: Tell | None = None,
+) -> Simulation:
+    """Run any PTX kernel on the machine, which knows nothing of convolutions.
+
+    Args:
+        kernel: the text, or its file; a text has more than one line.
+        launch: how it is launched, or the launch file that says it (`convc.ir.launch`).
+        buffers: contents of buffers by name, in place of what their files hold; any type of the right size.
+        folder: where the launch's files are; by default beside the launch file, and without one the current folder.
+        check: have every checker watch, as `convc.check` does.
+        all_switches: check, and run also under every other setting of every switch.
+        machine: how the machine reads the kernel.
+        progress: called with the entry and the share of its CTAs that are done, 0 to 1.
+
+    Returns:
+        The buffers as the kernel left them, what was found and what was counted; buffers that the launch saves were
+        written.
+
+    Raises:
+        InputError, LaunchError: a file is missing, or the launch does not fit the kernel or the buffers.
+        PtxSyntaxError, UnmodelledError: the machine does not take the text.
+        MachineFault, DeadlockError: the kernel fails, and nobody checks.
+
+    Example:
+        >>> numbers = np.arange(1000, dtype=np.float32)
+        >>> done = convc.simulate("saxpy/kernel.ptx", "saxpy/launch.json", {"x": numbers, "y": numbers})
+        >>> done
+        <Simulation saxpy: clean, 0 findings>
+        >>> float(done.buffers["y"][-1])
+        3496.5
+    """
+    text, file = _text(kernel)
+    spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
+    where = _folder(launch, folder)
+    targets = save_targets(spec, where)
+    given = dict(buffers or {})
+    contents = read_buffers(spec, where, given) | given
+    options = run_options(machine)
+    told = Progress(progress).launch(spec.entry)
+    result: RunResult | None
+    if check or all_switches:
+        checked = check_kernel(
+            text, spec, contents, file=file, options=options, all_switches=all_switches, progress=told
+        )
+        result = checked.result
+        findings = checked.findings
+    else:
+        result = simulator.run(text, spec, contents, file=file, options=options, progress=told)
+        findings = result.findings
+    if result is None:
+        return Simulation(entry=spec.entry, buffers={}, findings=findings, counters=None, seconds=None, saved={})
+    for name, target in targets.items():
+        write_npy(target, plain(result.buffers[name]))
+    return Simulation(
+        entry=spec.entry,
+        buffers=result.buffers,
+        findings=findings,
+        counters=result.counters,
+        seconds=result.seconds,
+        saved=targets,
+    )
+
+
+def _text(kernel: str | Path) -> tuple[str, str]:
+    """The kernel's text, and what it is called in messages."""
+    if isinstance(kernel, str) and "\n" in kernel:
+        return kernel, "kernel.ptx"
+    return read_text(Path(kernel)), str(kernel)
+
+
+def _folder(launch: LaunchSpec | str | Path, folder: str | Path | None) -> Path:
+    """Where the files of a launch are."""
+    if folder is not None:
+        return Path(folder)
+    return Path() if isinstance(launch, LaunchSpec) else Path(launch).parent

@@ -1,0 +1,75 @@
+"""The verb `verify`: every convolution of a model, compiled, run, and compared with a float64 reference."""
+
+from __future__ import annotations
+
+from convc.api.inputs import run_options
+from convc.api.models import Model, chosen_convolutions, name_of, read_network
+from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.working import open_kernels, open_pool
+from convc.errors import InputError
+from convc.support.progress import Progress
+from convc.verification.layer import check_layer, modes_of
+from convc.verification.records import LayerReport, VerifyReport
+from convc.workers.jobs import check_all, one_thread, worth_sending
+
+
+def verify(
+    model: Model,
+    layer: str | None = None,
+    *,
+    seed: int = 0,
+    mode: str = "both",
+    read: ReadOptions | None = None,
+    schedule: ScheduleOptions | None = None,
+    machine: MachineOptions | None = None,
+    work: WorkOptions | None = None,
+) -> VerifyReport:
+    """Compile every convolution of a model (or one layer), run the text, and compare it with the reference.
+
+    Args:
+        model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`).
+        layer: verify this one alone.
+        seed: of the data; at least 0.
+        mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
+        read: how the model is read.
+        schedule: which schedules to consider; all of them by default.
+        machine: how the machine reads the kernels.
+        work: where layers are verified, and kernels kept.
+
+    Returns:
+        A report on each layer; ``report.ok`` says whether all are right.
+
+    Raises:
+        InputError: an argument has a value that does not exist, or there is no such layer.
+        LimitError, PlanError, WorkerError: a layer has no kernel or does not fit, or workers or a cluster fail.
+
+    Example:
+        >>> report = convc.verify("tiny_two_convs.onnx", seed=7)
+        >>> report
+        <VerifyReport tiny_two_convs: 2 of 2 layers right, 2 kernels, seed 7>
+        >>> report.layers[0].counters.tma_loads["filter"].bytes
+        25600
+    """
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    modes = modes_of(mode)
+    options = run_options(machine)
+    chosen = work or WorkOptions()
+    told = Progress(chosen.progress)
+    told(f"read {name_of(model)}", 0.0)
+    network = read_network(model, read, layer)
+    convs = chosen_convolutions(network, layer)
+    reports: list[LayerReport] = []
+    with open_kernels(schedule, chosen) as kernels, open_pool(chosen) as pool:
+        if pool is not None and (not pool.optional or worth_sending(convs, modes)):
+            reports += check_all(kernels, convs, pool, seed=seed, modes=modes, options=options, progress=told)
+        else:
+            for index, conv in enumerate(convs):
+                part = told.piece(index, len(convs))
+                part(f"compile {conv.name}", 0.0)
+                kernel = kernels.compiled(conv.problem)
+                with one_thread():
+                    reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=part))
+    return VerifyReport(
+        source=network.name, seed=seed, layers=tuple(reports), kernels=len(kernels), skipped=network.skipped
+    )

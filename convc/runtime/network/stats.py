@@ -1,0 +1,47 @@
+"""What a run of a network gave and did: which convolutions ran from their PTX, and what was left to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from convc.runtime.network.values import Value
+
+
+@dataclass(slots=True)
+class RunStats:
+    """What a run did.
+
+    Attributes:
+        compiled: names of the convolutions that ran from their PTX.
+        refused: convolutions that ran on the host, by name, and why.
+        hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
+        host: other nodes that ran on the host.
+        seconds: wall time of the machine in all convolutions.
+        fused: names of the nodes that a kernel did as well, by the name of its convolution.
+        handed: buffers that a kernel read as another one had left them, without repacking.
+    """
+
+    compiled: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    hidden: dict[str, int] = field(default_factory=dict)
+    host: int = 0
+    seconds: float = 0.0
+    fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    handed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkRun:
+    """What a run of a network gave.
+
+    Attributes:
+        outputs: an array for each output, by name; a list for a sequence, None for an optional that is empty.
+        stats: what ran where.
+        files: where outputs were written, by name.
+    """
+
+    outputs: dict[str, Value]
+    stats: RunStats
+    files: Mapping[str, Path]
