@@ -107,7 +107,7 @@ def test_every_step_appears_in_the_text_and_marks_its_instructions(parts):
     assert {"load.a", "mma.multiply", "epilogue.write"} <= marks
     text = "\n".join(parts["PTX, with the step of each line"])
     assert re.search(r"mma\.multiply +\|.*tcgen05\.mma", text)
-    assert re.search(r"store\.write +\|.*st\.global", text)
+    assert re.search(r"epilogue\.write +\|.*st\.global", text)
 
 
 def test_lines_are_numbered_as_in_the_build(convc, parts, kernel):

@@ -16,11 +16,12 @@ from convc.compiler.plan.names import MapName, Number, PointerName, RingName, Sm
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.tile.program import Role, TileProgram
 from convc.errors import TileError
+from convc.ir.arch import SM_100A
 from convc.ir.launch import PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
 
 Array = NDArray[np.generic]
-LANES = 128
+LANES = SM_100A.limits.tmem_lanes
 
 
 @dataclass(slots=True)
