@@ -8,13 +8,17 @@ compilation, no more.
 The environment variable ``CONVC_CACHE`` names another folder, or is ``off``.
 """
 
+# pyright: reportMissingTypeStubs=false, reportIncompatibleMethodOverride=false, reportUnknownLambdaType=false
+# pyright: reportUnknownMemberType=false, reportArgumentType=false
+# diskcache has no types: what is inferred from its code (a timeout that must be an int) is not what it takes.
+
 from __future__ import annotations
 
 import logging
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -45,14 +49,14 @@ _log = logging.getLogger(__name__)
 class _Blobs(diskcache.Disk):
     """Texts as keys and bytes as values, inside the database: no files beside it, and no pickles."""
 
-    def put(self, key: Any) -> tuple[str, bool]:
+    def put(self, key: object) -> tuple[str, bool]:
         """A key as the database has it."""
         if type(key) is not str:
             raise TypeError(f"a key is a text, got {type(key).__name__}")
         return key, True
 
     def get(self, key: Any, raw: bool) -> Any:
-        """The same, back."""
+        """Give a key back as it is in the database."""
         return key
 
     def store(self, value: Any, read: bool, key: Any = None) -> tuple[int, int, None, memoryview]:
@@ -82,12 +86,12 @@ class KernelCache:
 
     def get(self, key: str) -> bytes | None:
         """What was kept under this name; None where there is nothing, or nothing whole."""
-        held = self._do(lambda cache: cache.get(key))
-        if held is None:
+        packed = self._do(lambda cache: cache.get(key))
+        if not isinstance(packed, bytes):
             return None
         unpack = zlib.decompressobj()
         try:
-            data = unpack.decompress(held, MAX_ENTRY_BYTES)
+            data = unpack.decompress(packed, MAX_ENTRY_BYTES)
         except zlib.error:
             return None
         return data if unpack.eof else None
@@ -104,7 +108,8 @@ class KernelCache:
                 self._open.close()
             self._open = None
 
-    def _do(self, work):
+    def _do(self, work: Callable[[diskcache.Cache], object]) -> object:
+        """What work on the open database gives; None where the database is busy or broken."""
         if self._broken:
             return None
         try:
@@ -155,8 +160,8 @@ def open_cache(setting: str | Path | bool | None = None) -> KernelCache | None:
 
 
 @contextmanager
-def kept_kernels(setting: str | Path | bool | None = None) -> Iterator[KernelCache | None]:
-    """The same, closed at the end of the block."""
+def kept_kernels(setting: str | Path | bool | None = None) -> Generator[KernelCache | None, None, None]:
+    """The compile cache as `open_cache` gives it, closed at the end of the block."""
     cache = open_cache(setting)
     try:
         yield cache

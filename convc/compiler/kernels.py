@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -132,8 +132,8 @@ def _tagged(value: Any) -> Any:
     if isinstance(value, IntExpr):
         return str(value)
     if isinstance(value, tuple):
-        return [_tagged(item) for item in value]
-    if dataclasses.is_dataclass(value):
+        return [_tagged(item) for item in cast(tuple[Any, ...], value)]  # of whatever: each says itself what it is
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = {"kind": type(value).__name__} if isinstance(value, Step) else {}
         return kind | {f.name: _tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
     return msgspec.to_builtins(value)

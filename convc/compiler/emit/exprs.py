@@ -111,7 +111,8 @@ class _Writer:
                 return self.numbers[name].bits
             case FloorDiv(a, b) | Mod(a, b):
                 return max(self.bits(a), self.bits(b))
-        return self.bits(expr)
+            case _:
+                return self.bits(expr)
 
     def nonnegative(self, *exprs: IntExpr) -> bool:
         return all(bounds(expr, self.ranges)[0] >= 0 for expr in exprs)

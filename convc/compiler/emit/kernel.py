@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 
-import convc.compiler.emit.fragments  # noqa: F401 - registers how every kind of step is spelled
 from convc.compiler.emit.exprs import Number
-from convc.compiler.emit.fragments.base import RoleContext, common_names, fragment, numbers_of, template_name
+from convc.compiler.emit.fragments import fragment
+from convc.compiler.emit.fragments.base import RoleContext, common_names, numbers_of, template_name
 from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk

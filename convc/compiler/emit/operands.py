@@ -60,7 +60,8 @@ def mask_of(step: Multiply) -> str:
 
 def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:
     """(first, how many) of pieces that together are `count`: powers of two up to `most`, largest first."""
-    pieces, first = [], 0
+    pieces: list[tuple[int, int]] = []
+    first = 0
     while first < count:
         pieces.append((first, min(most, 1 << ((count - first).bit_length() - 1))))
         first += pieces[-1][1]

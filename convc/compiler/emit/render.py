@@ -50,7 +50,9 @@ def _wanted(template: str) -> frozenset[str]:
 def render(template: str, names: Mapping[str, Any]) -> str:
     """Fill in ``<template>.ptx.j2``; TypeError where the names given are not exactly the names it uses."""
     file = f"{template}.ptx.j2"
-    if names.keys() != _wanted(file):
-        missing, unused = sorted(_wanted(file) - names.keys()), sorted(names.keys() - _wanted(file))
+    wanted = _wanted(file)
+    missing = sorted(wanted - names.keys())
+    unused = sorted(names.keys() - wanted)
+    if missing or unused:
         raise TypeError(f"template {file}: missing names {missing}, unused names {unused}")
     return environment().get_template(file).render(names)

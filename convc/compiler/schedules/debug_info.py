@@ -48,14 +48,14 @@ def _scopes(steps: tuple[Step, ...], loops: Loops) -> Iterator[tuple[Step, Scope
             numbers[step.dst] = step.expr
         if isinstance(step, TmemLoad):
             first = numbers.get(step.first)
-        on_values = isinstance(step, ValueStep) and first is not None
+        width = step.columns if isinstance(step, ValueStep) and first is not None else None
         yield (
             step,
             Scope(
                 loops=loops,
                 tap_column=None if step.column is None else to_json(step.column),
-                first_column=to_json(first) if on_values else None,
-                width=step.columns if on_values else None,
+                first_column=None if first is None or width is None else to_json(first),
+                width=width,
             ),
         )
         if isinstance(step, Loop):

@@ -46,7 +46,7 @@ def _named_fields(kind: type[Step]) -> tuple[tuple[str, object], ...]:
     return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind) if field.name not in common)
 
 
-def _names(hint: object, value: object) -> Iterator[tuple[Kind, str]]:
+def _names(hint: object, value: Any) -> Iterator[tuple[Kind, str]]:
     """The names in a value of some type."""
     if value is None:
         return
@@ -58,6 +58,7 @@ def _names(hint: object, value: object) -> Iterator[tuple[Kind, str]]:
         yield from _names(next(arm for arm in get_args(hint) if arm is not types.NoneType), value)
     elif get_origin(hint) is tuple:
         inner = get_args(hint)
-        each = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
-        for part, item in zip(each, value, strict=True):
+        items: tuple[Any, ...] = value
+        each = [inner[0]] * len(items) if inner[-1] is Ellipsis else inner
+        for part, item in zip(each, items, strict=True):
             yield from _names(part, item)

@@ -114,11 +114,14 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
     accumulators = {tile.name: tile for tile in program.storage.tmem}
     for role in program.roles:
         for step, count in executions(role.steps):
-            match step:
-                case Multiply(acc=acc, m=m, n=n) if (m, n) != (accumulators[acc].lanes, accumulators[acc].columns):
-                    yield f"{step.id} makes {m} x {n}, accumulator {acc} is another size"
-                case TmemLoad(acc=acc, columns=columns) if columns * count != accumulators[acc].columns:
-                    yield f"{step.id} reads {columns * count} of {accumulators[acc].columns} columns"
+            if isinstance(step, Multiply):
+                acc = accumulators[step.acc]
+                if (step.m, step.n) != (acc.lanes, acc.columns):
+                    yield f"{step.id} makes {step.m} x {step.n}, accumulator {step.acc} is another size"
+            if isinstance(step, TmemLoad):
+                acc = accumulators[step.acc]
+                if step.columns * count != acc.columns:
+                    yield f"{step.id} reads {step.columns * count} of {acc.columns} columns"
 
 
 def acts(program: TileProgram) -> Iterator[str]:

@@ -55,8 +55,9 @@ class SharedTile:
     def column(self, position: IntExpr) -> IntExpr:
         """The filter column that comes at a position: the columns of a buffer are evenly spaced."""
         taps = self.buffer.taps
-        stride = taps[1].s - taps[0].s if len(taps) > 1 else 0
-        return self.turn(position) * stride + taps[0].s
+        first = taps[0].s
+        stride = taps[1].s - first if len(taps) > 1 else 0
+        return self.turn(position) * stride + first
 
     def counter(self, position: IntExpr, which: str = "") -> NewNumber | None:
         """The number that is 0 at the first multiplication of the tile; None where another is first, or it was

@@ -30,8 +30,6 @@ from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
 from convc.compiler.tile.steps.operands import TmaLoad, TmaWideLoad
 from convc.ir.expr import IntExpr, Var
 
-WINDOW_VAR = "window"
-
 
 def masks(plan: Plan) -> tuple[Role, ...]:
     """The role that fills the table of lane masks: filter columns first, then filter rows."""
@@ -194,12 +192,12 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
 def _windows(tile: SharedTile) -> Loop:
     """A copy for every window of an activation tile; they overlap by the halo."""
     plan, mark = tile.plan, tile.mark
-    window = number(f"{WINDOW_VAR}{mark}")
+    window = number(f"window{mark}")
     starts = tuple((each, Number(f"{each.name}{mark}")) for each in _starts(plan))
     at = number(f"at{mark}")
     lane_bytes = 32 * plan.tiling.row_bytes
     body = (
-        *(compute(each, "load", dst=name, **{WINDOW_VAR: Var(window)}) for each, name in starts),
+        *(compute(each, "load", dst=name, window=Var(window)) for each, name in starts),
         Compute(id=f"load.at{mark}", note="32 lanes a window", dst=at, expr=Var(window) * lane_bytes),
         TmaWideLoad(
             id=f"load.a{mark}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,8 @@ from convc.ir.arch import SM_100A
 from convc.ir.launch import PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
+"""Elements of any type: each buffer has its own."""
 LANES = SM_100A.limits.tmem_lanes
 
 
@@ -108,7 +110,7 @@ class CtaState:
             raise TileError(f"parameter {name} points at no buffer")
         return self.buffers[param.buffer].reshape(-1)
 
-    def write(self, name: PointerName, places: Array, values: Array) -> None:
+    def write(self, name: PointerName, places: NDArray[np.integer], values: Array) -> None:
         """Store values at elements of a buffer, each of which is written once."""
         if np.unique(places).size != places.size or self.written[places].any():
             raise TileError("an element is written twice")

@@ -12,10 +12,10 @@ from convc.compiler.tile.steps.base import Step
 def _leaves() -> tuple[type[Step], ...]:
     found: list[type[Step]] = []
     for module in (base, operands, lanes, epilogue):
-        for kind in vars(module).values():
-            own = isinstance(kind, type) and issubclass(kind, Step) and kind.__module__ == module.__name__
-            if own and not kind.__subclasses__():
-                found.append(kind)
+        members: dict[str, object] = vars(module)
+        for kind in members.values():
+            if isinstance(kind, type) and issubclass(kind, Step) and kind.__module__ == module.__name__:
+                found += [] if kind.__subclasses__() else [kind]
     return tuple(found)
 
 
