@@ -96,7 +96,7 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
 
 
 def tensor_memory(program: TileProgram) -> Iterator[str]:
-    """Allocated once before and freed once after, by one warp; accumulators fit, and are read from end to end."""
+    """Allocated once before and deallocated once after, by one warp; tiles lie inside, side by side."""
     allocs = [(role, step) for role in program.setup for step in walk(role.steps) if isinstance(step, TmemAlloc)]
     frees = [(role, step) for role in program.teardown for step in walk(role.steps) if isinstance(step, TmemDealloc)]
     if len(allocs) != 1 or len(frees) != 1:
@@ -111,17 +111,17 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
     for one, two in itertools.pairwise(sorted(program.storage.tmem, key=lambda tile: tile.column_offset)):
         if two.column_offset < one.end:
             yield f"tile {one.name} ends at column {one.end} and overlaps {two.name} at {two.column_offset}"
-    accumulators = {tile.name: tile for tile in program.storage.tmem}
+
+
+def accumulators(program: TileProgram) -> Iterator[str]:
+    """A multiplication fills its accumulator, and the epilogue reads it from end to end."""
+    tiles = {tile.name: tile for tile in program.storage.tmem}
     for role in program.roles:
         for step, count in executions(role.steps):
-            if isinstance(step, Multiply):
-                acc = accumulators[step.acc]
-                if (step.m, step.n) != (acc.lanes, acc.columns):
-                    yield f"{step.id} makes {step.m} x {step.n}, accumulator {step.acc} is another size"
-            if isinstance(step, TmemLoad):
-                acc = accumulators[step.acc]
-                if step.columns * count != acc.columns:
-                    yield f"{step.id} reads {step.columns * count} of {acc.columns} columns"
+            if isinstance(step, Multiply) and (step.m, step.n) != (tiles[step.acc].lanes, tiles[step.acc].columns):
+                yield f"{step.id} makes {step.m} x {step.n}, accumulator {step.acc} is another size"
+            if isinstance(step, TmemLoad) and step.columns * count != tiles[step.acc].columns:
+                yield f"{step.id} reads {step.columns * count} of {tiles[step.acc].columns} columns"
 
 
 def acts(program: TileProgram) -> Iterator[str]:
@@ -145,7 +145,7 @@ def acts(program: TileProgram) -> Iterator[str]:
         yield f"the launch has blocks of {program.launch.block} threads, the program {32 * program.warps}"
 
 
-CHECKS = (*RING_CHECKS, shared_memory, tensor_memory, acts)
+CHECKS = (*RING_CHECKS, shared_memory, tensor_memory, accumulators, acts)
 
 
 def _repeated(values: Iterable[str]) -> set[str]:
