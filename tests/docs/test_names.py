@@ -19,10 +19,13 @@ PATHS = re.compile(r"(?<![\w/.-])(?:convc|tests|templates|models|benchmarks)/[\w
 PAGES = re.compile(r"(?<![\w/])docs/\w+\.\w+|\]\((?!https?:)([\w./-]+)\)")
 NAMES = re.compile(r"(?<![\w/.-])convc(?:\.[A-Za-z_]\w*)+")
 
+FILES = re.compile(r"`(?!convc/|tests/)(?:\w+/)*(\w+\.(?:py|npz))`")
+TESTS = re.compile(r"(?<![\w/.])test_\w+(?![\w.])")
+
 TEXTS = sorted([*DOCS.glob("*.md"), ROOT / "README.md", *(ROOT / "convc").rglob("*.py")])
 
-NOT_OURS = {"convc.local", "convc.md"}
-"""Words that look like names of convc."""
+AN_EXAMPLE = {"templates/steps/apply_prelu.ptx.j2"}
+"""What a page makes, to show how."""
 
 
 def mentions(path: Path) -> Iterator[tuple[int, str]]:
@@ -65,12 +68,32 @@ def _has(thing: object, parts: list[str]) -> bool:
     return True
 
 
+@cache
+def files() -> set[str]:
+    """Names of all files, without their folders."""
+    tops = ("convc", "tests", "models", "benchmarks")
+    return {path.name for top in tops for path in (ROOT / top).rglob("*.*") if "__pycache__" not in path.parts}
+
+
+@cache
+def known_tests() -> set[str]:
+    """Names of all test functions and modules."""
+    found: set[str] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        found.add(path.stem)
+        found |= set(re.findall(r"^ *def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    return found
+
+
 def missing(path: Path) -> list[str]:
     """What a file mentions and is not there, one line each."""
     found: list[str] = []
     for line, text in mentions(path):
-        wrong = [one for one in PATHS.findall(text) if not is_there(one)]
-        wrong += [one for one in NAMES.findall(text) if one not in NOT_OURS and not is_name(one)]
+        wrong = [one for one in PATHS.findall(text) if not is_there(one) and one not in AN_EXAMPLE]
+        wrong += [one for one in NAMES.findall(text) if not is_name(one)]
+        if path.suffix == ".md":
+            wrong += [one for one in FILES.findall(text) if one not in files()]
+            wrong += [one for one in TESTS.findall(text) if one not in known_tests()]
         for match in PAGES.finditer(text):
             target = match[1] or match[0]
             folder = path.parent if match[1] else ROOT / "convc"
@@ -95,6 +118,8 @@ def test_what_is_mentioned_is_there(path):
             ["convc.ir.problem.ConvProblem.bach"],
         ),
         ("`convc.verify`, `convc.verifies`", ["convc.verifies"]),
+        ("`convc/errors.py`, `errors.py`, `errers.py`", ["errers.py"]),
+        ("test_names, test_what_is_mentioned_is_there, test_nothing_at_all", ["test_nothing_at_all"]),
         ("docs/forms.md and docs/form.md", ["docs/form.md"]),
         ("[a](https://example.org/x), [b](other.md)", ["other.md"]),
     ],
