@@ -37,7 +37,7 @@ COMMANDS = {
     "run": "Run a layer of a build folder, or a whole model.",
     "verify": "Check every convolution of a model.",
 }
-"""What each command does, as ``convc --help`` lists it; the command NAME is ``NAME_command`` of `convc.cli.NAME`."""
+"""What each command does, as ``convc --help`` lists it; command ``x`` is ``x_command`` of the module ``x`` here."""
 
 
 class Commands(click.Group):

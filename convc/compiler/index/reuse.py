@@ -48,7 +48,7 @@ class ReuseMaps(Geometry):
 
 
 def reuse_maps(problem: ConvProblem, cut: Geometry) -> ReuseMaps:
-    """Derive the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry` cuts into tiles.
+    """Derive the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry_of` cuts into tiles.
 
     They are not proved yet: see `convc.compiler.index.reuse_claims.prove`.
     """

@@ -60,7 +60,7 @@ class TensorCore:
         return footprint(item, self.switches)
 
     def seal(self) -> None:
-        """Execute everything queued; where work is not performed at once (see `pending`), only a commit takes it."""
+        """Execute everything queued; where work is not performed at once (see `completion`), only a commit takes it."""
         if self.queue and self._pending.eager:
             self.perform(self.take())
 

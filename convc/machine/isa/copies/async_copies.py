@@ -1,7 +1,7 @@
 """cp.async: each thread copies 4, 8 or 16 bytes from global to shared memory (PTX manual, "cp.async").
 
-When is up to the completion policy, see `pending`. Where the machine copies at once, the groups and their waits change
-nothing, and cp.async.mbarrier.arrive arrives at once.
+When is up to the completion policy, see `completion`. Where the machine copies at once, the groups and their waits
+change nothing, and cp.async.mbarrier.arrive arrives at once.
 """
 
 from __future__ import annotations

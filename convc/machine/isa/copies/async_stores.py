@@ -2,7 +2,7 @@
 and 9.7.13.7).
 
 Every thread stores (or combines) its bytes and completes as many on the mbarrier, which must lie in the CTA that it
-writes to. When it takes effect is up to the completion policy, see `pending`. The manual leaves the effect on the
+writes to. When it takes effect is up to the completion policy, see `completion`. The manual leaves the effect on the
 thread's own CTA undefined: that is reported, and done.
 """
 

@@ -1,8 +1,8 @@
 """Which bytes of global memory a tensor copy reaches: for observers, which look for races.
 
-A row of shared memory is one position along the outer dimensions (see `tma_walk`), so in global memory it is one line
+A row of shared memory is one position along the outer dimensions (see `tma.walk`), so in global memory it is one line
 of consecutive bytes. Lines outside the tensor are not touched, nor what lies behind dimension 0; but a store writes
-whole chunks of 16 bytes (see `tma_store`).
+whole chunks of 16 bytes (see `tma.store`).
 """
 
 from __future__ import annotations

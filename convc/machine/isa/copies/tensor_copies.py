@@ -1,7 +1,7 @@
 """Tensor copies between global and shared memory: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX manual).
 
-When the data moves (and, for a load, the barrier gets its complete_tx) is up to the completion policy, see `pending`.
-L2 cache hints and prefetches change nothing that the machine computes.
+When the data moves (and, for a load, the barrier gets its complete_tx) is up to the completion policy (see
+`completion`). L2 cache hints and prefetches change nothing that the machine computes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """tcgen05.ld and st: registers of whole warps from and to tensor memory (PTX manual, "Data movement shapes").
 
 A warp reaches the 32 lanes of its own sub-partition, warp % 4; all its lanes give the same address. When a move takes
-effect is up to the completion policy, see `pending` and `register_moves`.
+effect is up to the completion policy, see `completion` and `pending_registers`.
 """
 
 from __future__ import annotations

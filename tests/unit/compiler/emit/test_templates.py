@@ -74,8 +74,8 @@ def test_steps_and_fragments_are_the_same_set():
 
 
 def leaves(kind: type) -> set[str]:
-    """Names of the classes that derive from one, and that no other derives from."""
-    found = {cls.__name__: cls for cls in kind.__subclasses__()}
+    """Names of convc's classes that derive from one, and that no other derives from."""
+    found = {cls.__name__: cls for cls in kind.__subclasses__() if cls.__module__.startswith("convc.")}
     return set().union(*(leaves(cls) or {name} for name, cls in found.items()))
 
 
