@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.options import MachineOptions
+from convc.build.selection import LayerNames, pick_layers
 from convc.ir.findings import Finding, Verdict, worst
 from convc.runtime.layer import input_buffers, random_input, random_residual
 from convc.runtime.source_map import attach_source
@@ -68,7 +69,7 @@ class CheckReport:
 
 def check(
     build: BuildSource,
-    layer: str | None = None,
+    layer: LayerNames | None = None,
     *,
     seed: int = 0,
     all_switches: bool = False,
@@ -80,7 +81,7 @@ def check(
 
     Args:
         build: a folder, or an open build.
-        layer: check the kernel of this one alone.
+        layer: check the kernel of this one alone: a name or a pattern, or several.
         seed: of the input; at least 0.
         all_switches: run also under every other setting of every switch, and find what the result depends on.
         machine: how the machine reads the kernels.
@@ -102,7 +103,7 @@ def check(
     options = run_options(machine)
     told = Progress(progress)
     source = opened(build)
-    names = source.names if layer is None else (layer,)
+    names = [record.name for record in pick_layers(source.network.layers, layer, str(source.path))]
     checked: dict[str, KernelCheck] = {}
     for index, name in enumerate(names):
         ready = source.load(name)

@@ -10,6 +10,7 @@ from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
 from convc.build.folder import Build, check_build_target, load_build
+from convc.build.selection import LayerNames
 from convc.build.writer import write_build
 from convc.support.progress import Progress
 from convc.workers.jobs import compile_all
@@ -19,7 +20,7 @@ def compile(
     model: Model,
     out_dir: BuildSource,
     *,
-    layer: str | None = None,
+    layer: LayerNames | None = None,
     read: ReadOptions | None = None,
     schedule: ScheduleOptions | None = None,
     assembler: Callable[[str, str], bytes] | None = None,
@@ -30,7 +31,7 @@ def compile(
     Args:
         model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`).
         out_dir: the folder (`convc.build.folder`); a build that is there is replaced, anything else is refused.
-        layer: compile this one alone.
+        layer: compile this one alone: a name or a pattern, or several.
         read: how the model is read.
         schedule: which schedules to consider; all of them by default.
         assembler: called with the digest and the text of each kernel; what it gives becomes its ``kernel.cubin``.

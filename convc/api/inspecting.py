@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
-from convc.build.folder import pick_layer
+from convc.build.selection import pick_layer
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import shared_problem
 from convc.compiler.plan.records import Plan

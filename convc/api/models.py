@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from convc.api.options import ReadOptions
-from convc.build.folder import pick_layer
+from convc.build.selection import LayerNames, names_of, pick_layers
 from convc.errors import InputError, NodeError
 from convc.frontend.onnx_reader import Source, read_model
 from convc.ir.network import ConvNode, Network
@@ -14,12 +14,12 @@ Model = Source | Network
 """A model: its file, as onnx has loaded it, or as `convc.load` has read it."""
 
 
-def read_network(model: Model, options: ReadOptions | None = None, layer: str | None = None) -> Network:
+def read_network(model: Model, options: ReadOptions | None = None, layer: LayerNames | None = None) -> Network:
     """The network of a model.
 
     Args:
         options: how to read it; batch, dtype and precision of a `Network` are settled already.
-        layer: where one is named, the others need not be of a kind that convc compiles.
+        layer: where any is named, the others need not be of a kind that convc compiles.
     """
     chosen = options or ReadOptions()
     if isinstance(model, Network):
@@ -36,23 +36,27 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: str | 
     )
 
 
-def chosen_convolutions(network: Network, layer: str | None) -> tuple[ConvNode, ...]:
-    """The convolutions to work on: all, or the one that is named.
+def chosen_convolutions(network: Network, layer: LayerNames | None) -> tuple[ConvNode, ...]:
+    """The convolutions to work on: all, or those that are named.
 
     Raises:
-        NodeError: the node of that name is no convolution, or was fused into one.
-        InputError: there is none of that name.
+        NodeError: a node that is named is no convolution, or was fused into one.
+        InputError: there is none of a name.
     """
-    if layer is None:
-        return network.convs
+    for name in () if layer is None else names_of(layer):
+        _check_node(network, name)
+    return pick_layers(network.convs, layer, network.name)
+
+
+def _check_node(network: Network, name: str) -> None:
+    """NodeError where the node of that name has no kernel of its own."""
     for conv in network.convs:
-        if layer in conv.fused:
+        if name in conv.fused:
             hint = f"compile {conv.name}, or fuse nothing (--no-fuse)"
-            raise NodeError(f"fused into convolution {conv.name!r}", where=f"node {layer!r}", hint=hint)
+            raise NodeError(f"fused into convolution {conv.name!r}", where=f"node {name!r}", hint=hint)
     for node in network.skipped:
-        if node.name == layer:
-            raise NodeError(node.reason, where=f"node {node.name!r} ({node.op_type})")
-    return (pick_layer(network.convs, layer, network.name),)
+        if node.name == name:
+            raise NodeError(node.reason, where=f"node {name!r} ({node.op_type})")
 
 
 def name_of(model: Model) -> str:

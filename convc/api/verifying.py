@@ -6,6 +6,7 @@ from convc.api.inputs import run_options
 from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
+from convc.build.selection import LayerNames
 from convc.errors import InputError
 from convc.support.progress import Progress
 from convc.verification.layer import check_layer, modes_of
@@ -15,7 +16,7 @@ from convc.workers.jobs import check_all, one_thread, worth_sending
 
 def verify(
     model: Model,
-    layer: str | None = None,
+    layer: LayerNames | None = None,
     *,
     seed: int = 0,
     mode: str = "both",
@@ -28,7 +29,7 @@ def verify(
 
     Args:
         model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`).
-        layer: verify this one alone.
+        layer: verify this one alone: a name or a pattern, or several.
         seed: of the data; at least 0.
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
         read: how the model is read.

@@ -30,6 +30,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from convc.build.selection import pick_layer
 from convc.errors import BuildError, InputError, ProblemError
 from convc.ir import dtypes
 from convc.ir.debug_info import DebugInfo, read_debug_info
@@ -169,27 +170,6 @@ class Build:
             filter=_read_weights(weights / f"{record.stem}.filter.npy", layout.filter),
             bias=_read_weights(weights / f"{record.stem}.bias.npy", layout.bias),
         )
-
-
-def pick_layer(layers: Iterable, name: str | None, where: str):
-    """The layer (any record with a name) called ``name``; the only one where no name is given.
-
-    Raises:
-        InputError: there is no such layer, or there are several and no name was given.
-    """
-    layers = tuple(layers)
-    names = [layer.name for layer in layers]
-    listed = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
-    if name is None:
-        if len(layers) == 1:
-            return layers[0]
-        raise InputError(
-            f"there are {len(layers)} layers: say which with --layer", where=where, hint=f"layers: {listed}"
-        )
-    for layer in layers:
-        if layer.name == name:
-            return layer
-    raise InputError(f"there is no layer {name!r}", where=where, hint=f"layers: {listed}")
 
 
 def buffers_of(layout: DeviceLayout) -> dict[str, BufferLayout]:

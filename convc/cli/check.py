@@ -10,9 +10,10 @@ import click
 from convc import api
 from convc.cli.options import (
     Chosen,
+    Layers,
     all_switches_option,
     chosen_options,
-    layer_option,
+    layers_option,
     path_type,
     report_options,
     switch_option,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 @click.command("check")
 @click.argument("build", type=path_type, metavar="DIR")
-@layer_option()
+@layers_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
 @all_switches_option
 @switch_option
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @chosen_options
 def check_command(
     build: Path,
-    layer: str | None,
+    layer: Layers,
     seed: int,
     all_switches: bool,
     json_file: Path | None,

@@ -10,13 +10,14 @@ import click
 from convc import api
 from convc.cli.options import (
     Chosen,
+    Layers,
     batch_option,
     chosen_options,
     dtype_option,
     fuse_option,
     jobs_options,
     json_option,
-    layer_option,
+    layers_option,
     model_argument,
     no_cache_option,
     path_type,
@@ -32,7 +33,7 @@ from convc.support import ptxas
 @click.command("compile")
 @model_argument
 @click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
-@layer_option()
+@layers_option
 @batch_option
 @dtype_option
 @precision_option
@@ -44,7 +45,7 @@ from convc.support import ptxas
 @json_option
 @chosen_options
 def compile_command(
-    model: Path, folder: Path, layer: str | None, assemble: bool, json_file: Path | None, chosen: Chosen
+    model: Path, folder: Path, layer: Layers, assemble: bool, json_file: Path | None, chosen: Chosen
 ) -> None:
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 

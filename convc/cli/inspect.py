@@ -46,7 +46,7 @@ class View:
 
 @click.command("inspect")
 @click.argument("model", type=path_type, required=False)
-@layer_option()
+@layer_option
 @batch_option
 @dtype_option
 @precision_option

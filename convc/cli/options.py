@@ -232,9 +232,25 @@ def switch_option(command: Command) -> Command:
     return click.option("--switch", "switches", cls=_SwitchOption, multiple=True, metavar="NAME=SETTING")(command)
 
 
-def layer_option(required: bool = False) -> Callable[[Command], Command]:
-    """``--layer NAME``."""
-    return click.option("--layer", metavar="NAME", required=required, help="One convolution of the model.")
+layer_option = click.option("--layer", metavar="NAME", help="One convolution of the model: its name, or a pattern.")
+
+
+Layers = tuple[str, ...] | None
+"""Names or patterns of layers; None for all layers."""
+
+
+def _layer_names(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> Layers:
+    """Names, or None for all layers."""
+    return given or None
+
+
+layers_option = click.option(
+    "--layer",
+    metavar="NAME",
+    multiple=True,
+    callback=_layer_names,
+    help="Only this layer: its name, or a pattern such as 'layer1.*'; may be given several times.",
+)
 
 
 json_option = click.option(

@@ -35,7 +35,7 @@ from convc.report.output import check_reports, write_report
 @click.option("--input", "inputs", required=False, multiple=True, metavar="[NAME=]X.npy", help="Activations.")
 @click.option("-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y.npy", help="Result.")
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
-@layer_option()
+@layer_option
 @dtype_option
 @precision_option
 @fuse_option

@@ -12,6 +12,7 @@ import click
 from convc import api
 from convc.cli.options import (
     Chosen,
+    Layers,
     batch_option,
     chosen_options,
     collected,
@@ -21,7 +22,7 @@ from convc.cli.options import (
     host_option,
     jobs_options,
     json_option,
-    layer_option,
+    layers_option,
     no_cache_option,
     numerics_option,
     path_type,
@@ -53,7 +54,7 @@ class Files:
 
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
-@layer_option()
+@layers_option
 @batch_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @dtype_option
@@ -81,7 +82,7 @@ class Files:
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
-    layer: str | None,
+    layer: Layers,
     seed: int,
     counts: bool,
     reweight: int | None,
@@ -121,7 +122,7 @@ def verify_command(
 
 
 def _verify_layers(
-    models: tuple[Path, ...], layer: str | None, seed: int, counts: bool, files: Files, chosen: Chosen
+    models: tuple[Path, ...], layer: Layers, seed: int, counts: bool, files: Files, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
@@ -158,7 +159,7 @@ def _verify_layers(
         raise click.exceptions.Exit(1)
 
 
-def _verify_one(model: Path, layer: str | None, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
+def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
     """The report on a model; of one among several, the error where there is none, unless the workers failed."""
     with progress_bar() as bar:
         told = Progress(bar) if alone else Progress(bar).under(model.name)

@@ -6,6 +6,7 @@ is known of each.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args, get_type_hints
@@ -92,6 +93,8 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
     for text in settings:
         name, _, setting = text.partition("=")
         if name not in OPEN:
-            raise InputError(f"there is no switch {name!r}", hint=f"switches: {', '.join(OPEN)}")
+            near = difflib.get_close_matches(name, OPEN, n=1)
+            guess = f"did you mean {near[0]!r}? " if near else ""
+            raise InputError(f"there is no switch {name!r}", hint=f"{guess}switches: {', '.join(OPEN)}")
         given[name] = setting
     return Switches(**given, **more)

@@ -55,6 +55,7 @@ def test_an_open_question_that_a_kernel_depends_on(convc, tmp_path):
 def test_switches_that_do_not_exist(convc, build):
     said = convc.refused("check", build, "--switch", "elected=first")
     assert "there is no switch 'elected'" in said
+    assert "did you mean 'elect'? switches: " in said
     assert "elect" in said
     assert "must be one of lowest, highest" in convc.refused("check", build, "--switch", "elect=first")
 

@@ -182,3 +182,17 @@ def test_an_assembler_that_refuses_leaves_nothing(convc, tiny, tmp_path, monkeyp
 def test_a_folder_that_may_not_be_written_is_refused(convc, tiny, tmp_path):
     (tmp_path / "file").write_text("")
     assert "error[I100]" in convc.refused("compile", tiny, "-o", tmp_path / "file" / "b")
+
+
+def test_layers_by_pattern_and_several(convc, two, tmp_path):
+    assert "head" not in convc.good("compile", two, "-o", tmp_path / "one", "--layer", "st*")
+    said = convc.good("compile", two, "-o", tmp_path / "both", "--layer", "head", "--layer", "stem")
+    assert "stem" in said
+    assert "head" in said
+    convc.good("check", tmp_path / "both", "--layer", "s*", "--layer", "h*")
+
+
+def test_a_layer_that_is_nearly_right(convc, two, tmp_path):
+    assert "did you mean 'stem'?" in convc.refused("compile", two, "-o", tmp_path / "b", "--layer", "stm")
+    assert "did you mean 'stem'?" in convc.refused("inspect", two, "--layer", "stm")
+    assert "fits 2 layers: one is wanted here" in convc.refused("inspect", two, "--layer", "*e*")
