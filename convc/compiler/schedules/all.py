@@ -67,17 +67,31 @@ def choices() -> dict[str, tuple[str, ...]]:
 
 
 def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
-    """The schedules that options leave to choose from; InputError where an option has a value that does not exist."""
+    """The schedules that options leave to choose from.
+
+    Raises:
+        InputError: an option has a value that does not exist, or none of the schedules named has a use for it.
+    """
     for field, known in choices().items():
         value = getattr(options, field)
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
-    return tuple(
-        schedule
-        for schedule in SCHEDULES
-        if options.schedule in (AUTO, schedule.name)
-        and (not schedule.variant or options.shift in (None, schedule.variant))
-    )
+    named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
+    if options.shift is None:
+        found = named
+    elif options.schedule == AUTO:
+        owners = dict.fromkeys(each.name for each in SCHEDULES if each.variant == options.shift)
+        raise InputError(f"{options.shift} is a variant of {' and '.join(owners)}: name the schedule too")
+    else:
+        found = [schedule for schedule in named if schedule.variant == options.shift]
+        if not found:
+            raise InputError(f"schedule {options.schedule} has no variant {options.shift}")
+    for field in ("border", "rows"):
+        if getattr(options, field) is not None and not any(schedule.shares for schedule in found):
+            raise InputError(
+                f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"
+            )
+    return tuple(found)
 
 
 def schedule_of(name: ScheduleName) -> Schedule:

@@ -98,9 +98,16 @@ def test_a_plan_names_the_rules_it_rests_on(schedule):
         ({"schedule": "shift", "shift": "up"}, "shift must be one of chain, ashift, windows, got 'up'"),
         ({"border": "none"}, "border must be one of mask, zero, got 'none'"),
         ({"rows": "inner"}, "rows must be one of outer, merged, got 'inner'"),
+        ({"shift": "chain"}, "chain is a variant of shift: name the schedule too"),
+        ({"schedule": "slide", "shift": "chain"}, "schedule slide has no variant chain"),
+        (
+            {"schedule": "reload", "border": "mask"},
+            "border is about activations that filter columns share, and schedule reload shares none",
+        ),
+        ({"schedule": "reload", "rows": "outer"}, "rows is about activations that filter columns share"),
     ],
 )
-def test_an_unknown_option_is_refused(options, message):
+def test_an_option_that_is_unknown_or_of_no_use_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         plan(device_layout(problem()), options=ScheduleOptions(**options))
 
