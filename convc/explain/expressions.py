@@ -25,7 +25,7 @@ def remainder(x: Expr, divisor: int) -> Expr:
     return cast(Expr, Mod(x, Integer(divisor)))  # for sympy, again a class
 
 
-def replaced(expr: Expr, put: Mapping[Symbol, Expr]) -> Expr:
+def replaced(expr: Basic, put: Mapping[Symbol, Expr]) -> Expr:
     """Put expressions in place of symbols, all at once."""
     return cast(Expr, expr.xreplace(dict(put)))  # an expression stays one; sympy declares any node
 
