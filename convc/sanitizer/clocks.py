@@ -24,18 +24,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 Clock = dict[int, int]
+"""The time up to which the owner has been told of a component, by component."""
+
+Who = TypeVar("Who")
 
 
-def join(into: Clock, other: Mapping[int, int]) -> None:
-    """Learn everything that ``other`` knows."""
+def join(into: dict[Who, int], other: Mapping[Who, int]) -> None:
+    """Learn everything that ``other`` knows: the later time of each."""
     for component, time in other.items():
         if into.get(component, -1) < time:
             into[component] = time
 
 
 def _fenced() -> dict[str, Clock]:
+    """A view of what the asynchronous proxy sees of each memory: nothing yet."""
     return {"shared": {}, "global": {}}
 
 
@@ -48,7 +53,7 @@ class ClockMessage:
     weak: Clock = field(default_factory=dict)
 
     def add(self, other: ClockMessage) -> None:
-        """Another release on the same object."""
+        """Join another release on one object to this one."""
         join(self.generic, other.generic)
         join(self.weak, other.weak)
         for space, clock in other.fenced.items():
