@@ -31,11 +31,13 @@ def numbers_in_blocks(
     Returns:
         float32 x and w, in the shapes of the problem.
     """
-    block, terms = FORMATS[problem.operand].block, problem.gemm_k
-    numbers, spread = next(
-        ((numbers, spread) for numbers, spread in CHOICES if terms * numbers[-1] ** 2 * 4**spread <= room(numbers[-1])),
-        CHOICES[-1],
-    )
+    block = FORMATS[problem.operand].block
+    terms = problem.gemm_k
+    numbers, spread = CHOICES[-1]
+    for wide, wide_spread in CHOICES:
+        if terms * wide[-1] ** 2 * 4**wide_spread <= room(wide[-1]):
+            numbers, spread = wide, wide_spread
+            break
     largest = numbers[-1]
     taps_shape = (problem.out_channels, problem.group_channels, *problem.kernel)
     x = _draw(rng, problem.x_shape, problem.groups, block, numbers, spread)

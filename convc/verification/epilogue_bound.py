@@ -64,13 +64,15 @@ def through_epilogue(
     Returns:
         float64 (N, K, P, Q).
     """
-    value, error = sums, bound
+    value = sums
+    error = bound
     with np.errstate(all="ignore"):
         for step in problem.epilogue:
             after = reference.epilogue_step(step, value, residual)
             error = _after(step, value, after, error, residual)
             largest = np.abs(after) + error
-            value, error = after, np.where(largest <= dtypes.F32.max_finite, error, np.inf)  # also where it is NaN
+            error = np.where(largest <= dtypes.F32.max_finite, error, np.inf)  # infinite also where it is NaN
+            value = after
     return error
 
 
