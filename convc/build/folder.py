@@ -204,7 +204,8 @@ def stems_of(names: Iterable[str]) -> tuple[str, ...]:
     taken: set[str] = set()
     for name in names:
         safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:80].lstrip(".-") or "layer"
-        stem, count = safe, 1
+        stem = safe
+        count = 1
         while stem.lower() in taken:
             count += 1
             stem = f"{safe}-{count}"
