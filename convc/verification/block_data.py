@@ -33,11 +33,11 @@ def numbers_in_blocks(
     """
     block = FORMATS[problem.operand].block
     terms = problem.gemm_k
-    numbers, spread = CHOICES[-1]
-    for wide, wide_spread in CHOICES:
-        if terms * wide[-1] ** 2 * 4**wide_spread <= room(wide[-1]):
-            numbers, spread = wide, wide_spread
-            break
+
+    def fits(numbers: tuple[int, ...], spread: int) -> bool:
+        return terms * numbers[-1] ** 2 * 4**spread <= room(numbers[-1])
+
+    numbers, spread = next((choice for choice in CHOICES if fits(*choice)), CHOICES[-1])
     largest = numbers[-1]
     taps_shape = (problem.out_channels, problem.group_channels, *problem.kernel)
     x = _draw(rng, problem.x_shape, problem.groups, block, numbers, spread)
