@@ -133,7 +133,7 @@ class Build:
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
 
     def debug_info(self, name: str | None = None) -> DebugInfo | None:
-        """What the steps of a layer's kernel cover; None where its folder has no debug_info.json.
+        """The debug info of a layer's kernel; None where its folder has no debug_info.json.
 
         Raises:
             BuildError: debug_info.json is damaged.

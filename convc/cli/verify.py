@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Where reports are written; None: no such report."""
+    """Files that reports are written to; None: no such report."""
 
     json_file: Path | None
     markdown: Path | None

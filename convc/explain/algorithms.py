@@ -41,7 +41,7 @@ class RewriteStage:
 
 
 def chapters(maps: ReuseMaps, schedule: Schedule, mma: MmaTile, masked: bool) -> tuple[RewriteStage, ...]:
-    """What leads from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out."""
+    """The rewrites from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out."""
     found = [RewriteStage("Algorithm 2: reload", stream_tiles(maps, mma))]
     if not schedule.shares:
         return tuple(found)

@@ -52,7 +52,7 @@ class Derivation:
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """What was refuted, or not decided."""
+        """Outcomes that were refuted, or not decided."""
         return tuple(step.outcome for each in self.algorithms for step in each.steps if not step.ok)
 
 

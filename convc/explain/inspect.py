@@ -1,4 +1,4 @@
-"""What ``convc inspect`` says: one layer from its loop nest to the text, with the reason for every decision.
+"""The page of ``convc inspect``: one layer from its loop nest to the text, with the reason for every decision.
 
 Seven parts, each under its own heading: problem, loop nest, index maps with what was proved about them, plan
 with the candidates it turned down, memory map, roles step by step, and the PTX with each line's step beside

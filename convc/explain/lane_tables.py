@@ -33,7 +33,7 @@ FEW = 4
 
 
 def print_lanes(console: Console, table: LaneTable, every: bool = False) -> None:
-    """What lanes hold at the filter columns, buffer by buffer; long runs of lanes of a kind are cut unless `every`."""
+    """Print what lanes hold at the filter columns, by buffer; long runs of lanes of a kind are cut unless `every`."""
     console.print(heading(table))
     console.print(LEGEND)
     for buffer in table.buffers:
@@ -44,7 +44,7 @@ def print_lanes(console: Console, table: LaneTable, every: bool = False) -> None
 
 
 def print_rows(console: Console, table: LaneTable) -> None:
-    """Which row of shared memory holds which pixel: one line for the rows that follow each other in an image."""
+    """Print the pixel of each row of shared memory: one line for the rows that follow each other in an image."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("filter columns", "rows", "pixels (n, h, w)", "what"):
         shown.add_column(name)
@@ -76,7 +76,7 @@ def print_masks(console: Console, table: LaneTable) -> None:
 
 
 def print_claims(console: Console, proofs: Iterable[Outcome], cases: Iterable[Outcome]) -> None:
-    """What was proved; then why lanes are masked: what would go wrong at each filter column without."""
+    """Print what was proved; then why lanes are masked: what would go wrong at each filter column without."""
     for outcome in proofs:
         console.print(str(outcome), soft_wrap=True)
     reasons = list(cases)
@@ -95,14 +95,14 @@ def lanes_json(table: LaneTable, proofs: Iterable[Outcome], cases: Iterable[Outc
 
 
 def heading(table: LaneTable) -> str:
-    """Which tile this is."""
+    """One line that names the tile: schedule, number, filter row and lanes."""
     lanes = len(table.buffers[0].lanes)
     shape = f"{table.windows} windows of {lanes // table.windows}" if table.windows > 1 else str(lanes)
     return f"schedule {table.schedule}, tile {table.tile_m}, filter row {table.r}: {shape} {table.unit}s"
 
 
 def marks(cell: Cell) -> str:
-    """What is special about a lane at a filter column."""
+    """The signs of a lane at a filter column, as the table of the module has them."""
     words: list[str] = []
     if cell.masked:
         words.append("X")

@@ -1,4 +1,4 @@
-"""What the rewrites of `convc.explain.reuse_rewrites` take for granted about a nest and the maps of its stream."""
+"""Claims that the rewrites of `convc.explain.reuse_rewrites` rest on, about a nest and the maps of its stream."""
 
 from __future__ import annotations
 

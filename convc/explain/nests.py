@@ -153,7 +153,7 @@ class Nest:
         return IndexMap(name=read.name, domain=self.loops, results=read.results, guard=read.guard)
 
     def out_of_scope(self) -> str:
-        """What a statement reads of loops that run further in; empty where all is known."""
+        """Say what a statement reads of loops that run further in; empty where all is known."""
         for statement in self.body:
             known = {self.loop(name).symbol for name in self.outside(statement.inside)}
             unknown = _reads(statement, self) - known

@@ -1,4 +1,4 @@
-"""What a loop nest really adds up: run it, and list the products that every output received.
+"""The products that a loop nest really adds up: run it, and list those that every output received.
 
 Running means running: loops in their order, loads, moves, masks and accumulators with their state, so that a load that
 stands at the wrong place or a row that did not come along shows up as a wrong product. Elements are numbers, not

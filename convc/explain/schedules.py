@@ -1,4 +1,4 @@
-"""Which schedule a plan took, what the others would cost, and whether moving rows in tensor memory is worth it."""
+"""The choice of a schedule: what the others would cost, and whether moving rows in tensor memory is worth it."""
 
 from __future__ import annotations
 

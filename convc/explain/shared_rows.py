@@ -1,4 +1,4 @@
-"""Which pixel stands in which row of shared memory, and which row a lane multiplies.
+"""The pixel in each row of shared memory, and the row that each lane multiplies.
 
 Nothing here uses the closed forms of `convc.compiler.index.reuse` but the start of a copy: a copy is followed pixel by
 pixel by the rule of the PTX manual (tensor im2col::w mode) and rows move one by one, so that a table made from it shows
@@ -72,7 +72,7 @@ def _pixel(problem: ConvProblem, n: int, h: int, w: int) -> Pixel:
 
 
 def shared_rows(maps: ReuseMaps, moves: bool, tile_m: int, r: int, buffer: Buffer) -> tuple[SharedRow, ...]:
-    """What the copies of a buffer put into shared memory, row by row; moves: whether rows go from lane to lane."""
+    """The rows that the copies of a buffer fill in shared memory; moves: whether rows go from lane to lane."""
     lanes = maps.tile.lanes
     if maps.tile.windows > 1:
         pixels = []

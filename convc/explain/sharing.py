@@ -1,4 +1,4 @@
-"""How a plan shares activations between filter columns: its lanes, what they cost, its masks, and what it rests on."""
+"""Sharing of activations between filter columns in a plan: lanes, their cost, masks, and the rules it rests on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
 
 
 def lane_use(plan: Plan, reuse: Reuse) -> str:
-    """How many lanes of all tiles hold an output pixel, and why the others do not."""
+    """Say how many lanes of all tiles hold an output pixel, and why the others do not."""
     tile = reuse.tile
     stream = reuse.stream
     used = plan.problem.gemm_m

@@ -1,4 +1,4 @@
-"""What repacking does and what it costs, one sentence each, from the facts of a `DeviceLayout`."""
+"""Notes on repacking: what it does and what it costs, one sentence each, from the facts of a `DeviceLayout`."""
 
 from __future__ import annotations
 

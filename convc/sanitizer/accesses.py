@@ -24,7 +24,7 @@ ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 
 
 class AccessFields(TypedDict, total=False):
-    """What an access may be besides an ordinary read; see the attributes of `Access`."""
+    """Fields by which an access differs from an ordinary read; the attributes of `Access` say what they mean."""
 
     component: int
     time: int
@@ -104,7 +104,7 @@ class Accesses(Order):
         )
 
     def nth(self, instr: Instr, *thread: int) -> int:
-        """How often a warp or a thread had come here before."""
+        """Count how often a warp or a thread has come here, and give the number of times before this one."""
         key = (instr.index, *thread)
         count = self.counts[key] = self.counts.get(key, -1) + 1
         return count

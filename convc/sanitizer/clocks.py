@@ -46,7 +46,7 @@ def _fenced() -> dict[str, Clock]:
 
 @dataclass(slots=True)
 class ClockMessage:
-    """What a release carries: the sender's generic, fenced and weak views."""
+    """The message of a release: the sender's generic, fenced and weak views."""
 
     generic: Clock = field(default_factory=dict)
     fenced: dict[str, Clock] = field(default_factory=_fenced)
@@ -101,7 +101,7 @@ class WarpClocks(ClockMessage):
         self.unpublished.clear()
 
     def release(self, scopes: tuple[bool, ...], what: ClockMessage) -> None:
-        """What relaxed writes pass on from now on; see `released`."""
+        """Let relaxed writes pass this on from now on (`released`)."""
         for wide in scopes:
             self.released.setdefault(wide, ClockMessage()).add(what)
 
@@ -139,5 +139,5 @@ class AsyncStream:
         self.time += 1
 
     def known(self, left: int) -> Clock:
-        """What is known once at most ``left`` of the groups closed so far are under way."""
+        """The times that are known once at most ``left`` of the groups closed so far are under way."""
         return {self.component: self.groups[-1 - left]} if len(self.groups) > left else {}

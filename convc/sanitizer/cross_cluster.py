@@ -1,4 +1,4 @@
-"""Do CTAs that nothing orders use the same bytes of global memory, one of them writing?
+"""Global memory between clusters: CTAs that nothing orders use the same bytes, one of them writing.
 
 Clusters run in no particular order, so two that store to one place race, and so do one that stores and one that loads
 (PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
@@ -35,7 +35,7 @@ class Writes(Observer):
         self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
 
     def begin(self, cohort: ObservedCohort) -> None:
-        """Who wrote where is kept from cohort to cohort."""
+        """Go on with another cohort; who wrote where is kept."""
         self.cohort = cohort
         self.body = cohort.launch.program.kernel.body
         self.strong = np.array([strength_of(instr) is not None for instr in self.body])

@@ -1,4 +1,4 @@
-"""What orders what: the synchronisation of one cluster, as vector clocks.
+"""Happens-before: the synchronisation of one cluster, as vector clocks.
 
 Followed are the CTAs of the first cluster of every cohort, all with one set of clocks. Messages pass through mbarriers
 (of the own CTA, or of a peer by its shared::cluster address), CTA barriers, the cluster barrier, and single locations
@@ -38,7 +38,7 @@ class Barrier:
 
 
 class Order(Observer):
-    """Who knows of what; ``met`` are (CTA, peer) where the one knows that the other has started.
+    """The clocks of everybody; ``met`` are (CTA, peer) where the one knows that the other has started.
 
     Subclasses override `touch`.
     """
@@ -81,7 +81,7 @@ class Order(Observer):
         return self.streams[key]
 
     def barrier(self, home: Home) -> Barrier:
-        """What is known of a barrier."""
+        """The copies and messages of a barrier."""
         if home not in self.barriers:
             self.barriers[home] = Barrier(AsyncStream(self.component(home[0])))
         return self.barriers[home]

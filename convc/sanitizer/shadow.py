@@ -70,7 +70,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class AccessSet:
-    """What lanes of a warp access.
+    """The places that lanes of a warp access.
 
     Attributes:
         space: ``shared``, ``tensor`` or ``global``.
@@ -179,7 +179,7 @@ class Shadow:
         return sorted(found - {-1})
 
     def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
+        """Find where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
         here = np.zeros(places.shape, bool)
         lanes: list[np.ndarray] = []
         for table in self.tables.arrays.values():

@@ -67,7 +67,7 @@ Location = tuple[str, int | str, int]
 
 
 class Locations:
-    """What the latest writes of single locations pass on, by the CTA that released it and whether others may hear."""
+    """Messages of the latest writes of single locations, by the CTA that released them and whether others may hear."""
 
     def __init__(self) -> None:
         self.held: dict[Location, dict[tuple[int, bool], ClockMessage]] = {}

@@ -18,7 +18,7 @@ PAIRS = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
 
 
 class Pipeline:
-    """What each stream of one thread's instructions comes after: times of the latest instructions, by stream."""
+    """The order of one thread's tcgen05 instructions: what each stream comes after, as latest times by stream."""
 
     def __init__(self, ashift_ordered: bool) -> None:
         self.ashift_ordered = ashift_ordered

@@ -1,4 +1,4 @@
-r"""How far from the exact convolution a right kernel may be: derived, not tuned.
+r"""Bounds on how far from the exact convolution a right kernel may be: derived, not tuned.
 
 A result is y = s + b rounded to the result type, with s a sum of L = C*R*S products of two operands.
 
@@ -110,7 +110,7 @@ def error_bound(
 
 
 def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
-    """What a kernel should give, before the final rounding: the oracle on the numbers that the tensor core multiplies.
+    """The right result before the final rounding: the oracle on the numbers that the tensor core multiplies.
 
     Args:
         x, w: operands as the kernel gets them, (N, C, H, W) and (K, C, R, S); block-scaled ones stand for others.

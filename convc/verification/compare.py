@@ -1,4 +1,4 @@
-"""Is this result right? One rule for exact and for bounded comparison.
+"""Comparison of a result with the oracle: one rule, exact or within a bound.
 
 The oracle says s, the exact value, and the bound e says that the kernel's accumulator lies from s - e to s + e.
 Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With

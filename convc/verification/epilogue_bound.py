@@ -1,4 +1,4 @@
-r"""How the bound of a sum goes through an epilogue: by Lipschitz constants, and what each step rounds by itself.
+r"""The bound of a sum through an epilogue: by Lipschitz constants, and what each step rounds by itself.
 
 Let v be what a step gets exactly, v' what it gets in the kernel, and |v' - v| <= e. A step f with Lipschitz constant
 C moves that to C*e, and the kernel's own f errs by a further r, so that the result is within C*e + r. With

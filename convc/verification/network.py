@@ -144,7 +144,7 @@ def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
 
 
 def allowed_drift(depth: int, unit: float) -> float:
-    """What rounding of operands to a type with this unit, ``depth`` times one after the other, may come to."""
+    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to."""
     return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
 
 

@@ -111,7 +111,7 @@ def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndar
 
 
 def epilogue(problem: ConvProblem, sums: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
-    """What a problem's epilogue makes of exact sums (N, K, P, Q), in float64."""
+    """Apply a problem's epilogue to exact sums (N, K, P, Q), in float64."""
     if problem.residual != (residual is not None) or (residual is not None and residual.shape != problem.y_shape):
         expected = f"a residual {problem.y_shape}" if problem.residual else "no residual"
         raise ValueError(f"expected {expected}, got {None if residual is None else residual.shape}")

@@ -81,7 +81,7 @@ class StartValues:
         return all(not name or self.value(name) is not None for name in names)
 
     def constants_without(self, fed: Container[str]) -> Constants:
-        """What is constant in a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
+        """The constants of a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
         return Constants(self._graph, self._folder, {}, self._replaced, fed)
 
     @property

@@ -83,7 +83,7 @@ class Convolutions:
 
     @property
     def how(self) -> tuple[str | None, str | None]:
-        """What `convc.frontend.onnx_reader.read_node` is told: the operand type, or the precision of float32."""
+        """The operand type, or the precision of float32, as `convc.frontend.onnx_reader.read_node` takes them."""
         return self.operand, None if self.operand else self.precision
 
     def prepare(self, node: NodeProto, name: str, arrays: Arrays) -> Ready:
