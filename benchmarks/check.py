@@ -22,7 +22,8 @@ from convc.verification.data import normal_data
 
 def measure(selection: str) -> dict[str, float]:
     """Seconds to check the slowest 3x3 layer, its ratio to a plain run, and seconds to parse 2,000 lines."""
-    kernels, checks = Kernels(), []
+    kernels = Kernels()
+    checks: list[tuple[float, float, float]] = []
     for problem in (p for p in resnet50(selection) if p.kernel == (3, 3)):
         x, w, b = normal_data(problem, seed=0)
         layer = layer_of(problem, kernels.compiled(problem), w, b)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.budget import read_budgets, report
 from benchmarks.layers import light_models
 from benchmarks.timing import best
 from convc import machine
@@ -202,8 +202,6 @@ def table(found: Found) -> Table:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table, and the numbers with their budgets; 1 where a budget is passed."""
-    from benchmarks.run import BUDGETS, report
-
     parser = argparse.ArgumentParser(prog="benchmarks.reuse", description="What the schedules save of the traffic.")
     parser.add_argument("--full", action="store_true", help="every distinct layer of the onnx package's models")
     found = run_all(None if parser.parse_args(arguments).full else REPRESENTATIVE)
@@ -213,7 +211,7 @@ def main(arguments: list[str] | None = None) -> int:
         for schedule, one in own.items():
             if isinstance(one, PlanError):
                 console.print(f"{name}, {schedule}: {one.message}", soft_wrap=True)
-    return report({"reuse": numbers(found)}, tomllib.loads(BUDGETS.read_text()))
+    return report({"reuse": numbers(found)}, read_budgets())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the nodes of an annotated model say (`convc.frontend.annotate`): schedule, verdict and counts of each layer."""
+"""Notes on the nodes of a model (`convc.frontend.annotate`): schedule, verdict and counts of each layer."""
 
 from __future__ import annotations
 

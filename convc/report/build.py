@@ -1,4 +1,4 @@
-"""What ``convc compile`` says: the layers, their kernels, and what was left out."""
+"""The report of ``convc compile``: the layers, their kernels, and what was left out."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
 
 
 def print_fused(console: Console, layers: Sequence) -> None:
-    """Which nodes the kernels do besides the convolutions (any records with ``name`` and ``fused``)."""
+    """Print the nodes that kernels do besides the convolutions (of any records with ``name`` and ``fused``)."""
     taken = [layer for layer in layers if layer.fused]
     for layer in taken[:FUSED]:
         console.print(f"fused: {' + '.join((layer.name, *layer.fused))}", soft_wrap=True)
@@ -83,7 +83,7 @@ def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
 
 
 def print_assembled(console: Console, build: Build, assembled: Mapping[str, Assembled]) -> None:
-    """What ptxas said of each kernel: registers per thread, static and dynamic shared memory, spills."""
+    """Print what ptxas said of each kernel: registers per thread, static and dynamic shared memory, spills."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cubin of kernel")
     for heading in ("registers", "static shared bytes", "dynamic shared bytes", "spilled bytes"):

@@ -1,4 +1,4 @@
-"""What is said of a whole network: a row per convolution, the drift of its outputs, and which layer departs first."""
+"""Reports on a whole network: a row per convolution, the drift of its outputs, and the layer that departs first."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
 
 
 def print_network_run(console: Console, run: NetworkRun) -> None:
-    """What a run of a network did, in a line or two, and what it gave."""
+    """Print what a run of a network did, in a line or two, and what it gave."""
     stats = run.stats
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)

@@ -1,4 +1,4 @@
-"""What ``convc verify`` says: a row per layer; for a wrong one the first wrong element and who wrote it."""
+"""The report of ``convc verify``: a row per layer; for a wrong one the first wrong element and who wrote it."""
 
 from __future__ import annotations
 

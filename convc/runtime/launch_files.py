@@ -35,7 +35,7 @@ def read_buffers(launch: LaunchSpec, folder: Path, given: Container[str] = ()) -
 
 
 def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
-    """Where each buffer with a ``save`` goes.
+    """The file of each buffer with a ``save``.
 
     Raises:
         LaunchError: that is outside the launch file's folder.

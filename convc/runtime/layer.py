@@ -37,7 +37,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    """What running a layer gave.
+    """The result of running a layer.
 
     Attributes:
         name: of the layer.
@@ -151,7 +151,7 @@ def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
 def last_writer(
     layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None
 ) -> Finding | None:
-    """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
+    """The CTA, warp, lane and line that wrote the output element (n, k, p, q); None if none did.
 
     Runs the kernel again, watching that address.
     """

@@ -51,9 +51,8 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     if problem.operand_dtype.integer:
         return _whole_range(problem, rng)
     if problem.operand in FORMATS:
-        x, w, largest = numbers_in_blocks(
-            problem, rng, lambda largest: _largest_sum(problem) - _added(problem) * largest
-        )
+        most = _largest_sum(problem)
+        x, w, largest = numbers_in_blocks(problem, rng, lambda largest: most - _added(problem) * largest)
         return x, w, _integers(rng, largest, (problem.out_channels,)) if problem.bias else None
     x_max, w_max = _integer_ranges(problem, seed)
     x = _integers(rng, x_max, problem.x_shape)
@@ -107,7 +106,8 @@ def _whole_range(problem: ConvProblem, rng: np.random.Generator) -> Arrays:
     def draw(dtype: dtypes.DType, shape: tuple[int, ...]) -> np.ndarray:
         return rng.integers(int(dtype.min_finite), int(dtype.max_finite), shape, np.int16, endpoint=True)
 
-    x, w = draw(problem.operand_dtype, problem.x_shape), draw(problem.filter_dtype, problem.w_shape)
+    x = draw(problem.operand_dtype, problem.x_shape)
+    w = draw(problem.filter_dtype, problem.w_shape)
     for _ in range(1, problem.filter_parts):
         w += draw(problem.filter_dtype, problem.w_shape)
     b = None

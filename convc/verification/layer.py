@@ -86,7 +86,7 @@ def layer_report(
     counters: Counters | None = None,
     drift: float | None = None,
 ) -> LayerReport:
-    """What is to be said of a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
+    """The report on a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,

@@ -125,20 +125,26 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
 
 
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
-    """Root mean square of the difference as a share of that of ``expected``; None where there is nothing to compare,
-    infinite where shapes differ."""
+    """Root mean square of the difference as a share of that of ``expected``.
+
+    None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error.
+    """
     if expected is None:
         return None
     if got.shape != expected.shape:
         return math.inf
+    if not expected.size:
+        return 0.0
     wide = expected.astype(np.float64)
-    size = math.sqrt(float(np.mean(wide**2))) if wide.size else 0.0
-    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2))) if wide.size else 0.0
-    return error / size if size > 0 else (0.0 if error == 0 else math.inf)
+    size = math.sqrt(float(np.mean(wide**2)))
+    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2)))
+    if size > 0:
+        return error / size
+    return 0.0 if error == 0 else math.inf
 
 
 def allowed_drift(depth: int, unit: float) -> float:
-    """What rounding of operands to a type with this unit, ``depth`` times one after the other, may come to."""
+    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to."""
     return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
 
 

@@ -38,10 +38,13 @@ COMPILING = 0.25
 """Part of the progress of a check that is compiling."""
 
 WORTH_S = 3.0
+"""Processes that need not be used are used for work that takes longer: starting them takes about a second."""
+
 MACS_PER_S = 2e9
+"""Multiply-adds of a layer that one process does in a second, about."""
+
 LAUNCH_S = 0.03
-"""Processes that need not be used are used for work that takes longer than the first, estimated from the others:
-starting them takes about a second."""
+"""Seconds that a layer takes however small it is, about."""
 
 _one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
@@ -97,10 +100,12 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
+    """The thread pools of this process; looking for them takes milliseconds."""
     return ThreadpoolController()
 
 
 def _require(digest: str) -> None:
+    """Raise `WorkerError` where the sender's convc is another one."""
     if digest != compiler_digest():
         raise WorkerError(
             "a worker has another version of convc, or of the libraries it compiles with, than this process",
@@ -150,7 +155,7 @@ def check_all(
     """
     compile_all(kernels, convs, pool, progress.part(0.0, COMPILING))
     digest = compiler_digest()
-    pieces = []
+    pieces: list[Task] = []
     for conv in convs:
         kernel = kernels.compiled(conv.problem)
         runs = _in_parts(conv, kernel, pool, seed, modes, options, progress)

@@ -35,7 +35,9 @@ class StartValues:
     def __init__(self, graph: GraphProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> None:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not read", hint="store the weights as dense tensors")
-        self._graph, self._folder, self._replaced = graph, folder, dict(replaced or {})
+        self._graph = graph
+        self._folder = folder
+        self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
         self._made = {
@@ -79,7 +81,7 @@ class StartValues:
         return all(not name or self.value(name) is not None for name in names)
 
     def constants_without(self, fed: Container[str]) -> Constants:
-        """What is constant in a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
+        """The constants of a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
         return Constants(self._graph, self._folder, {}, self._replaced, fed)
 
     @property

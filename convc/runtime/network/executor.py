@@ -8,7 +8,7 @@ it first runs, and again used in later runs; a tensor is let go after the last s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,23 @@ Watch = Callable[[str, ConvRun], None]
 
 REFUSED = ("raise", "host")
 """What becomes of a convolution that convc does not compile: an error that names it, or a node of the host."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StepPlan:
+    """What a run does on feeds of one kind.
+
+    Attributes:
+        fed: initializers that are given other values.
+        shapes: of the inputs whose extents the model leaves open; they decide what is fused.
+        steps: in order.
+        last_uses: the tensors to let go after each step, by its index.
+    """
+
+    fed: frozenset[str]
+    shapes: Mapping[str, tuple[int, ...]]
+    steps: list[Step]
+    last_uses: Mapping[int, list[str]]
 
 
 class Graph:
@@ -77,7 +94,8 @@ class Graph:
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
         model = inlined(model)
-        self.model, graph = model, model.graph
+        graph = model.graph
+        self.model = model
         self.name = graph.name
         self.start = StartValues(graph, folder, replaced)
         defaults = self.start.initializers
@@ -91,14 +109,15 @@ class Graph:
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
         self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
-        self._fuse, self._share_buffers = fuse, share_buffers
-        self._plan: tuple[tuple, list[Step], dict[int, list[str]]] | None = None
+        self._fuse = fuse
+        self._share_buffers = share_buffers
+        self._plan: _StepPlan | None = None
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
         self._check_order()
         self._built: dict[str, HostNode | RuntimeNode] = {}
         self._reasons: dict[str, str] = {}
-        self._ready: dict[str, tuple[tuple, Ready]] = {}
+        self._ready: dict[str, tuple[tuple[tuple[int, ...], np.dtype], Ready]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -128,37 +147,36 @@ class Graph:
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
         self.stats = RunStats()
-        steps, last = self._planned(values)
-        for index, step in enumerate(steps):
+        plan = self._planned(values)
+        for index, step in enumerate(plan.steps):
             if is_convolution(step.nodes[0][1]):
-                progress(f"run {step.name}", index / len(steps))
+                progress(f"run {step.name}", index / len(plan.steps))
             if not self._run_fused(step, values, watch):
                 for name, node in step.nodes:
                     self._run_node(name, node, values, given, watch)
                 for done in step.inside:
                     values.pop(done, None)
-            for done in last.get(index, ()):
+            for done in plan.last_uses.get(index, ()):
                 values.pop(done, None)
         return {output: self._value(output, values, "the output", None) for output in self.outputs}
 
-    def _planned(self, feeds: Mapping[str, Value]) -> tuple[list[Step], dict[int, list[str]]]:
-        """The steps of a run on these feeds, and the tensors to let go after each."""
+    def _planned(self, feeds: Mapping[str, Value]) -> _StepPlan:
+        """The steps of a run on these feeds; the last plan is kept, because its steps hold packed weights."""
         fed = frozenset(self.start.initializers.intersection(feeds))
-        shapes = {
-            value.name: feeds[value.name].shape
-            for value in self.inputs
-            if self._fuse and isinstance(feeds[value.name], np.ndarray) and not has_fixed_shape(value)
-        }
-        key = (fed, *shapes.items())
-        if self._plan is None or self._plan[0] != key:
-            how = self._convolutions.how
-            steps = (
-                fused_steps(self._nodes, self.model, self.start, shapes, fed, *how)
-                if self._fuse
-                else plain_steps(self._nodes)
-            )
-            self._plan = key, steps, last_uses(steps, self.outputs)  # with packed weights: the last one is kept
-        return self._plan[1:]
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self._fuse:
+            for value in self.inputs:
+                given = feeds[value.name]
+                if isinstance(given, np.ndarray) and not has_fixed_shape(value):
+                    shapes[value.name] = given.shape
+        if self._plan is not None and (self._plan.fed, self._plan.shapes) == (fed, shapes):
+            return self._plan
+        if self._fuse:
+            steps = fused_steps(self._nodes, self.model, self.start, shapes, fed, *self._convolutions.how)
+        else:
+            steps = plain_steps(self._nodes)
+        self._plan = _StepPlan(fed=fed, shapes=shapes, steps=steps, last_uses=last_uses(steps, self.outputs))
+        return self._plan
 
     def _run_fused(self, step: Step, values: dict[str, Value], watch: Watch | None) -> bool:
         """Run the kernel of a convolution that was read before the run; False where there is none that fits."""
@@ -173,7 +191,8 @@ class Graph:
                     raise
                 step.split = True  # node by node it may work, and if not, that is said of the node
                 return False
-        x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
+        x = values[conv.input.name]
+        residual = None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
         run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)
@@ -184,8 +203,8 @@ class Graph:
             self.stats.fused[name] = conv.fused
         if watch is not None:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
-            run, residual = replace(run, y=made.array()), unpacked(residual)
-            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=residual))
+            run = replace(run, y=made.array())
+            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=unpacked(residual)))
         values[conv.output.name] = made if self._share_buffers else made.array()
         return True
 
@@ -232,17 +251,19 @@ class Graph:
         """The kernel of a node; the last one is kept where the weights are the same in every run."""
         if not constant or arrays[0] is None or not isinstance(arrays[0], np.ndarray):
             return self._convolutions.prepare(node, name, arrays)
-        key = arrays[0].shape, arrays[0].dtype
+        key = (arrays[0].shape, arrays[0].dtype)
         if name not in self._ready or self._ready[name][0] != key:
-            self._ready[name] = key, self._convolutions.prepare(node, name, arrays)
+            self._ready[name] = (key, self._convolutions.prepare(node, name, arrays))
         return self._ready[name][1]
 
     def _on_host(self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
+        """The outputs of a node that the host runs; it is built when it is first needed."""
         if name not in self._built:
             self._built[name] = self._host.build(node, name)
         return self._built[name].run(inputs)
 
     def _value(self, wanted: str, values: Mapping[str, Value], name: str, node: onnx.NodeProto | None) -> Value:
+        """A tensor that was made or is constant, unpacked; `ModelError` names the node that asks for another."""
         if wanted in values:
             return unpacked(values[wanted])
         constant = self.start.value(wanted)

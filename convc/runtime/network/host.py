@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ConvcError, InputError, NodeError
@@ -49,7 +49,7 @@ class HostNodes:
             ("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in model.opset_import
         }
         self._types = types
-        self._functions: list[ReferenceEvaluator] = []
+        self._functions: list[ReferenceEvaluator | FunctionProto] = []
         if model.functions:
             for function in model.functions:
                 refuse_external(function.node, f"function {function.name!r}")
@@ -67,7 +67,8 @@ class HostNodes:
             own = NodeProto()
             own.CopyFrom(node)
             own.domain = ""
-        nodes, opsets = [own], self._opsets
+        nodes = [own]
+        opsets = self._opsets
         if not own.domain and "" in self._opsets:
             nodes, opset = as_defined(own, self._opsets[""])
             opsets = self._opsets | {"": opset}
@@ -78,7 +79,7 @@ class HostNodes:
         graph.output.extend(ValueInfoProto(name=result) for result in node.output if result)
         try:
             evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
-        except Exception as error:  # as above
+        except Exception as error:  # whatever the operator's class raises
             raise NodeError(f"the host has no such operator: {_line(error)}", where=node_place(node, name)) from None
         built = HostNode(node, name, evaluator)
         if self._by == "onnxruntime" and takes(node) and "" in self._opsets:
@@ -90,7 +91,9 @@ class HostNode:
     """One node, ready to run."""
 
     def __init__(self, node: NodeProto, name: str, evaluator: ReferenceEvaluator) -> None:
-        self._node, self._name, self._evaluator = node, name, evaluator
+        self._node = node
+        self._name = name
+        self._evaluator = evaluator
 
     def run(self, values: Mapping[str, Value]) -> list[Value]:
         """The outputs that have names, in their order.
@@ -104,7 +107,7 @@ class HostNode:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # overflow and NaN in the data are the model's business
-                return self._evaluator.run(None, dict(values))
+                made = self._evaluator.run(None, dict(values))
         except ConvcError:
             raise
         except MemoryError:
@@ -116,6 +119,8 @@ class HostNode:
                 where=node_place(self._node, self._name),
                 hint=f"its inputs are {given}" if given else "",
             ) from None
+        assert isinstance(made, list), "a dictionary comes where intermediate results are asked for"
+        return made
 
 
 def needed(node: NodeProto) -> list[str]:
@@ -124,6 +129,7 @@ def needed(node: NodeProto) -> list[str]:
 
 
 def _captured(node: NodeProto) -> Iterator[str]:
+    """Names that the subgraphs of a node take from around it."""
     for graph in subgraphs(node):
         yield from _free(graph)
 

@@ -22,8 +22,13 @@ MAX_NODES = 1_000_000
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with calls of its functions replaced, and causal convolutions written out; the same object where it
-    has neither."""
+    """Replace the calls of a model's functions, and write causal convolutions out.
+
+    The same object comes back where the model has neither.
+
+    Raises:
+        ModelError: a function calls itself, stands for too many nodes, or cannot be put in the place of its calls.
+    """
     if not model.functions:
         return expand_causal_conv(model)
     try:

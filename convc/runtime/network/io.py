@@ -87,7 +87,7 @@ def targets_of(graph: Graph, files: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option: str) -> dict[str, Given]:
-    """What is given by the names of a model's inputs or outputs, of which "" means the only one.
+    """Give each thing the name of its input or output of a model, of which "" means the only one.
 
     Raises:
         InputError: there is not one, or it is given twice.

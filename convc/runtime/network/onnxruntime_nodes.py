@@ -33,7 +33,9 @@ class RuntimeNode:
     """
 
     def __init__(self, node: NodeProto, opset: int, fallback: Any) -> None:
-        self._node, self._opset, self._fallback = node, opset, fallback
+        self._node = node
+        self._opset = opset
+        self._fallback = fallback
         self._session: Any = None
         self._types: dict[str, np.dtype] = {}
         self._refused = False
@@ -45,7 +47,8 @@ class RuntimeNode:
             return self._fallback.run(values)
         types = {name: value.dtype for name, value in given.items()}
         if self._session is None or types != self._types:
-            self._session, self._types = self._open(given), types
+            self._session = self._open(given)
+            self._types = types
         if self._session is None:
             self._refused = True
             return self._fallback.run(values)

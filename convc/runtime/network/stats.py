@@ -1,4 +1,4 @@
-"""What a run of a network gave and did: which convolutions ran from their PTX, and what was left to the host."""
+"""Records of a run of a network: its results, convolutions that ran from their PTX, and what the host did."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from convc.runtime.network.values import Value
 
 @dataclass(slots=True)
 class RunStats:
-    """What a run did.
+    """Counts of one run.
 
     Attributes:
         compiled: names of the convolutions that ran from their PTX.
@@ -34,7 +34,7 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRun:
-    """What a run of a network gave.
+    """The results of a run of a network.
 
     Attributes:
         outputs: an array for each output, by name; a list for a sequence, None for an optional that is empty.
