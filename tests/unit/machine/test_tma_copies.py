@@ -10,7 +10,9 @@ from recordings.program_text import DRAIN, FIRST, INIT, WAIT, dump, entry, fetch
 from tma_programs import execute_program
 
 from convc.errors import MachineFault
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
+from convc.machine import writer_of
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.store import store
 from convc.support.ptxas import assemble, find_ptxas
@@ -129,6 +131,24 @@ def test_scatter4_writes_four_lines_and_skips_those_outside():
     got = launch("scatter4", tmap, src, 0, tmap.tensor_bytes).reshape(20, 128)
     assert np.array_equal(got[[7, 19, 3]], src.reshape(4, 128)[:3])
     assert (got[[i for i in range(20) if i not in (7, 19, 3)]] == 0xCD).all()
+
+
+def test_writer_of_a_byte_that_a_tensor_copy_wrote():
+    tmap = msgspec.structs.replace(LINES, buffer="out", swizzle="none")
+    buffers = {"src": BufferSpec(dtype="u8", shape=(512,)), "out": BufferSpec(dtype="u8", shape=(tmap.tensor_bytes,))}
+    spec = LaunchSpec(
+        entry="k",
+        grid=(1, 1, 1),
+        block=(32, 1, 1),
+        shared_bytes=(96 << 10) + 64,
+        buffers=buffers,
+        params=(TensorMapParam(map=tmap), PointerParam(buffer="src"), PointerParam(buffer="out")),
+    )
+    source = text("scatter4", 0)
+    found = writer_of(source, spec, {"src": noise(512)}, "out", 7 * 128 + 5)
+    assert (found.cta, found.warp, found.lanes) == (0, 0, (0,))
+    assert "scatter4" in source.splitlines()[found.line - 1]
+    assert writer_of(source, spec, {"src": noise(512)}, "out", 8 * 128) is None
 
 
 @pytest.mark.parametrize(("name", "mode", "offsets", "start"), [
