@@ -13,7 +13,7 @@ Floating-point registers hold bit patterns too, since PTX ``.b32`` registers are
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeGuard, overload
 
@@ -45,7 +45,7 @@ POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF,
 """What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
 
 
-def plain(values: list[Value]) -> TypeGuard[list[int]]:
+def plain(values: Sequence[Value]) -> TypeGuard[list[int]]:
     """Whether all values are numbers, the same for every thread."""
     return all(type(value) is int for value in values)
 
