@@ -94,4 +94,4 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
         if name not in OPEN:
             raise InputError(f"there is no switch {name!r}", hint=f"switches: {', '.join(OPEN)}")
         given[name] = setting
-    return Switches(**given, **more)
+    return replace(DEFAULTS, **given, **more)
