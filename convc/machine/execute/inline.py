@@ -109,6 +109,7 @@ class _Inliner:
         self.copies = 0
 
     def run(self) -> Kernel:
+        """The kernel with all copies."""
         self._copy(self.kernel, Renaming(0, {}), 0)
         return replace(
             self.kernel,
