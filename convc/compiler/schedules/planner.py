@@ -7,21 +7,18 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Alternative, Launch, Plan, Rejection, ScheduleSummary
-from convc.compiler.schedules.all import AUTO, SCHEDULES, names, schedule_of, variants
-from convc.compiler.schedules.base import ROWS, Request, Schedule
+from convc.compiler.schedules.all import asked, schedule_of
+from convc.compiler.schedules.base import ROWS, Request
 from convc.compiler.schedules.skeleton import THREADS
-from convc.errors import InputError, PlanError
+from convc.errors import PlanError
 from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
-
-T = TypeVar("T", bound=str)
 
 
 def plan(
@@ -46,39 +43,18 @@ def plan(
             is not proved.
     """
     options = options or ScheduleOptions()
-    asked = _asked(options)
+    schedules = asked(options)
     request = Request(
-        border=_known("border", options.border, BORDERS),
-        rows=_known("rows", options.rows, ROWS),
+        border=next((border for border in BORDERS if border == options.border), None),
+        rows=next((rows for rows in ROWS if rows == options.rows), None),
         block_n=block_n,
         stages=stages,
     )
-    found = [schedule.candidates(layout, arch, request) for schedule in asked]
+    found = [schedule.candidates(layout, arch, request) for schedule in schedules]
     legal = [candidates for candidates in found if candidates.legal]
     if not legal:
         raise _no_plan(layout, [rejection for candidates in found for rejection in candidates.rejected])
     return _finished(_chosen(legal), tuple(candidates.summary for candidates in found))
-
-
-def _asked(options: ScheduleOptions) -> list[Schedule]:
-    """The schedules to consider."""
-    name = _known("schedule", options.schedule, (AUTO, *names()))
-    variant = _known("shift variant", options.shift, variants())
-    return [
-        schedule
-        for schedule in SCHEDULES
-        if name in (AUTO, schedule.name) and (not schedule.variant or variant in (None, schedule.variant))
-    ]
-
-
-def _known(what: str, value: str | None, known: Sequence[T]) -> T | None:
-    """The value of an option among those that exist; None where it is left to the planner."""
-    for one in known:
-        if value == one:
-            return one
-    if value is not None:
-        raise InputError(f"{what} must be one of {', '.join(known)}, got {value!r}")
-    return None
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
