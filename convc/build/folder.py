@@ -349,6 +349,7 @@ def _is_build(path: Path) -> bool:
 
 
 def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:
+    """The weights of a layer as its kernel takes them."""
     storage = dtypes.BY_NAME[layout.dtype].storage
     held = to_npy_dtype(np.empty(0, storage)).dtype
 

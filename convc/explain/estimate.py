@@ -20,6 +20,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
     yield from _joined_groups(plan)
+    # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
     each = cycles_of_mma(work)
     yield (
         f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {each:g} cycles each{_moves(plan)}: "

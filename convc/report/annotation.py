@@ -31,6 +31,7 @@ def notes_of(report: VerifyReport) -> dict[str, dict[str, str]]:
 
 
 def _layer(layer: LayerReport) -> dict[str, str]:
+    """The notes on a convolution that was verified."""
     problem = layer.problem
     counters = layer.counters
     normal = layer.compared("normal")

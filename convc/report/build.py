@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -48,8 +49,9 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
 
     ``assembled`` by the kernel's digest.
     """
-    kernels = {
-        digest: {
+    kernels: dict[str, dict[str, Any]] = {}
+    for digest, launch in _launches(build).items():
+        kernels[digest] = {
             "file": str(build.path / "kernels" / digest / "kernel.ptx"),
             "grid": launch.grid,
             "block": launch.block,
@@ -57,8 +59,6 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
             "shared_bytes": launch.shared_bytes,
             "assembled": _taken(assembled[digest]) if digest in assembled else None,
         }
-        for digest, launch in _launches(build).items()
-    }
     network = msgspec.to_builtins(build.network)
     return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
 

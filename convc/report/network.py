@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
@@ -93,15 +94,17 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
 
 def network_run_json(model: str, run: NetworkRun) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
-    outputs = [
-        {
-            "name": name,
-            "dtype": to_standard_dtype(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
-            "shape": list(getattr(value, "shape", ())),
-            "file": str(run.files[name]) if name in run.files else None,
-        }
-        for name, value in run.outputs.items()
-    ]
+    outputs: list[dict[str, Any]] = []
+    for name, value in run.outputs.items():
+        array = hasattr(value, "dtype")  # else it is a sequence, or an empty optional
+        outputs.append(
+            {
+                "name": name,
+                "dtype": to_standard_dtype(value).dtype.name if array else type(value).__name__,
+                "shape": list(value.shape) if array else [],
+                "file": str(run.files[name]) if name in run.files else None,
+            }
+        )
     return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": run.stats})
 
 
@@ -114,6 +117,7 @@ def network_json(report: NetworkReport) -> bytes:
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
+    """The cells of a layer."""
     problem = layer.problem
     right = layer.compared("network")
     agrees = layer.compared("network", "onnxruntime")
@@ -131,10 +135,12 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
 
 
 def _allowed(output: OutputReport) -> str:
+    """The drift that would be expected, and whether there is more."""
     return f"up to {number(output.allowed)} expected" + ("" if output.ok else ": DEPARTED")
 
 
 def _print_wrong(console: Console, name: str, check: Check) -> None:
+    """Say how far a layer's result is from what it was compared with."""
     who = "the float64 reference" if check.oracle == "reference" else check.oracle
     wrong = check.comparison
     if wrong is None:

@@ -197,6 +197,7 @@ def to_standard_dtype(y: np.ndarray) -> np.ndarray:
 
 
 def _output(layout: DeviceLayout, result: RunResult) -> np.ndarray:
+    """The output buffer as elements, in the kernel's layout."""
     storage = dtypes.BY_NAME[layout.output.dtype].storage
     return result.buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
 
@@ -207,6 +208,7 @@ def from_npy_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    """Raise `InputError` where an array is no input of the layer."""
     expected = layout.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
@@ -217,6 +219,7 @@ def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, 
 
 
 def _check_residual(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    """Raise `InputError` where an array is no residual of the layer."""
     expected = layout.model.y_shape
     if layout.residual is None:
         raise InputError("the layer adds no residual, and there is one", where=where)

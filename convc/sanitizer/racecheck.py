@@ -178,6 +178,7 @@ class Races(Accesses):
         strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
 
         def entry(stream: AsyncStream, home: int, write: bool) -> Access:
+            """The access of the copy to the memory of one CTA, by one of its streams."""
             return self.entry(
                 instr,
                 "copy",

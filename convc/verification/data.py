@@ -153,11 +153,13 @@ def _added(problem: ConvProblem) -> int:
 
 
 def _require_arrays(problem: ConvProblem) -> None:
+    """Raise `LimitError` where x and w do not fit into memory."""
     size = 4 * (math.prod(problem.x_shape) + math.prod(problem.w_shape))
     require_memory(size, f"the test data of {problem.name!r}")
 
 
 def _largest_sum(problem: ConvProblem) -> int:
+    """The largest whole number that a sum may reach."""
     return min((1 << 24) - 1, int(problem.out_dtype.max_finite))
 
 
@@ -178,11 +180,13 @@ def _integer_ranges(problem: ConvProblem, seed: int) -> tuple[int, int]:
     terms = problem.gemm_k
 
     def fits(x_max: int, w_max: int) -> bool:
+        """Whether all three rules hold for these magnitudes."""
         variance = terms * _variance(x_max) * _variance(w_max)
         largest = terms * x_max * w_max + _added(problem) * x_max
         exact = x_max <= x_limit and w_max <= w_limit and largest <= _largest_sum(problem)
         return exact and variance <= typical_max**2
 
+    # Parts carry different bits: the side with more of them must reach beyond one part, before both grow by turns.
     x_max = w_max = 1
     if x_limit > w_limit:
         while fits(2 * x_max, 3) and x_max < x_limit:
@@ -203,6 +207,7 @@ def _variance(largest: int) -> float:
 
 
 def _integers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]) -> np.ndarray:
+    """float32 whole numbers, evenly from -largest to largest."""
     kind = np.int16 if largest < 1 << 15 else np.int32
     return rng.integers(-largest, largest, size=shape, dtype=kind, endpoint=True).astype(np.float32)
 
@@ -214,6 +219,7 @@ def _thin(rng: np.random.Generator, w: np.ndarray, keep: int) -> None:
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType, scale: float) -> np.ndarray:
+    """Normal numbers, rounded to a type."""
     values = rng.standard_normal(shape, dtype=np.float32)
     values *= np.float32(scale)
     return dtypes.quantise(dtype, values)

@@ -166,11 +166,13 @@ def _unit(layers: list[LayerReport]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores."""
     floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
     own = MISSING | {name: layout.unit_roundoff for name, layout in FORMATS.items()}
-    units = ((own.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
-    return max((unit for pair in units for unit in pair), default=0.0)
+    units = [own.get(problem.operand, problem.operand_dtype.unit_roundoff) for problem in floats]
+    units += [problem.out_dtype.unit_roundoff for problem in floats]
+    return max(units, default=0.0)
 
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputReport:
+    """The report on one output of the network."""
     if not isinstance(value, np.ndarray):
         return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
     numeric = value.dtype.kind in "fV"

@@ -100,10 +100,9 @@ def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndar
     filters = w.astype(np.float64).reshape(groups, problem.group_channels, depth, *problem.kernel)
     for tap in np.ndindex(*problem.kernel):
         products = np.matmul(filters[(..., *tap)].swapaxes(1, 2), pixels)
-        place = (
-            slice(t * d, t * d + (extent - 1) * u + 1, u)
-            for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True)
-        )
+        place: list[slice] = []
+        for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True):
+            place.append(slice(t * d, t * d + (extent - 1) * u + 1, u))
         total[(..., *place)] += products.reshape(*total.shape[:3], *problem.in_extent)
     inside = [slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)]
     cropped = total[(..., *inside)].reshape(problem.y_shape)

@@ -120,13 +120,14 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
         PlanError: a problem has no kernel.
         WorkerError: compiling loses its worker, each time, or see `Pool.run`.
     """
+    # Backwards, so that a problem that several layers share is called by the name of the first.
     names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
     problems = list(names)
     digest = compiler_digest()
-    pieces = [
-        Task(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
-        for problem in problems
-    ]
+    pieces: list[Task] = []
+    for problem in problems:
+        arguments = (digest, problem, kernels.options)
+        pieces.append(Task(name=f"compile {names[problem]}", function=compile_job, arguments=arguments))
     if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)
     for count, (index, kernel) in enumerate(pool.run(pieces), 1):
@@ -191,14 +192,11 @@ def _in_parts(
         return {}
     digest = compiler_digest()
     asked: list[tuple[Mode, tuple[int, int]]] = [(mode, ctas) for mode in modes for ctas in ranges]
-    pieces = [
-        Task(
-            name=f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data",
-            function=part_job,
-            arguments=(digest, conv, kernel, mode, seed, options, ctas),
-        )
-        for mode, ctas in asked
-    ]
+    pieces: list[Task] = []
+    for mode, ctas in asked:
+        name = f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data"
+        arguments = (digest, conv, kernel, mode, seed, options, ctas)
+        pieces.append(Task(name=name, function=part_job, arguments=arguments))
     clean: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
     for count, (index, part) in enumerate(pool.run(pieces), 1):
         if isinstance(part, LayerRun):

@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from onnx import GraphProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from convc.errors import ModelError
 from convc.frontend.constants import Constants
@@ -40,11 +40,7 @@ class StartValues:
         self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
-        self._made = {
-            node.output[0]
-            for node in graph.node
-            if node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
-        }
+        self._made = {node.output[0] for node in graph.node if _makes_constant(node)}
         self._kept: dict[str, np.ndarray] = dict(self._replaced)
         unknown = set(self._kept) - set(self._initializers) - self._made
         if unknown:
@@ -88,6 +84,11 @@ class StartValues:
     def initializers(self) -> set[str]:
         """Names of the initializers."""
         return set(self._initializers)
+
+
+def _makes_constant(node: NodeProto) -> bool:
+    """Whether a node's only output may be the same in every run."""
+    return node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
 
 
 def _other(tensor: TensorProto) -> np.ndarray:

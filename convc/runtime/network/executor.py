@@ -115,6 +115,7 @@ class Graph:
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
         self._check_order()
+        # Filled while the graph runs: nodes of the host, why convolutions were refused, and the last kernel of each.
         self._built: dict[str, HostNode | RuntimeNode] = {}
         self._reasons: dict[str, str] = {}
         self._ready: dict[str, tuple[tuple[tuple[int, ...], np.dtype], Ready]] = {}

@@ -53,9 +53,11 @@ def _check_size(model: onnx.ModelProto) -> None:
     open_calls: set[tuple[str, str]] = set()
 
     def size(nodes: Iterable[onnx.NodeProto]) -> int:
+        """Nodes that these stand for."""
         return sum(_expanded(node) for node in nodes)
 
     def _expanded(node: onnx.NodeProto) -> int:
+        """Nodes that one node stands for."""
         count = 1 + sum(size(graph.node) for graph in subgraphs(node))
         key = (node.domain, node.op_type)
         if key not in functions:
@@ -81,6 +83,7 @@ def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], o
 def _inside(
     node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
 ) -> Iterator[onnx.NodeProto]:
+    """Every node inside a node, at any depth; a function inside itself is not entered again."""
     bodies = [graph.node for graph in subgraphs(node)]
     key = (node.domain, node.op_type)
     if key in functions and key not in seen:

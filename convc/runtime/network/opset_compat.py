@@ -53,11 +53,11 @@ def _with_defaults(node: NodeProto, opset: int) -> NodeProto:
     except onnx.defs.SchemaError:
         return node
     present = {attribute.name for attribute in node.attribute}
-    changed = [
-        then[name].default_value
-        for name in then.keys() & now.keys() - present
-        if then[name].default_value.type and then[name].default_value != now[name].default_value
-    ]
+    changed: list[onnx.AttributeProto] = []
+    for name in then.keys() & now.keys() - present:
+        default = then[name].default_value
+        if default.type and default != now[name].default_value:  # type 0: the attribute has no default
+            changed.append(default)
     if not changed:
         return node
     explicit = NodeProto()
