@@ -26,20 +26,12 @@ SPLIT = ("compiler", "machine")
 
 PAIRS = {
     "compiler/index": 57,
-    "machine/base": 1,
-    "machine/isa": 22,
-    "machine/memory": 2,
-    "machine/state": 1,
-    "machine/tensor_core": 7,
-    "machine/tma": 2,
+    "machine/isa": 1,
 }
 """`a, b = x.f, g(y)`: two assignments in one statement. One that swaps, or steps a pair on, is none."""
 
 CHAINS = {
     "compiler/index": 2,
-    "compiler/schedules": 1,
-    "machine/isa": 1,
-    "machine/tensor_core": 1,
 }
 """`a if p else b if q else c`."""
 
@@ -57,7 +49,7 @@ UNSAID = {
     "machine": 3,
     "machine/base": 6,
     "machine/execute": 1,
-    "machine/isa": 12,
+    "machine/isa": 10,
     "machine/memory": 3,
     "machine/state": 31,
     "machine/tensor_core": 7,

@@ -10,7 +10,7 @@ from convc.ptx import Address, Arguments, Imm, Instr, Label, NotPred, Operand, P
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """What a copy calls the registers and variables of a function.
+    """The names that a copy gives to the registers and variables of a function.
 
     Attributes:
         first_slot: slot of the function's register 0.

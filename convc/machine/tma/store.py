@@ -48,7 +48,7 @@ class StoreResult:
     size: int
 
     def hits(self, offset: int) -> np.ndarray:
-        """Which of the CTAs that took part wrote the byte at an offset of the buffer."""
+        """Find the CTAs that wrote the byte at an offset of the buffer, by their place among those that took part."""
         over = self.inside & (self.target <= offset) & (offset < self.target + self.size)
         return np.flatnonzero(over.any(axis=1))
 

@@ -194,7 +194,9 @@ def _collector(place: int, count: int) -> str:
     """Pixels are kept from the first filter column of a buffer to its last."""
     if count == 1:
         return "discard"
-    return "fill" if place == 0 else "lastuse" if place == count - 1 else "use"
+    if place == 0:
+        return "fill"
+    return "lastuse" if place == count - 1 else "use"
 
 
 def _store(plan: Plan) -> tuple[Step, ...]:
