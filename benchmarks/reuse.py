@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.budget import read_budgets, report
 from benchmarks.layers import light_models
-from benchmarks.timing import best
+from benchmarks.timing import best, yardstick
 from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
@@ -126,7 +126,8 @@ def run_all(names: Iterable[str] | None) -> Found:
 def measure(selection: str) -> dict[str, float]:
     """The numbers that have budgets, of the representative layers or, for ``demo``, of four."""
     names = DEMO if selection == "demo" else REPRESENTATIVE
-    return numbers(run_all(names)) | {"plan_seconds": planning(names)}
+    seconds = planning(names)
+    return numbers(run_all(names)) | {"plan_seconds": seconds, "plan_times_sympy": seconds / yardstick()}
 
 
 def planning(names: Iterable[str]) -> float:
