@@ -113,7 +113,9 @@ class Convolutions:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
         conv, layer = ready
-        run = run_layer(layer, arrays[0], self.machine)
+        x = arrays[0]
+        assert x is not None, "a node that was prepared has activations"
+        run = run_layer(layer, x, self.machine)
         _check_end(run, node_place(node, name))
         return ConvRun(conv=conv, arrays=tuple(arrays), run=run)
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar, overload
+
 import numpy as np
 
 from convc.ir import dtypes
 from convc.layout.device_layout import DeviceLayout
 from convc.layout.handover import Use, share_buffer, why_not_shared
 from convc.layout.repack import unpack_output
+
+Other = TypeVar("Other")
 
 
 class PackedTensor:
@@ -47,6 +51,10 @@ class PackedTensor:
         return share_buffer(self._form, consumer, self._packed, use)
 
 
+@overload
+def unpacked(value: PackedTensor | np.ndarray) -> np.ndarray: ...
+@overload
+def unpacked(value: Other) -> Other: ...
 def unpacked(value: object) -> object:
     """An array in place of a `PackedTensor`; anything else as it is."""
     return value.array() if isinstance(value, PackedTensor) else value

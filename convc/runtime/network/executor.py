@@ -20,10 +20,9 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.host import HostNode, HostNodes, needed
+from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.inline import hidden_convolutions, inlined
-from convc.runtime.network.node_info import node_place
-from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
 from convc.runtime.network.values import Value
@@ -96,7 +95,7 @@ class Graph:
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
         self._check_order()
-        self._built: dict[str, HostNode | RuntimeNode] = {}
+        self._built: dict[str, HostNode] = {}
         self._reasons: dict[str, str] = {}
         self._ready: dict[str, tuple[tuple, Ready]] = {}
 
@@ -240,7 +239,11 @@ class Graph:
     def _on_host(self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
         if name not in self._built:
             self._built[name] = self._host.build(node, name)
-        return self._built[name].run(inputs)
+        built = self._built[name]
+        made = built.run(inputs)
+        if built.said:
+            self.stats.elsewhere[name] = built.said
+        return made
 
     def _value(self, wanted: str, values: Mapping[str, Value], name: str, node: onnx.NodeProto | None) -> Value:
         if wanted in values:
