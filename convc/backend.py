@@ -34,7 +34,7 @@ from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, with_integers
 
 
 class PreparedModel(BackendRep):
@@ -148,7 +148,8 @@ class ConvcBackend(Backend):
             precision=precision,
             machine=RunOptions(switches=Switches(numerics=numerics)),
         )
-        graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host, fuse=fuse)
+        source = with_integers(model, Path(folder)) if fuse else model
+        graph = Graph(source, folder=Path(folder), convolutions=convolutions, refused=refused, host=host, fuse=fuse)
         prepared = PreparedModel(graph)
         if kept is not None:
             weakref.finalize(prepared, kept.close)

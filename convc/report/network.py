@@ -40,6 +40,7 @@ def print_network(console: Console, report: NetworkReport) -> None:
     print_refused(console, report.stats.refused)
     print_hidden(console, report.stats.hidden)
     print_elsewhere(console, report.stats.elsewhere)
+    print_floating(console, report.stats.floating)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
@@ -68,6 +69,12 @@ def print_refused(console: Console, refused: Mapping[str, str]) -> None:
         console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
 
 
+def print_floating(console: Console, floating: Mapping[str, str]) -> None:
+    """Quantised convolutions that ran in floating point, and why."""
+    for name, reason in floating.items():
+        console.print(f"floating-point: the quantised convolution {name}: {reason}", soft_wrap=True)
+
+
 def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
     """Convolutions inside nodes that ran on the host."""
     for name, count in hidden.items():
@@ -90,6 +97,7 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
     print_elsewhere(console, stats.elsewhere)
+    print_floating(console, stats.floating)
     fused = sum(map(len, stats.fused.values()))
     counts = f" with {fused} nodes fused into them, {stats.handed} buffers handed over"
     with_them = counts if fused or stats.handed else ""

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
+from convc.frontend.constants import Constants
+from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
@@ -39,7 +42,9 @@ class Graph:
     """A model that is ready to run.
 
     Args:
-        model: of a version that was checked (`convc.frontend.model_file.check_header`).
+        model: of a version that was checked (`convc.frontend.model_file.check_header`); or what `with_integers` made of
+            one, for the same ``replaced``. A run that is given other values for what that rests on is one of the model
+            as it was.
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
         refused: one of `REFUSED`.
@@ -53,7 +58,7 @@ class Graph:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.
         optional: inputs that have one, an initializer of the same name.
         outputs: names of the results.
-        model: what runs: the model with its functions put in the place of their calls.
+        model: what runs: the model with its functions put in the place of their calls, and its integer convolutions.
         stats: what the last run did.
 
     Raises:
@@ -63,7 +68,7 @@ class Graph:
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: onnx.ModelProto | Integers,
         *,
         folder: Path = Path(),
         convolutions: Convolutions | None = None,
@@ -73,10 +78,16 @@ class Graph:
         fuse: bool = False,
         share_buffers: bool = True,
     ) -> None:
+        self._integers = model if isinstance(model, Integers) else Integers(model=model, source=model)
+        self._as_written = partial(
+            Graph, self._integers.source, folder=folder, convolutions=convolutions, refused=refused, host=host,
+            replaced=replaced, fuse=fuse, share_buffers=share_buffers,
+        )  # fmt: skip
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
-        model = inlined(model)
-        self.model, graph = model, model.graph
+        self.model = inlined(self._integers.model)
+        model = self.model
+        graph = model.graph
         self.name = graph.name
         self.start = StartValues(graph, folder, replaced)
         defaults = self.start.initializers
@@ -126,6 +137,11 @@ class Graph:
         """
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
+        if given & self._integers.rests_on:
+            as_written = self._as_written()
+            results = as_written.run(feeds, watch, progress)
+            self.stats = as_written.stats
+            return results
         self.stats = RunStats()
         steps, last = self._planned(values)
         for index, step in enumerate(steps):
@@ -178,6 +194,7 @@ class Graph:
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
+        self._note(name)
         self.stats.handed += handed
         if conv.fused:
             self.stats.fused[name] = conv.fused
@@ -193,11 +210,12 @@ class Graph:
     ) -> None:
         """Run one node, unless its results are constants."""
         results = [output for output in node.output if output]
-        if results and all(result not in given and self.start.value(result) is not None for result in results):
+        fresh = not values.keys().isdisjoint([*node.input, *results])  # a constant would come from what was fed
+        if results and not fresh and all(self.start.value(result) is not None for result in results):
             return
         inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
         if is_convolution(node):
-            made = self._convolve(name, node, inputs, given, watch)
+            made = self._convolve(name, node, inputs, set(values), watch)
         else:
             made = self._on_host(name, node, inputs)
             self.stats.host += 1
@@ -223,9 +241,17 @@ class Graph:
             return self._on_host(name, node, inputs)
         self.stats.compiled.append(name)
         self.stats.seconds += ran.run.seconds
+        self._note(name)
         if watch is not None:
             watch(name, ran)
         return [ran.run.y]
+
+    def _note(self, name: str) -> None:
+        """Keep what became of a quantised convolution."""
+        if name in self._integers.taken:
+            self.stats.fused[name] = self._integers.taken[name]
+        if name in self._integers.floating:
+            self.stats.floating[name] = self._integers.floating[name]
 
     def _prepared(self, name: str, node: onnx.NodeProto, arrays: list[Value], constant: bool) -> Ready:
         """The kernel of a node; the last one is kept where the weights are the same in every run."""
@@ -269,3 +295,15 @@ class Graph:
         for output in self.outputs:
             if output not in known:
                 raise ModelError(f"nothing makes the output {output!r} of the model", where=self.name)
+
+
+def with_integers(model: onnx.ModelProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> Integers:
+    """A model with its functions in place, its quantised convolutions integer ones; arguments are those of `Graph`.
+
+    Raises:
+        ModelError: its functions cannot be put in place.
+        LimitError: it does not fit into memory.
+    """
+    model = inlined(model)
+    constants = Constants(model.graph, folder, {}, replaced)
+    return integer_convolutions(model, node_names(model.graph.node), constants)
