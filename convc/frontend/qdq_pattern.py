@@ -121,7 +121,7 @@ def integer_conv(view: GraphView, index: int, types: Mapping[str, int]) -> Integ
         raise NotIntegerError("its inputs are not those of a Conv")
     x, from_x = _dequantised(view, node.input[0], "activations", types)
     w, from_w = _dequantised(view, node.input[1], "weights", types)
-    activations, last = _behind(view, node.output[0])
+    activations, last = _behind(view, index)
     y = _scaled(view, view.nodes[last], view.nodes[last].output[0], "result", types)
     for what, one in (("activations", x), ("result", y)):
         if one.scale.ndim:
@@ -188,8 +188,9 @@ def _stored_type(view: GraphView, node: NodeProto, tensor: str, types: Mapping[s
     return NUMPY_TYPES[stated][0]
 
 
-def _behind(view: GraphView, tensor: str) -> tuple[tuple[int, ...], int]:
+def _behind(view: GraphView, index: int) -> tuple[tuple[int, ...], int]:
     """Indices of the activations behind a convolution, and of the `QuantizeLinear` that all of them lead to."""
+    tensor = view.nodes[index].output[0]
     passed: list[int] = []
     while True:
         if tensor in view.kept:
@@ -197,6 +198,8 @@ def _behind(view: GraphView, tensor: str) -> tuple[tuple[int, ...], int]:
         readers = view.readers[tensor]
         if len(readers) != 1:
             raise NotIntegerError(f"its result is read {len(readers)} times before it is quantised")
+        if readers[0] <= max(passed, default=index):
+            raise NotIntegerError("its result is read before it is made")
         node = view.nodes[readers[0]]
         if is_quantize(node) and node.input[0] == tensor:
             return tuple(passed), readers[0]

@@ -179,6 +179,7 @@ NEAR_MISSES = [
     (qdq_nodes(node("Sigmoid", "c", "r")), {}, {}, "its result goes to Sigmoid before it is quantised"),
     (qdq_nodes(node("Relu", "c", "r", domain="com.microsoft")), {}, {},
      "its result goes to Relu before it is quantised"),
+    (qdq_nodes(node("Relu", "c", "c", "act")), {}, {}, "its result is read before it is made"),
     (qdq_nodes(RELU), SCALAR, {"opset": 11},
      "its activation is no saturation, and operator set 11 has no Clip of whole numbers"),
     (qdq_nodes(), SCALAR, {"opset": 9}, "operator set 9 has no QLinearConv"),
