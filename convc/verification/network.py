@@ -53,7 +53,7 @@ def verify_graph(
     host: str = "reference",
     progress: Progress = SILENT,
 ) -> NetworkReport:
-    """Give a model random weights, run it, and compare.
+    """Give a model random weights, run it, and compare. Quantised convolutions are integer ones and keep their weights.
 
     Args:
         model: with a checked header.

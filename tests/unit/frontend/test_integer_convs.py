@@ -76,6 +76,8 @@ OTHERS: dict[str, tuple[list[onnx.NodeProto], dict, dict]] = {
     "no zero points": ([node("DequantizeLinear", "x sx", "xr"), node("DequantizeLinear", "w sw", "wr", axis=0),
                         node("Conv", "xr wr", "c"), node("QuantizeLinear", "c sy", "y")], {}, {}),
     "a real bias": ([n for n in qdq_nodes() if n.name != "db"], {"br": np.float32([0.3, -0.2, 0.7])}, {}),
+    "PyTorch's bias": ([node("ConstantOfShape", "n", "zb", value=helper.make_tensor("v", TensorProto.INT32, [1], [0])),
+                        *qdq_nodes()], {"n": np.array([3])}, {}),
     "a bias in other steps": (qdq_nodes(), {"sb": np.float32([1e-5, 1e-5, 1e-5])}, {}),
     "weights quantised here": ([node("QuantizeLinear", "wf sw zw", "w", axis=0), *qdq_nodes()],
                                {"wf": ARRAYS["w"] * np.float32(0.011)}, {}),
