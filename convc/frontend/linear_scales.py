@@ -85,9 +85,10 @@ def dequantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndar
     if zero is not None and zero.dtype != x.dtype:
         raise ModelError(f"the zero point must be {x.dtype}, as the numbers are, got {zero.dtype}", where=where)
     require_memory(24 * x.size, f"{where} of shape {x.shape}")
-    offset = 0 if zero is None else _spread(zero, x.shape, attributes, where).astype(np.int64)
+    wide = np.int64 if x.dtype == np.int32 else np.float32  # which has all 8-bit numbers, and half the bytes
+    offset = wide(0) if zero is None else _spread(zero, x.shape, attributes, where).astype(wide)
     with np.errstate(all="ignore"):
-        centred = (x.astype(np.int64) - offset).astype(np.float32)
+        centred = (x.astype(wide) - offset).astype(np.float32, copy=False)
         real = centred * _spread(scale, x.shape, attributes, where).astype(np.float32)
         return dtypes.encode(_REAL[out], real)
 

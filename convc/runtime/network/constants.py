@@ -36,7 +36,9 @@ class StartValues:
     def __init__(self, graph: GraphProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> None:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not read", hint="store the weights as dense tensors")
-        self._graph, self._folder, self._replaced = graph, folder, dict(replaced or {})
+        self._graph = graph
+        self._folder = folder
+        self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
         self._made = {node.output[0] for node in graph.node if _makes_constants(node)}

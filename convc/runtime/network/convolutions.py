@@ -140,7 +140,8 @@ class Convolutions:
         Raises:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
-        layout, handed = layer.layout, 0
+        layout = layer.layout
+        handed = 0
         buffers = {"bias": scaled_bias(layout, layer.bias, unpacked(x))} if has_tensor_scale(layout) else {}
         uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
             ("activation", x, pack_activation),

@@ -25,7 +25,8 @@ class PackedTensor:
     __slots__ = ("_array", "_form", "_packed")
 
     def __init__(self, layout: DeviceLayout, packed: np.ndarray) -> None:
-        self._form, self._packed = layout, packed
+        self._form = layout
+        self._packed = packed
         self._array: np.ndarray | None = None
 
     @property

@@ -101,7 +101,8 @@ class Graph:
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
         self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
-        self._fuse, self._share_buffers = fuse, share_buffers
+        self._fuse = fuse
+        self._share_buffers = share_buffers
         self._plan: tuple[tuple, list[Step], dict[int, list[str]]] | None = None
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
@@ -188,7 +189,8 @@ class Graph:
                     raise
                 step.split = True  # node by node it may work, and if not, that is said of the node
                 return False
-        x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
+        x = values[conv.input.name]
+        residual = None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
         run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)

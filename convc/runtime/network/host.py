@@ -83,7 +83,8 @@ class HostNodes:
 
     def _evaluator(self, own: NodeProto, name: str) -> ReferenceEvaluator | str:
         """The reference implementation of a node; what it says where it has none."""
-        nodes, opsets = [own], self._opsets
+        nodes = [own]
+        opsets = self._opsets
         if not own.domain and "" in self._opsets:
             nodes, opset = as_defined(own, self._opsets[""])
             opsets = self._opsets | {"": opset}

@@ -36,7 +36,8 @@ def as_defined(node: NodeProto, opset: int) -> tuple[list[NodeProto], int]:
     node = _with_defaults(node, opset)
     if node.op_type not in _FLATTENING or opset >= _FLATTENS_BEFORE:
         return [node], opset
-    x, y = node.input[0], node.output[0]
+    x = node.input[0]
+    y = node.output[0]
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
     flattened = [
         helper.make_node("Shape", [x], [f"{y}/shape"]),

@@ -47,7 +47,8 @@ def run_model(
     """
     changed = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
     changed.opset_import.extend(model.opset_import)
-    source, graph = model.graph, changed.graph
+    source = model.graph
+    graph = changed.graph
     graph.name = source.name or "graph"
     graph.node.extend(node for node in source.node if not set(node.output) & set(replaced))
     graph.initializer.extend(tensor for tensor in source.initializer if tensor.name not in replaced)
