@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnxruntime.quantization import quantize_dynamic
 from support.quantised_models import FORMATS, NETWORKS, images, onnxruntime_outputs, quantised
 
 from convc import api
@@ -95,3 +96,16 @@ def test_the_verbs(network, form, tmp_path):
     expected = onnxruntime_outputs(model, {"image": x}, [])
     for name, mine in ran.outputs.items():
         np.testing.assert_array_equal(mine, expected[name])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_scales_that_are_known_when_it_runs(network, tmp_path):
+    """quantize_dynamic writes DynamicQuantizeLinear and ConvInteger, whose zero points are results."""
+    onnx.save(NETWORKS[network](), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    (x,) = images(1, seed=9)
+    ran = api.run_network(tmp_path / "model.onnx", x)
+    assert len(ran.stats.compiled) == CONVOLUTIONS[network]
+    for name, expected in onnxruntime_outputs(model, {"image": x}, []).items():
+        np.testing.assert_allclose(ran.outputs[name], expected, rtol=1e-5)

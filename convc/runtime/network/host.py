@@ -11,7 +11,8 @@ and where neither has, the reference gets what onnx's version converter makes of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
@@ -48,8 +49,7 @@ class HostNodes:
     def __init__(self, model: ModelProto, types: Mapping[str, TypeProto], by: str = "reference") -> None:
         if by not in HOSTS:
             raise InputError(f"host must be one of {', '.join(HOSTS)}, got {by!r}")
-        self._has_runtime = ort_session.available() is not None
-        if by == "onnxruntime" and not self._has_runtime:
+        if by == "onnxruntime" and ort_session.available() is None:
             raise InputError("onnxruntime is not installed", hint="pip install 'convc[onnxruntime]'")
         self._by = by
         self._opsets = {
@@ -75,11 +75,15 @@ class HostNodes:
             own = NodeProto()
             own.CopyFrom(node)
             own.domain = ""
-        known = own.domain in self._opsets and (own.domain, own.op_type) not in self._called
-        runtime = RuntimeNode(own, self._opsets) if self._has_runtime and known else None
+        runtime = partial(self._runtime, own)
         converted = None if own.domain or "" not in self._opsets else ConvertedNode(own, self._opsets[""])
         first = self._by == "onnxruntime" and gains(node)
         return HostNode(ReferenceNode(node, name, self._evaluator(own, name)), runtime, converted, runtime_first=first)
+
+    def _runtime(self, own: NodeProto) -> RuntimeNode | None:
+        """The node for onnxruntime; None where that is not installed, or a function of the model has its name."""
+        known = own.domain in self._opsets and (own.domain, own.op_type) not in self._called
+        return RuntimeNode(own, self._opsets) if known and ort_session.available() is not None else None
 
     def _evaluator(self, own: NodeProto, name: str) -> ReferenceEvaluator | str:
         """The reference implementation of a node; what it says where it has none."""
@@ -102,6 +106,12 @@ class HostNodes:
 class HostNode:
     """One node, and all who may run it.
 
+    Args:
+        reference: by `onnx.reference`.
+        runtime: makes the node by onnxruntime, when somebody first asks for it: to import that takes a while.
+        converted: by the reference in a newer operator set; None where a node cannot be.
+        runtime_first: whether onnxruntime was chosen.
+
     Attributes:
         said: who ran it last and why, where that was not who was chosen; else empty.
     """
@@ -109,16 +119,20 @@ class HostNode:
     def __init__(
         self,
         reference: ReferenceNode,
-        runtime: RuntimeNode | None,
+        runtime: Callable[[], RuntimeNode | None],
         converted: ConvertedNode | None,
         *,
         runtime_first: bool,
     ) -> None:
         self._reference = reference
-        self._runtime = runtime
+        self._make_runtime = runtime
         self._converted = converted
         self._runtime_first = runtime_first
         self.said = ""
+
+    @cached_property
+    def _runtime(self) -> RuntimeNode | None:
+        return self._make_runtime()
 
     def run(self, values: Mapping[str, Value]) -> list[Value]:
         """The outputs that have names, in their order.
@@ -131,7 +145,7 @@ class HostNode:
         """
         self.said = ""
         runtime = "onnxruntime, which may have it, is not installed (pip install 'convc[onnxruntime]')"
-        if self._runtime is not None and self._runtime_first:
+        if self._runtime_first and self._runtime is not None:
             answer = self._runtime.run(values)
             if not isinstance(answer, str):
                 return answer
@@ -146,7 +160,7 @@ class HostNode:
 
     def _elsewhere(self, values: Mapping[str, Value], missing: _MissingError, runtime: str) -> list[Value]:
         """What the others make of a node that the reference does not have."""
-        if self._runtime is not None and not self._runtime_first:
+        if not self._runtime_first and self._runtime is not None:
             answer = self._runtime.run(values)
             if not isinstance(answer, str):
                 self.said = f"by onnxruntime: {missing.lacks}"

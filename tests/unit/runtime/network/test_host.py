@@ -94,6 +94,13 @@ def test_what_onnxruntime_does_not_take_is_run_by_the_reference():
     )
 
 
+def test_onnxruntime_is_not_imported_where_nobody_needs_it(monkeypatch):
+    monkeypatch.setattr("convc.runtime.network.ort_session.available", lambda: pytest.fail("not asked for"))
+    made = model("""<ir_version: 8, opset_import: ["": 13]>
+    g (float[1, 4] x) => (float[1, 4] y) { y = Relu (x) }""")
+    assert Graph(made).run({"x": X})["y"].tolist() == [[1, 0, 3, 4]]
+
+
 def unknown(domain: str = "") -> onnx.ModelProto:
     node = helper.make_node("NoSuchOperator", ["x"], ["y"], "odd", domain=domain)
     given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 4))]

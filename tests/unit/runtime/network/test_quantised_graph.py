@@ -55,6 +55,20 @@ def test_what_is_not_recognised_runs_in_floating_point():
     assert graph.stats.fused == {"conv": ("r",)}
 
 
+@pytest.mark.parametrize("opset", [13, 17])
+def test_without_onnxruntime(opset, monkeypatch):
+    monkeypatch.setattr("convc.runtime.network.ort_session.available", lambda: None)
+    nodes = [node("QuantizeLinear", "real sx zx", "x"), *qdq_nodes(), node("DequantizeLinear", "y sy zy", "result")]
+    model = qdq_model(nodes, opset=opset, outputs=["result"])
+    real = np.random.default_rng(8).uniform(-3, 3, X_SHAPE).astype(np.float32)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("real", onnx.TensorProto.FLOAT, X_SHAPE))
+    graph = Graph(with_integers(model, None), fuse=True)
+    got = graph.run({"real": real})["result"]
+    assert np.array_equal(got, onnxruntime_outputs(model, {"real": real}, [])["result"])
+    assert graph.stats.elsewhere == {}
+    assert graph.stats.fused["conv"]
+
+
 def test_node_by_node_there_are_no_integer_convolutions():
     graph = Graph(model := qdq_model())
     assert one_step(graph.run({"x": X})["y"], expected(model), 5)
