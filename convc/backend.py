@@ -35,7 +35,7 @@ from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, with_integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +156,10 @@ class ConvcBackend(Backend):
             precision=options.precision,
             machine=RunOptions(switches=Switches(numerics=options.numerics)),
         )
+        folder = Path(options.folder)
         graph = Graph(
-            model,
-            folder=Path(options.folder),
+            with_integers(model, folder) if options.fuse else model,
+            folder=folder,
             convolutions=convolutions,
             refused=options.refused,
             host=options.host,

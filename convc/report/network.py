@@ -40,6 +40,8 @@ def print_network(console: Console, report: NetworkReport) -> None:
                 _print_wrong(console, layer.name, check)
     print_refused(console, report.stats.refused)
     print_hidden(console, report.stats.hidden)
+    print_elsewhere(console, report.stats.elsewhere)
+    print_floating(console, report.stats.floating)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
@@ -68,10 +70,26 @@ def print_refused(console: Console, refused: Mapping[str, str]) -> None:
         console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
 
 
+def print_floating(console: Console, floating: Mapping[str, str]) -> None:
+    """Quantised convolutions that ran in floating point, and why."""
+    for name, reason in floating.items():
+        console.print(f"floating-point: the quantised convolution {name}: {reason}", soft_wrap=True)
+
+
 def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
     """Convolutions inside nodes that ran on the host."""
     for name, count in hidden.items():
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
+
+
+def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
+    """Nodes that were not run by who was chosen, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in elsewhere.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        console.print(f"on the host: {listed} {reason}", soft_wrap=True)
 
 
 def print_network_run(console: Console, run: NetworkRun) -> None:
@@ -79,6 +97,8 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
     stats = run.stats
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
+    print_elsewhere(console, stats.elsewhere)
+    print_floating(console, stats.floating)
     fused = sum(map(len, stats.fused.values()))
     counts = f" with {fused} nodes fused into them, {stats.handed} buffers handed over"
     with_them = counts if fused or stats.handed else ""

@@ -12,7 +12,8 @@ numbers by what its node uses it for:
     scale just before a residual sum                half of that, so that sums of many branches stay small
     ==============================================  ======================================================
 
-Fan-in is the number of terms of each sum. Single numbers, integers, and tensors that go elsewhere keep their values.
+Fan-in is the number of terms of each sum. Single numbers, integers (also behind a DequantizeLinear), and tensors that
+go elsewhere keep their values.
 A tensor's numbers depend on the seed and on its own name, not on the rest of the model.
 """
 
@@ -58,6 +59,8 @@ def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dic
         source = name
         while source in producers and producers[source].op_type in _FORWARD and start.value(source) is None:
             source = producers[source].input[0]
+        if source in producers and producers[source].op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
         value = start.value(source)
         if value is not None and value.size > 1 and value.dtype in _FLOATS and node.domain in ONNX_DOMAINS:
             roles.setdefault(source, (draw, value))

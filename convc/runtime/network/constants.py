@@ -1,4 +1,4 @@
-"""The tensors that a graph starts from: initializers, and the results of `Constant` and `ConstantOfShape` nodes.
+"""The tensors that a graph starts from: initializers, and the results of nodes that make constants of constants.
 
 A constant is read when a node first asks for it. Where `convc.frontend.constants` can read it, it is a view of the
 model's bytes or of one number; other types (strings, booleans, 8-bit integers...) are read by onnx itself.
@@ -15,6 +15,7 @@ from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from convc.errors import ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.linear_scales import is_dequantize, is_quantize
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES
 from convc.support.memory import require_memory
@@ -40,7 +41,7 @@ class StartValues:
         self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
-        self._made = {node.output[0] for node in graph.node if _makes_constant(node)}
+        self._made = {node.output[0] for node in graph.node if _makes_constants(node)}
         self._kept: dict[str, np.ndarray] = dict(self._replaced)
         unknown = set(self._kept) - set(self._initializers) - self._made
         if unknown:
@@ -86,8 +87,10 @@ class StartValues:
         return set(self._initializers)
 
 
-def _makes_constant(node: NodeProto) -> bool:
-    """Whether a node's only output may be the same in every run."""
+def _makes_constants(node: NodeProto) -> bool:
+    """Whether a node may have a constant result that `convc.frontend.constants` computes."""
+    if is_quantize(node) or is_dequantize(node):
+        return True
     return node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
 
 

@@ -114,7 +114,7 @@ class Convolutions:
         """
         conv, layer = ready
         x = arrays[0]
-        assert x is not None, "a convolution that was prepared has an input"
+        assert x is not None, "a node that was prepared has activations"
         run = run_layer(layer, x, self.machine)
         _check_end(run, node_place(node, name))
         return ConvRun(conv=conv, arrays=tuple(arrays), run=run)

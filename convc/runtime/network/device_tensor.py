@@ -11,6 +11,8 @@ from convc.layout.device_layout import DeviceLayout
 from convc.layout.handover import Use, share_buffer, why_not_shared
 from convc.layout.repack import unpack_output
 
+Other = TypeVar("Other")
+
 
 class PackedTensor:
     """The output of a convolution in its kernel's layout.

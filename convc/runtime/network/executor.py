@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
+from convc.frontend.constants import Constants
+from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.host import HostNode, HostNodes, needed
+from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.inline import hidden_convolutions, inlined
-from convc.runtime.network.node_info import node_place
-from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
 from convc.runtime.network.values import Value
@@ -57,7 +59,9 @@ class Graph:
     """A model that is ready to run.
 
     Args:
-        model: of a version that was checked (`convc.frontend.model_file.check_header`).
+        model: of a version that was checked (`convc.frontend.model_file.check_header`); or what `with_integers` made of
+            one, for the same ``replaced``. A run that is given other values for what that rests on is one of the model
+            as it was.
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
         refused: one of `REFUSED`.
@@ -71,7 +75,7 @@ class Graph:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.
         optional: inputs that have one, an initializer of the same name.
         outputs: names of the results.
-        model: what runs: the model with its functions put in the place of their calls.
+        model: what runs: the model with its functions put in the place of their calls, and its integer convolutions.
         stats: what the last run did.
 
     Raises:
@@ -81,7 +85,7 @@ class Graph:
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: onnx.ModelProto | Integers,
         *,
         folder: Path = Path(),
         convolutions: Convolutions | None = None,
@@ -91,11 +95,16 @@ class Graph:
         fuse: bool = False,
         share_buffers: bool = True,
     ) -> None:
+        self._integers = model if isinstance(model, Integers) else Integers(model=model, source=model)
+        self._as_written = partial(
+            Graph, self._integers.source, folder=folder, convolutions=convolutions, refused=refused, host=host,
+            replaced=replaced, fuse=fuse, share_buffers=share_buffers,
+        )  # fmt: skip
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
-        model = inlined(model)
+        self.model = inlined(self._integers.model)
+        model = self.model
         graph = model.graph
-        self.model = model
         self.name = graph.name
         self.start = StartValues(graph, folder, replaced)
         defaults = self.start.initializers
@@ -116,7 +125,7 @@ class Graph:
         self._hidden = {name: count for name, count in hidden.items() if count}
         self._check_order()
         # Filled while the graph runs: nodes of the host, why convolutions were refused, and the last kernel of each.
-        self._built: dict[str, HostNode | RuntimeNode] = {}
+        self._built: dict[str, HostNode] = {}
         self._reasons: dict[str, str] = {}
         self._ready: dict[str, tuple[tuple[tuple[int, ...], np.dtype], Ready]] = {}
 
@@ -147,6 +156,11 @@ class Graph:
         """
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
+        if given & self._integers.rests_on:
+            as_written = self._as_written()
+            results = as_written.run(feeds, watch, progress)
+            self.stats = as_written.stats
+            return results
         self.stats = RunStats()
         plan = self._planned(values)
         for index, step in enumerate(plan.steps):
@@ -199,6 +213,7 @@ class Graph:
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
+        self._note(name)
         self.stats.handed += handed
         if conv.fused:
             self.stats.fused[name] = conv.fused
@@ -214,11 +229,12 @@ class Graph:
     ) -> None:
         """Run one node, unless its results are constants."""
         results = [output for output in node.output if output]
-        if results and all(result not in given and self.start.value(result) is not None for result in results):
+        fresh = not values.keys().isdisjoint([*node.input, *results])  # a constant would come from what was fed
+        if results and not fresh and all(self.start.value(result) is not None for result in results):
             return
         inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
         if is_convolution(node):
-            made = self._convolve(name, node, inputs, given, watch)
+            made = self._convolve(name, node, inputs, set(values), watch)
         else:
             made = self._on_host(name, node, inputs)
             self.stats.host += 1
@@ -244,9 +260,17 @@ class Graph:
             return self._on_host(name, node, inputs)
         self.stats.compiled.append(name)
         self.stats.seconds += ran.run.seconds
+        self._note(name)
         if watch is not None:
             watch(name, ran)
         return [ran.run.y]
+
+    def _note(self, name: str) -> None:
+        """Keep what became of a quantised convolution."""
+        if name in self._integers.taken:
+            self.stats.fused[name] = self._integers.taken[name]
+        if name in self._integers.floating:
+            self.stats.floating[name] = self._integers.floating[name]
 
     def _prepared(self, name: str, node: onnx.NodeProto, arrays: list[Value], constant: bool) -> Ready:
         """The kernel of a node; the last one is kept where the weights are the same in every run."""
@@ -261,7 +285,11 @@ class Graph:
         """The outputs of a node that the host runs; it is built when it is first needed."""
         if name not in self._built:
             self._built[name] = self._host.build(node, name)
-        return self._built[name].run(inputs)
+        built = self._built[name]
+        made = built.run(inputs)
+        if built.said:
+            self.stats.elsewhere[name] = built.said
+        return made
 
     def _value(self, wanted: str, values: Mapping[str, Value], name: str, node: onnx.NodeProto | None) -> Value:
         """A tensor that was made or is constant, unpacked; `ModelError` names the node that asks for another."""
@@ -288,3 +316,15 @@ class Graph:
         for output in self.outputs:
             if output not in known:
                 raise ModelError(f"nothing makes the output {output!r} of the model", where=self.name)
+
+
+def with_integers(model: onnx.ModelProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> Integers:
+    """A model with its functions in place, its quantised convolutions integer ones; arguments are those of `Graph`.
+
+    Raises:
+        ModelError: its functions cannot be put in place.
+        LimitError: it does not fit into memory.
+    """
+    model = inlined(model)
+    constants = Constants(model.graph, folder, {}, replaced)
+    return integer_convolutions(model, node_names(model.graph.node), constants)

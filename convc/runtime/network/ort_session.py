@@ -67,8 +67,9 @@ def open_session(model: onnx.ModelProto) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS
-    try:
-        return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    providers = ["CPUExecutionProvider"]
+    try:  # without its fallback, which prints that it tries the same again
+        return runtime.InferenceSession(model.SerializeToString(), options, providers=providers, enable_fallback=False)
     except Exception as error:  # its exceptions have no common class of their own
         return _sentence(error)
 

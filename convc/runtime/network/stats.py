@@ -18,6 +18,9 @@ class RunStats:
         refused: convolutions that ran on the host, by name, and why.
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
+        elsewhere: those of them that were not run by who was chosen (`convc.runtime.network.host.HOSTS`), by name, and
+            who ran them and why.
+        floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
         seconds: wall time of the machine in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.
         handed: buffers that a kernel read as another one had left them, without repacking.
@@ -27,6 +30,8 @@ class RunStats:
     refused: dict[str, str] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    floating: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     handed: int = 0

@@ -20,7 +20,7 @@ from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.device_tensor import PackedTensor
-from convc.runtime.network.host import needed
+from convc.runtime.network.node_info import needed
 from convc.runtime.network.values import Value
 
 Named = tuple[str, NodeProto]
