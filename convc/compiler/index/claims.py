@@ -3,8 +3,7 @@
 A convolution kernel is correct if its copies read the right pixels, its two operands agree at every step, and
 its stores hit every output element once. Those are statements about the maps of `convc.compiler.index.conv`, and this
 is where they are shown: by rewriting (`algebra.equal`), by recognising counting (`algebra.digits`) and by
-interval bounds. Where the algebra does not show a claim, it is tried point by point as far as that is
-possible; a claim that fails says where.
+interval bounds. Where the algebra does not show a claim, `presburger` decides it; a claim that fails says where.
 
 Limits are those of the tensor map of an im2col copy over (C, W, H, N) (PTX manual, tensor im2col mode; CUDA
 driver API, ``cuTensorMapEncodeIm2col``), and the alignment of the innermost coordinate was recorded on sm_90a
@@ -14,30 +13,19 @@ hardware.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-import numpy as np
 import sympy
 
 from convc.compiler.index.algebra import digits, equal
+from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import (
-    ENUMERATION_LIMIT,
-    Counterexample,
-    IndexMap,
-    Outcome,
-    Proof,
-    Unknown,
-    prove_equal,
-)
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
+from convc.compiler.index.presburger import Point, clash, find, missed
 from convc.compiler.index.symbols import FloorDiv
-from convc.compiler.index.walk import Im2colBox
+from convc.compiler.index.walk import Im2colBox, prove_walk
 from convc.ir.arch import SM_100A
 from convc.ir.dtypes import BY_NAME
-from convc.ir.expr import Interval
-
-if TYPE_CHECKING:
-    from convc.compiler.index.conv import ConvMaps
+from convc.ir.expr import Const, Interval, IntExpr, Less, Var, evaluate
 
 CORNER_LIMITS = SM_100A.limits.im2col_corner
 OFFSET_LIMITS = (0, SM_100A.limits.im2col_offset)
@@ -46,9 +34,10 @@ MAX_PIXELS = SM_100A.limits.im2col_pixels
 MAX_CHANNELS = SM_100A.limits.tma_box
 
 
-def prove_all(maps: ConvMaps) -> tuple[Outcome, ...]:
-    """Every claim about one convolution but that of its walk (`convc.compiler.index.walk.prove_walk`)."""
+def prove(maps: ConvMaps) -> tuple[Outcome, ...]:
+    """Every claim about one tiled convolution."""
     return (
+        prove_walk(maps.box, maps.start, maps.window),
         prove_box(maps.box, maps.problem.out_extent),
         prove_taps(maps),
         *prove_limits(maps),
@@ -147,14 +136,34 @@ def prove_steps(maps: ConvMaps) -> Outcome:
     (taps_h, taps_w), pitch = maps.problem.kernel, maps.tiles.c_pitch
     claim = f"the K loop takes each of {taps_h}*{taps_w} taps and {pitch} channels once"
     ranges = {axis: limits for axis, limits in maps.operand_b.ranges.items() if axis in ("block", "e")}
-    steps = _counted(maps.step["k_step"], maps.step.ranges)
+    steps = taps_h * taps_w * maps.tiles.blocks
     channels = _counted(maps.operand_b["c"], ranges)
-    if steps != taps_h * taps_w * maps.tiles.blocks or channels is None:
-        return Unknown(claim, f"k_step = {maps.step['k_step']} or c = {maps.operand_b['c']} is not seen to count")
-    if channels < pitch:
-        return Counterexample(claim, (("c", channels),), f"channels from {channels} on are in no block")
-    tail = f"; channels {pitch}..{channels - 1} read zero" if channels > pitch else ""
-    return Proof(claim, f"k_step and c are mixed-radix numbers{tail}")
+    if _counted(maps.step["k_step"], maps.step.ranges) == steps and channels is not None:
+        if channels < pitch:
+            return Counterexample(claim, (("c", channels),), f"channels from {channels} on are in no block")
+        tail = f"; channels {pitch}..{channels - 1} read zero" if channels > pitch else ""
+        return Proof(claim, f"k_step and c are mixed-radix numbers{tail}")
+    for name, expr, axes, extent in (
+        ("k_step", maps.step["k_step"], maps.step.ranges, steps),
+        ("c", maps.operand_b["c"], ranges, pitch),
+    ):
+        refuted = _not_once(claim, name, translate(expr), axes, extent)
+        if refuted is not None:
+            return refuted
+    return Proof(claim, f"k_step takes each of 0..{steps - 1} once, and c each of 0..{pitch - 1}")
+
+
+def _not_once(claim: str, name: str, value: IntExpr, ranges: dict[str, Interval], extent: int) -> Counterexample | None:
+    """What is wrong where a number does not take each value below `extent` exactly once."""
+    inside = (Less(Const(-1), value), Less(value, Const(extent)))
+    pair = clash(ranges, inside, (value,))
+    if pair is not None:
+        later, first = pair
+        return Counterexample(claim, tuple(later.items()), f"{name} = {evaluate(value, later)}, as at {_at(first)}")
+    left_out = missed({name: (0, extent - 1)}, (Var(name),), ranges, inside, (value,))
+    if left_out is not None:
+        return Counterexample(claim, tuple(left_out.items()), "no step has it")
+    return None
 
 
 def prove_agreement(maps: ConvMaps) -> Outcome:
@@ -205,35 +214,31 @@ def prove_store(maps: ConvMaps) -> Outcome:
             claim,
             f"offset = m*{pitch} + k with m < {problem.gemm_m}, k < {inside['k'][1] + 1}; m and k count",
         )
-    return _try_store(store, problem.gemm_m, problem.out_channels, pitch, claim)
+    return _decide_store(store, problem.gemm_m, problem.out_channels, pitch, claim)
 
 
-def _try_store(store: IndexMap, rows: int, channels: int, pitch: int, claim: str) -> Outcome:
-    """Count the writes to each element, all of them."""
-    shape = tuple(axis.extent for axis in store.domain)
-    if max(np.prod(shape, dtype=object), rows * pitch) > ENUMERATION_LIMIT:
-        return Unknown(claim, f"the algebra does not show it, and {rows * pitch} elements are too many to count")
-    points = dict(zip((axis.name for axis in store.domain), np.indices(shape).reshape(len(shape), -1), strict=True))
-    offset = np.broadcast_to(store.evaluate(points)["offset"], points["lane"].shape)
-    written = np.broadcast_to(store.holds(points), offset.shape)
+def _decide_store(store: IndexMap, rows: int, channels: int, pitch: int, claim: str) -> Outcome:
+    """Whether no element outside of the buffer is written, none twice, and each that holds a result."""
+    offset, guard, size = translate(store["offset"]), store.conditions, rows * pitch
+    beyond = find(store.ranges, guard, (Less(offset, Const(0)), Less(Const(size - 1), offset)))
+    if beyond is not None:
+        value = f"element {evaluate(offset, beyond)} is outside the buffer of {size}"
+        return Counterexample(claim, tuple(beyond.items()), value)
+    pair = clash(store.ranges, guard, (offset,))
+    if pair is not None:
+        later, first = pair
+        value = f"element {evaluate(offset, later)} is written at {_at(first)} too"
+        return Counterexample(claim, tuple(later.items()), value)
+    wanted = {"m": (0, rows - 1), "k": (0, channels - 1)}
+    left_out = missed(wanted, (Var("m") * pitch + Var("k"),), store.ranges, guard, (offset,))
+    if left_out is not None:
+        return Counterexample(claim, tuple(left_out.items()), "nobody writes this element")
+    return Proof(claim, f"each of {rows}*{channels} elements is the offset of one point, and none is outside of {size}")
 
-    def at(index: int, value: str) -> Counterexample:
-        return Counterexample(claim, tuple((name, int(values[index])) for name, values in points.items()), value)
 
-    outside = written & ((offset < 0) | (offset >= rows * pitch))
-    if outside.any():
-        index = int(np.argmax(outside))
-        return at(index, f"element {offset[index]} is outside the buffer of {rows * pitch}")
-    writes = np.bincount(offset[written], minlength=rows * pitch)
-    if (writes > 1).any():
-        twice = int(np.argmax(writes > 1))
-        writers = np.flatnonzero(written & (offset == twice))
-        return at(int(writers[1]), f"element {twice} is written {writes[twice]} times")
-    missing = np.flatnonzero(writes.reshape(rows, pitch)[:, :channels] == 0)
-    if missing.size:
-        m, k = divmod(int(missing[0]), channels)
-        return Counterexample(claim, (("m", m), ("k", k)), "nobody writes this element")
-    return Proof(claim, f"counted the writes to all {rows * pitch} elements")
+def _at(point: Point) -> str:
+    """A point for people."""
+    return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
 def _counted(expr: sympy.Expr, ranges: dict[str, Interval]) -> int | None:

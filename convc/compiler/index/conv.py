@@ -23,14 +23,13 @@ the tiles along K divide a group: tile_n says which one (``slab``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sympy import Expr, Integer
 
-from convc.compiler.index.claims import prove_all
-from convc.compiler.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.compiler.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
+from convc.compiler.index.walk import Im2colBox, im2col_box, walk_digits
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -51,7 +50,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvMaps:
-    """The maps of one tiled convolution (see the module's table) and what was proved about them.
+    """The maps of one tiled convolution (see the module's table), and what was proved about them.
 
     Attributes:
         row: (tile_m, lane) -> m, below M.
@@ -70,7 +69,7 @@ class ConvMaps:
         store: (tile_m, lane, tile_n, column) -> offset; nothing is written where the guard fails.
         box: corners of the im2col tensor map.
         dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
-        proofs: every claim the kernel relies on, proved, refuted or undecided.
+        proofs: every claim the kernel relies on, proved or refuted; empty until `convc.compiler.index.claims.prove`.
     """
 
     problem: ConvProblem
@@ -91,12 +90,7 @@ class ConvMaps:
     output: IndexMap
     store: IndexMap
     dropped: tuple[tuple[str, str, str], ...]
-    proofs: tuple[Outcome, ...]
-
-    @property
-    def failures(self) -> tuple[Outcome, ...]:
-        """The claims that are refuted or undecided; a kernel is only made where there is none."""
-        return tuple(outcome for outcome in self.proofs if not isinstance(outcome, Proof))
+    proofs: tuple[Outcome, ...] = ()
 
     @property
     def maps(self) -> tuple[IndexMap, ...]:
@@ -123,7 +117,7 @@ class ConvMaps:
 def conv_maps(
     problem: ConvProblem, *, block_m: int, block_n: int, channels_per_step: int, c_pitch: int, k_pitch: int
 ) -> ConvMaps:
-    """Derive and prove the maps of one tiled convolution.
+    """Derive the maps of one tiled convolution. They are not proved yet: see `convc.compiler.index.claims.prove`.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
@@ -162,13 +156,12 @@ def conv_maps(
         _filter(problem, c_pitch),
         _output(problem, k_pitch),
     )
-    box, start = im2col_box(problem), window_of.compose(digits).compose(first, "start")
-    window = window_of.compose(digits).compose(row, "window")
+    box = im2col_box(problem)
     derived = {
         "row": row,
         "pixel": digits.compose(row, "pixel"),
-        "window": window,
-        "start": start,
+        "window": window_of.compose(digits).compose(row, "window"),
+        "start": window_of.compose(digits).compose(first, "start"),
         "walk": walk_digits(box, problem.batch, lane),
         "step": _step(problem, block, channels_per_step),
         "slab": _slab(problem, tiles, tile_n, block),
@@ -185,15 +178,13 @@ def conv_maps(
     for name, report in reports.items():
         for reason in report.dropped:
             dropped.setdefault(reason, []).append(name)
-    maps = ConvMaps(
+    return ConvMaps(
         problem=problem,
         tiles=tiles,
         box=box,
         **{name: report.map for name, report in reports.items()},
         dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
-        proofs=(),
     )
-    return replace(maps, proofs=(prove_walk(box, start, window), *prove_all(maps)))
 
 
 def _joined(name: str, result: str, tile: Axis, inside: Axis, limit: int) -> IndexMap:

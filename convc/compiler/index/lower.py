@@ -9,18 +9,13 @@ that generated text is reproducible.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import sympy
 
 from convc.compiler.index.symbols import FloorDiv, Mod, linear_terms
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var
-
-if TYPE_CHECKING:
-    from convc.compiler.index.maps import IndexMap
 
 
 @lru_cache(maxsize=4096)
@@ -67,35 +62,3 @@ def lower(expr: sympy.Expr, ranges: Mapping[str, Interval]) -> IntExpr:
     if missing:
         raise ValueError(f"{expr} reads {', '.join(missing)}, which nobody supplies (there are: {', '.join(ranges)})")
     return lowered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoweredMap:
-    """An index map as integer expressions.
-
-    Attributes:
-        name: the map's name.
-        ranges: (name, (lowest, highest)) of each axis, in order.
-        results: (name, expression) in order.
-        guard: conditions that all have to hold; empty: always.
-    """
-
-    name: str
-    ranges: tuple[tuple[str, Interval], ...]
-    results: tuple[tuple[str, IntExpr], ...]
-    guard: tuple[IntExpr, ...]
-
-    def __getitem__(self, name: str) -> IntExpr:
-        """The expression of one result; KeyError where there is none of that name."""
-        return dict(self.results)[name]
-
-
-def lower_map(index_map: IndexMap) -> LoweredMap:
-    """Lower every result and guard of a map."""
-    ranges = index_map.ranges
-    return LoweredMap(
-        name=index_map.name,
-        ranges=tuple(ranges.items()),
-        results=tuple((name, lower(expr, ranges)) for name, expr in index_map.results),
-        guard=tuple(lower(condition, ranges) for condition in index_map.guard),
-    )
