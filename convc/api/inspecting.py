@@ -10,7 +10,7 @@ from convc.build.folder import pick_layer
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import shared_problem
 from convc.compiler.plan.records import Plan
-from convc.compiler.tile.steps.base import TileProgram
+from convc.compiler.tile.program import TileProgram
 from convc.explain.inspect import print_inspection
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.ir.launch import LaunchSpec
