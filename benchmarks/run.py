@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import check, models, network, reuse
+from benchmarks import check, models, network, planning, reuse
 from benchmarks import compile as compile_benchmark
 
 BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
-    "models": models.measure,
+    "models": models.measure, "planning": planning.measure,
 }  # fmt: skip
 BUDGETS = Path(__file__).with_name("budgets.toml")
 
