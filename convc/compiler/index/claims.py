@@ -26,6 +26,7 @@ from convc.compiler.index.walk import Im2colBox, prove_walk
 from convc.ir.arch import SM_100A
 from convc.ir.dtypes import BY_NAME
 from convc.ir.expr import Const, Interval, IntExpr, Less, Var, evaluate
+from convc.ir.problem import ConvProblem
 
 CORNER_LIMITS = SM_100A.limits.im2col_corner
 OFFSET_LIMITS = (0, SM_100A.limits.im2col_offset)
@@ -38,7 +39,7 @@ def prove(maps: ConvMaps) -> tuple[Outcome, ...]:
     """Every claim about one tiled convolution."""
     return (
         prove_walk(maps.box, maps.start, maps.window),
-        prove_box(maps.box, maps.problem.out_extent),
+        prove_box(maps.box, maps.problem),
         prove_taps(maps),
         *prove_limits(maps),
         prove_reads(maps),
@@ -48,10 +49,11 @@ def prove(maps: ConvMaps) -> tuple[Outcome, ...]:
     )
 
 
-def prove_box(box: Im2colBox, out_extent: tuple[int, int]) -> Outcome:
+def prove_box(box: Im2colBox, problem: ConvProblem) -> Outcome:
     """Whether the im2col box has as many positions as the output has pixels, along each axis."""
-    claim = f"the im2col box has Q = {out_extent[1]} positions per row and P = {out_extent[0]} rows"
-    for axis, found, wanted in zip("wh", box.positions, reversed(out_extent), strict=True):
+    out_h, out_w = problem.out_extent
+    claim = f"the im2col box has Q = {out_w} positions per row and P = {out_h} rows"
+    for axis, found, wanted in zip("wh", box.positions, (out_w, out_h), strict=True):
         if found != wanted:
             corners = f"corners {box.lower}, {box.upper}, size {box.size}, stride {box.stride} in order W, H"
             return Counterexample(claim, (), f"{found} positions along {axis}, not {wanted}; {corners}")
@@ -61,7 +63,8 @@ def prove_box(box: Im2colBox, out_extent: tuple[int, int]) -> Outcome:
 def prove_taps(maps: ConvMaps) -> Outcome:
     """Whether the filter offsets of a step lead from the window to the pixel that the tap reads."""
     claim = "window(n, p, q) + (off_w, off_h)(r, s) is the pixel that tap (r, s) reads"
-    problem, read = maps.problem, maps.activation
+    problem = maps.problem
+    read = maps.activation
     axes = {axis.name: axis.symbol for axis in read.domain}
     window = {
         "w": axes["q"] * problem.stride[1] - problem.pad_lo[1],
@@ -78,7 +81,8 @@ def prove_taps(maps: ConvMaps) -> Outcome:
 
 def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
     """The limits of the im2col tensor map and of the coordinates given to the copies."""
-    box, tiles = maps.box, maps.tiles
+    box = maps.box
+    tiles = maps.tiles
     element = BY_NAME[maps.problem.operand].bytes
     corners = [
         (f"{which} corner along {axis}", corner)
@@ -120,12 +124,16 @@ def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
 
 def prove_reads(maps: ConvMaps) -> Outcome:
     """Whether an operand element that is not filled with zero lies inside its tensor."""
-    problem, pitch = maps.problem, maps.tiles.c_pitch
+    problem = maps.problem
+    pitch = maps.tiles.c_pitch
     claim = "every element that is not filled with zero is read inside its tensor"
-    (in_h, in_w), (taps_h, taps_w), channels = problem.in_extent, problem.kernel, problem.groups * pitch
+    in_h, in_w = problem.in_extent
+    taps_h, taps_w = problem.kernel
+    channels = problem.groups * pitch
     inside_a = {"n": (0, problem.batch - 1), "h": (0, in_h - 1), "w": (0, in_w - 1), "c": (0, channels - 1)}
     inside_b = {"k": (0, problem.out_channels - 1), "tap": (0, taps_h * taps_w - 1), "c": (0, pitch - 1)}
-    a, b = maps.operand_a.prove_in(inside_a, claim), maps.operand_b.prove_in(inside_b, claim)
+    a = maps.operand_a.prove_in(inside_a, claim)
+    b = maps.operand_b.prove_in(inside_b, claim)
     if not isinstance(a, Proof):
         return a
     return Proof(claim, f"A: {a.how}; B: {b.how}") if isinstance(b, Proof) else b
@@ -133,7 +141,8 @@ def prove_reads(maps: ConvMaps) -> Outcome:
 
 def prove_steps(maps: ConvMaps) -> Outcome:
     """Whether the K loop takes every (tap, channel) once: k_step counts the steps, c the channels."""
-    (taps_h, taps_w), pitch = maps.problem.kernel, maps.tiles.c_pitch
+    taps_h, taps_w = maps.problem.kernel
+    pitch = maps.tiles.c_pitch
     claim = f"the K loop takes each of {taps_h}*{taps_w} taps and {pitch} channels once"
     ranges = {axis: limits for axis, limits in maps.operand_b.ranges.items() if axis in ("block", "e")}
     steps = taps_h * taps_w * maps.tiles.blocks
@@ -169,7 +178,10 @@ def _not_once(claim: str, name: str, value: IntExpr, ranges: dict[str, Interval]
 def prove_agreement(maps: ConvMaps) -> Outcome:
     """Whether both operands hold the same tap and the same channel at the same place of the same step."""
     claim = "A and B hold the same (r, s, c) in column e of every step"
-    a, b, step, taps_w = maps.operand_a, maps.operand_b, maps.step, maps.problem.kernel[1]
+    a = maps.operand_a
+    b = maps.operand_b
+    step = maps.step
+    taps_w = maps.problem.kernel[1]
     group: sympy.Expr = sympy.Integer(0)
     if maps.problem.groups > 1:
         claim = "A and B hold the same (r, s, c), c of the group of k, in column e of every step"
@@ -198,9 +210,12 @@ def prove_store(maps: ConvMaps) -> Outcome:
     The offset is the mixed-radix number m*k_pitch + k, m counts (tile_m, lane) and k counts (tile_n, column);
     the guards cut both off at the end of the buffer and not before.
     """
-    problem, pitch = maps.problem, maps.tiles.k_pitch
+    problem = maps.problem
+    pitch = maps.tiles.k_pitch
     claim = f"every output element (n, p, q, k) is written once, inside rows of {pitch} elements"
-    store, m, k = maps.store, maps.row["m"], maps.column["k"]
+    store = maps.store
+    m = maps.row["m"]
+    k = maps.column["k"]
     inside = IndexMap(name="element", domain=store.domain, results=(("m", m), ("k", k)), guard=store.guard).bounds()
     rows = _counted(m, {axis: limits for axis, limits in store.ranges.items() if axis in ("tile_m", "lane")})
     columns = _counted(k, {axis: limits for axis, limits in store.ranges.items() if axis not in ("tile_m", "lane")})
@@ -208,7 +223,7 @@ def prove_store(maps: ConvMaps) -> Outcome:
     linear = equal(store["offset"], m * pitch + k)
     within = inside["m"][1] < problem.gemm_m and inside["k"][1] < pitch
     needed = {m: problem.gemm_m, k: problem.out_channels}
-    complete = all(guard.lhs in needed and guard.rhs >= needed[guard.lhs] for guard in store.guard)
+    complete = all(guard.lhs in needed and int(guard.rhs) >= needed[guard.lhs] for guard in store.guard)
     if counts and linear and within and complete:
         return Proof(
             claim,
@@ -219,7 +234,9 @@ def prove_store(maps: ConvMaps) -> Outcome:
 
 def _decide_store(store: IndexMap, rows: int, channels: int, pitch: int, claim: str) -> Outcome:
     """Whether no element outside of the buffer is written, none twice, and each that holds a result."""
-    offset, guard, size = translate(store["offset"]), store.conditions, rows * pitch
+    offset = translate(store["offset"])
+    guard = store.conditions
+    size = rows * pitch
     beyond = find(store.ranges, guard, (Less(offset, Const(0)), Less(Const(size - 1), offset)))
     if beyond is not None:
         value = f"element {evaluate(offset, beyond)} is outside the buffer of {size}"

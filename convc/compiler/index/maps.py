@@ -197,7 +197,8 @@ class IndexMap:
         """Whether the results named in ``extents`` stay within (lowest, highest) where the guard holds."""
         limits = " and ".join(f"{name} in {low}..{high}" for name, (low, high) in extents.items())
         claim = claim or f"{self.name}: {limits}"
-        known, reasons = _known(self), []
+        known = _known(self)
+        reasons: list[str] = []
         for name, (low, high) in extents.items():
             found = intexpr.bounds(translate(self[name]), self.ranges, known)
             if low <= found[0] and found[1] <= high:
@@ -211,7 +212,8 @@ class IndexMap:
 
     def _decide(self, name: str, limits: Interval, claim: str) -> Outcome:
         """Look for the least point at which a result leaves its limits, over the axes that matter."""
-        result, guard = translate(self[name]), self.conditions
+        result = translate(self[name])
+        guard = self.conditions
         low, high = limits
         used = result.variables().union(*(condition.variables() for condition in guard))
         ranges = {axis.name: axis.range for axis in self.domain if axis.name in used}
@@ -242,7 +244,8 @@ def simplify_guards(index_map: IndexMap) -> GuardReport:
 
     This is how a store loses its guard where the tiles of M end with M.
     """
-    kept, dropped = [], []
+    kept: list[Relational] = []
+    dropped: list[tuple[str, str]] = []
     for condition in index_map.guard:
         left = intexpr.bounds(translate(condition.lhs), index_map.ranges)
         right = intexpr.bounds(translate(condition.rhs), index_map.ranges)
@@ -274,7 +277,8 @@ def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
         ):
             if expr.is_Integer or not other.is_Integer:
                 continue
-            node, limit = translate(expr), int(other)
+            node = translate(expr)
+            limit = int(other)
             low, high = known.get(node) or intexpr.bounds(node, ranges)
             known[node] = (low, min(high, limit - strict)) if upper else (max(low, limit + strict), high)
     return known

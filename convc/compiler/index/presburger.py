@@ -24,8 +24,8 @@ import islpy as isl
 from convc.errors import PlanError
 from convc.ir.expr import Add, And, Const, FloorDiv, Interval, IntExpr, Less, Mod, Mul, Var
 
-OPERATIONS = 2_000_000
-"""Steps that isl may take for one question (a few seconds); the claims about a kernel take a few thousand."""
+OPERATIONS = 1_000_000
+"""Steps that isl may take for one question (about a second); those about real kernels take less than a tenth."""
 
 Ranges = Mapping[str, Interval]
 Point = dict[str, int]
@@ -103,7 +103,8 @@ def missed(
 
     def answer() -> Point | None:
         ctx = isl.Context()
-        box, other = _Box(ctx, wanted), _Box(ctx, ranges)
+        box = _Box(ctx, wanted)
+        other = _Box(ctx, ranges)
         found = other.function(results).intersect_domain(other.where(conditions)).range()
         sought = box.function(wanted_results).intersect_domain(box.points)
         return box.least(sought.subtract_range(found).domain())
@@ -135,7 +136,8 @@ class _Box:
         }
         self.points = isl.Set.universe(self.space)
         for name, (low, high) in ranges.items():
-            least, most = Const(low - 1), Const(high + 1)
+            least = Const(low - 1)
+            most = Const(high + 1)
             self.points = self.points.intersect(self.holds(And((Less(least, Var(name)), Less(Var(name), most)))))
 
     def where(self, conditions: Sequence[IntExpr]) -> isl.Set:

@@ -52,7 +52,8 @@ def prove_walk(maps: ReuseMaps) -> Outcome:
         if walk.lead and last >= 0:
             at = (("q0", walk.lead - 1), ("offset", buffer.offset))
             return Counterexample(claim, at, f"the copy starts at pixel {last}, which is no padding")
-    u, places = walk.problem.stride, _Places(maps, Var("window"))
+    u = walk.problem.stride
+    places = _Places(maps, Var("window"))
     begin = {name: translate(expr) for name, expr in maps.start.results}
     counted = begin["row"] * (u * walk.period) + begin["w"] + walk.problem.pad
     wrong = find(maps.start.ranges, (), _apart(counted, places.first * u))
@@ -174,7 +175,8 @@ def prove_border(maps: ReuseMaps, tap: Tap) -> Outcome:
 
 def _prove_column(maps: ReuseMaps, tap: Tap, claim: str) -> Outcome:
     """Whether the mask of a filter column looks at the pixels that the lane needs and holds."""
-    walk, problem = maps.walk, maps.walk.problem
+    walk = maps.walk
+    problem = maps.walk.problem
     places = _Places.of_lane(maps)
     number = places.t + (tap.lanes - walk.lead)
     offset = next(buffer.offset for buffer in walk.buffers if tap in buffer.taps)
@@ -227,8 +229,10 @@ def prove_moves(maps: ReuseMaps) -> list[Outcome]:
 
 def prove_lines(maps: ReuseMaps) -> Outcome:
     """Whether the copies of a tile read the image row that each lane needs, wherever that row exists."""
-    problem, stream = maps.problem, maps.stream
-    height, images = problem.in_extent[0], problem.batch
+    problem = maps.problem
+    stream = maps.stream
+    height = problem.in_extent[0]
+    images = problem.batch
     if not stream.merged:
         return Proof("every lane finds the image row p*u_h + r*d_h - top of its own image", "the copy names p and r")
     claim = f"stream row y = n*{stream.image_rows} + p lies at image row y*{stream.step} = n*{height} + p*{stream.step}"
@@ -247,10 +251,12 @@ def prove_lines(maps: ReuseMaps) -> Outcome:
 
 def _wrong_line(maps: ReuseMaps, claim: str) -> Counterexample | None:
     """The first lane whose mask looks at other image rows than the lane needs and finds."""
-    problem, places = maps.problem, _Places.of_lane(maps)
+    problem = maps.problem
+    places = _Places.of_lane(maps)
     below = Var("r") * problem.dilation[0] - problem.pad_lo[0]
     for name, row in (("need", places.p), ("held", places.row)):
-        found, sought = translate(maps.line[name]), row * problem.stride[0] + below
+        found = translate(maps.line[name])
+        sought = row * problem.stride[0] + below
         wrong = find(maps.line.ranges, (), _apart(found, sought))
         if wrong is not None:
             text = f"the mask looks at row {name} = {evaluate(found, wrong)}, not {evaluate(sought, wrong)}"
@@ -260,7 +266,9 @@ def _wrong_line(maps: ReuseMaps, claim: str) -> Counterexample | None:
 
 def prove_tiles(maps: ReuseMaps) -> Outcome:
     """Whether every output pixel (n, p, q) belongs to exactly one lane of one tile."""
-    problem, tile, stream = maps.problem, maps.tile, maps.stream
+    problem = maps.problem
+    tile = maps.tile
+    stream = maps.stream
     claim = "every output pixel (n, p, q) belongs to one lane of one tile"
     last = maps.length - 1
     if last >= maps.tiles * tile.outputs:
@@ -279,7 +287,9 @@ def _wrong_pixel(maps: ReuseMaps, claim: str) -> Counterexample | None:
 
     Places count tiles, windows and lanes, each once, and (row, q) is the place: so no pixel has two lanes.
     """
-    (out_h, out_w), pixel, places = maps.problem.out_extent, maps.pixel, _Places.of_lane(maps)
+    out_h, out_w = maps.problem.out_extent
+    pixel = maps.pixel
+    places = _Places.of_lane(maps)
     sought = {"n": places.image, "p": places.p, "q": places.q}
     number = (translate(pixel["n"]) * out_h + translate(pixel["p"])) * out_w + translate(pixel["q"])
     beyond = [Less(Const(maps.tile.useful - 1), places.inside)]
@@ -287,9 +297,10 @@ def _wrong_pixel(maps: ReuseMaps, claim: str) -> Counterexample | None:
         beyond.append(Less(Const(extent - 1), sought[name]))
     for name, value in {**sought, "m": number}.items():
         found = translate(pixel[name])
-        everywhere = find(pixel.ranges, (), _apart(found, value))  # decided sooner without the guard
-        wrong = everywhere and find(pixel.ranges, pixel.conditions, _apart(found, value))
-        if wrong:
+        if find(pixel.ranges, (), _apart(found, value)) is None:  # decided sooner without the guard
+            continue
+        wrong = find(pixel.ranges, pixel.conditions, _apart(found, value))
+        if wrong is not None:
             text = f"{name} = {evaluate(found, wrong)}, not {evaluate(value, wrong)}"
             return Counterexample(claim, tuple(wrong.items()), text)
     wrong = find(pixel.ranges, pixel.conditions, beyond)
@@ -297,9 +308,9 @@ def _wrong_pixel(maps: ReuseMaps, claim: str) -> Counterexample | None:
         return Counterexample(claim, tuple(wrong.items()), "the lane has no output pixel there")
     refused = [Less(b, a + 1) for a, b in _sides(pixel.conditions)]
     wrong = find(pixel.ranges, [Less(b, a + 1) for a, b in _sides(beyond)], refused) if refused else None
-    return (
-        None if wrong is None else Counterexample(claim, tuple(wrong.items()), "the lane leaves its output pixel out")
-    )
+    if wrong is not None:
+        return Counterexample(claim, tuple(wrong.items()), "the lane leaves its output pixel out")
+    return None
 
 
 def _sides(conditions: Iterable[IntExpr]) -> Iterator[tuple[IntExpr, IntExpr]]:
@@ -312,7 +323,8 @@ def _sides(conditions: Iterable[IntExpr]) -> Iterator[tuple[IntExpr, IntExpr]]:
 
 def prove_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:
     """The limits of the tensor map and of the operands of the copies."""
-    walk, outcomes = maps.walk, []
+    walk = maps.walk
+    outcomes: list[Outcome] = []
     for name, value in (("lower", walk.lower), ("upper", walk.upper)):
         claim = f"the {name} corner fits 16 bits"
         inside = CORNER_LIMITS[0] <= value <= CORNER_LIMITS[1]
@@ -332,18 +344,14 @@ def prove_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:
 def _restricted(maps: ReuseMaps, tap: Tap, first: int, last: int) -> tuple[IndexMap, IndexMap]:
     """`needed` and `held` of one filter column, over q = first..last only."""
     q = Axis("q", last - first + 1, first)
-    found = []
-    for index_map in (maps.needed, maps.held):
+
+    def restricted(index_map: IndexMap) -> IndexMap:
         row, old, s = index_map.domain
         swap = {s.symbol: Integer(tap.s), old.symbol: q.symbol}
-        found.append(
-            IndexMap(
-                name=index_map.name,
-                domain=(row, q),
-                results=tuple((name, expr.xreplace(swap)) for name, expr in index_map.results),
-            )
-        )
-    return found[0], found[1]
+        results = tuple((name, expr.xreplace(swap)) for name, expr in index_map.results)
+        return IndexMap(name=index_map.name, domain=(row, q), results=results)
+
+    return restricted(maps.needed), restricted(maps.held)
 
 
 def _plus(text: str, value: int) -> str:

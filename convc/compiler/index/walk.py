@@ -55,29 +55,30 @@ class Im2colBox:
     @property
     def positions(self) -> tuple[int, int]:
         """(positions per row, rows per image): floor((size + upper - lower - 1) / stride) + 1, at least 0."""
-        return tuple(
+        columns, rows = (
             max(0, (size + upper - lower - 1) // stride + 1)
             for size, lower, upper, stride in zip(self.size, self.lower, self.upper, self.stride, strict=True)
         )
+        return columns, rows
 
     @property
     def last(self) -> tuple[int, int]:
         """Last coordinate inside the box, along W and H."""
-        return tuple(size + upper - 1 for size, upper in zip(self.size, self.upper, strict=True))
+        return self.size[0] + self.upper[0] - 1, self.size[1] + self.upper[1] - 1
 
 
 def im2col_box(problem: ConvProblem) -> Im2colBox:
     """The box of a convolution: lower = -pad_lo, upper = pad_hi - (taps - 1)*dilation, the same stride."""
+    height, width = problem.in_extent
+    top, left = problem.pad_lo
+    bottom, right = problem.pad_hi
+    span_h, span_w = problem.span
+    down, across = problem.stride
     return Im2colBox(
-        size=problem.in_extent[::-1],
-        lower=tuple(-pad for pad in problem.pad_lo[::-1]),
-        upper=tuple(
-            pad - (taps - 1) * dilation
-            for pad, taps, dilation in zip(
-                problem.pad_hi[::-1], problem.kernel[::-1], problem.dilation[::-1], strict=True
-            )
-        ),
-        stride=problem.stride[::-1],
+        size=(width, height),
+        lower=(-left, -top),
+        upper=(right - span_w + 1, bottom - span_h + 1),
+        stride=(across, down),
     )
 
 
@@ -89,7 +90,9 @@ def walk_digits(box: Im2colBox, images: int, j: Axis) -> IndexMap:
     columns, rows = box.positions
     if not columns or not rows:
         raise ValueError(f"the im2col box is empty: {columns} positions per row, {rows} rows")
-    image, y, x = Axis("image", images), Axis("y", rows), Axis("x", columns)
+    image = Axis("image", images)
+    y = Axis("y", rows)
+    x = Axis("x", columns)
     number = (image.symbol * rows + y.symbol) * columns + x.symbol + j.symbol
     return IndexMap(
         name="walk",
@@ -185,7 +188,9 @@ def _between_positions(box: Im2colBox, begin: Mapping[str, IntExpr], j: IntExpr)
 
     If it starts between positions it stays between them, to the end of its first row and of its first image.
     """
-    (left, top), (across, down), (columns, rows) = box.lower, box.stride, box.positions
+    left, top = box.lower
+    across, down = box.stride
+    columns, rows = box.positions
     to_end = (Const(box.last[0]) - begin["w"]) // across + 1  # steps to the end of the first row
     to_bottom = (Const(box.last[1]) - begin["h"]) // down + 1  # rows to the end of the first image
     after = j - to_end

@@ -224,7 +224,7 @@ def test_the_maps_as_they_are_pass():
 
 def test_a_box_of_another_size_is_refuted():
     maps = _maps()
-    outcome = prove_box(replace(maps.box, upper=(0, -1)), maps.problem.out_extent)
+    outcome = prove_box(replace(maps.box, upper=(0, -1)), maps.problem)
     assert outcome.value == (
         "8 positions along w, not 7; corners (-1, -1), (0, -1), size (7, 6), stride (1, 1) in order W, H"
     )
