@@ -30,6 +30,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.all import asked
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -96,9 +97,9 @@ Found = dict[str, dict[str, Measured | PlanError]]
 def twin(problem: ConvProblem, schedule: str) -> Compiled:
     """The kernel of one schedule, with tiles as wide as those of ``reload`` where the schedule leaves the choice."""
     options = SCHEDULES[schedule]
-    width = (
-        None if schedule == "stationary" else compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
-    )
+    if any(each.transposed for each in asked(options)):
+        return compile_problem(problem, options=options)
+    width = compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
     return compile_problem(problem, options=options, block_n=width)
 
 

@@ -32,7 +32,8 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
-from convc.machine import RunOptions, Switches
+from convc.machine import RunOptions
+from convc.machine.base.switches import parse_switches
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 
@@ -146,7 +147,7 @@ class ConvcBackend(Backend):
             kernels=Kernels(ScheduleOptions(schedule=schedule), kept),
             operand=operand,
             precision=precision,
-            machine=RunOptions(switches=Switches(numerics=numerics)),
+            machine=RunOptions(switches=parse_switches((), numerics=numerics)),
         )
         graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host, fuse=fuse)
         prepared = PreparedModel(graph)

@@ -16,7 +16,7 @@ from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
 from convc.runtime.launch_files import read_buffers, save_targets
 from convc.sanitizer.run import check_kernel
-from convc.support.files import plain, read_text, write_npy
+from convc.support.files import read_text, to_npy_dtype, write_npy
 from convc.support.progress import Progress, Tell
 
 
@@ -117,7 +117,7 @@ def simulate(
     if result is None:
         return Simulation(entry=spec.entry, buffers={}, findings=findings, counters=None, seconds=None, saved={})
     for name, target in targets.items():
-        write_npy(target, plain(result.buffers[name]))
+        write_npy(target, to_npy_dtype(result.buffers[name]))
     return Simulation(
         entry=spec.entry,
         buffers=result.buffers,

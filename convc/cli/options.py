@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 
@@ -159,20 +160,45 @@ host_option = click.option(
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
 
-SCHEDULES = ("auto", "reload", "slide", "shift", "stationary")
+class _ScheduleChoice(click.ParamType):
+    """A field of `ScheduleOptions`: what it may be is asked of the compiler where the help is shown.
+
+    The planner refuses other values. A kernel that is found in the cache needs no planner, so none is loaded for it.
+    """
+
+    name = "schedule choice"
+
+    def __init__(self, option: str) -> None:
+        self.option = option
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Everything that the option may be."""
+        # Imported when the help is asked for: the schedules bring the planner and its algebra.
+        from convc.api.choices import schedule_choices
+
+        return schedule_choices()[self.option]
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """The choices, as click shows those of its own type; ``ctx`` comes with click 8.2."""
+        return f"[{'|'.join(self.choices)}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The choices that begin so."""
+        return [CompletionItem(choice) for choice in self.choices if choice.startswith(incomplete)]
 
 
 def schedule_options(command: Command) -> Command:
     """``--schedule``, ``--shift``, ``--border`` and ``--rows``: the fields of `ScheduleOptions`."""
-    for name, values, words in (
-        ("rows", ("outer", "merged"), "One stream of pixels an output row, or one for all rows."),
-        ("border", ("mask", "zero"), "Mask lanes whose pixel is padding, or let them hold a zero."),
-        ("shift", ("chain", "ashift", "windows"), "How schedule shift moves rows: see `convc inspect`."),
+    for name, words in (
+        ("rows", "One stream of pixels an output row, or one for all rows."),
+        ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
+        ("shift", "How schedule shift moves rows: see `convc inspect`."),
     ):
-        command = click.option(f"--{name}", type=click.Choice(values), help=words)(command)
+        command = click.option(f"--{name}", type=_ScheduleChoice(name), help=words)(command)
     return click.option(
         "--schedule",
-        type=click.Choice(SCHEDULES),
+        type=_ScheduleChoice("schedule"),
         default="auto",
         show_default=True,
         help="Load activations for every filter tap (reload), or share them between filter columns.",

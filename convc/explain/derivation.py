@@ -20,6 +20,7 @@ from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.lane_masks import masked_columns, masked_lines
 from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.schedules.all import RELOAD
 from convc.compiler.schedules.base import Schedule
 from convc.explain.algorithms import MmaTile, RewriteStage, chapters, pixel_tiles
 from convc.explain.nests import Nest, plain
@@ -79,10 +80,10 @@ def derive_reload(maps: ConvMaps) -> Derivation:
     title = "Algorithm 2: reload"
     full = _chain(problem, (RewriteStage(title, pixel_tiles(problem, lanes, mma)),))
     if _quick(full):
-        return Derivation("reload", problem, problem, full)
+        return Derivation(RELOAD.name, problem, problem, full)
     less, tile = smaller(problem, lanes, mma)
     small = _chain(less, (RewriteStage(title, pixel_tiles(less, lanes, tile)),))
-    return Derivation("reload", problem, less, _joined(full, small))
+    return Derivation(RELOAD.name, problem, less, _joined(full, small))
 
 
 def smaller(problem: ConvProblem, places: int, mma: MmaTile) -> tuple[ConvProblem, MmaTile]:

@@ -27,6 +27,7 @@ from convc.compiler.index.maps import Counterexample, IndexMap
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.row_walk import Buffer
+from convc.compiler.schedules.all import RELOAD
 from convc.compiler.schedules.base import Schedule
 from convc.explain.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
@@ -129,7 +130,7 @@ def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable
         )
         buffers.append(BufferLanes((s,), tuple(SharedRow(row, pixel) for row, pixel in enumerate(pixels)), lanes))
     return LaneTable(
-        schedule="reload",
+        schedule=RELOAD.name,
         problem=problem,
         tile_m=tile_m,
         r=r,

@@ -78,7 +78,7 @@ EXCUSES = (
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
     Excuse(
-        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @store\.epilogue",
+        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @epilogue\.epilogue",
         "what stands in for a residual past the edges is added to values that are not stored",
     ),
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),
@@ -87,9 +87,11 @@ EXCUSES = (
     Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @masks", "another lane writes the word"),
     Excuse(r"3 \+1 in \d+: setp\.lt\.u32 %more, %s, 3; @masks", "one more entry, which the next part overwrites"),
     Excuse(r"0 \+1 in \d+: mov\.b32 %zero, 0; @clear", "the smallest subnormal number is lost in the first sum"),
-    Excuse(r"128 [+-]1 in .* @store\.m$", "of two tiles a row the second starts late"),
+    Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
     Excuse(r"[23] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
-    Excuse(r"setp\.lt\.s32 %p[01], %t[1457], 3; @store\.m$", "pixels past the last image have numbers past the limit"),
+    Excuse(
+        r"setp\.lt\.s32 %p[01], %t[1457], 3; @epilogue\.m$", "pixels past the last image have numbers past the limit"
+    ),
     Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
     Excuse(r"[+-]4294967296 in .* @mma\.refresh", "four rows have no second group of eight"),
     Excuse(
@@ -104,10 +106,10 @@ EXCUSES = (
         r"\* \d+x1\d\dx3x1 ",
         same=False,
     ),
-    Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_held.* @mma\.next_held", "one tile in tensor memory does as well as two"),
+    Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_tmem.* @mma\.next_tmem", "one tile in tensor memory does as well as two"),
     Excuse(r"0 [+-]1 in \d+: mov\.b32 %stage_order, 0;", "a ring of one barrier has no use for a stage"),
     Excuse(
-        r"(31|120|30) -1 in .* @store\.m$",
+        r"(31|120|30) -1 in .* @epilogue\.m$",
         "it decides which lanes have outputs, and none does otherwise",
         r"shift windows",
     ),
@@ -135,7 +137,7 @@ EXCUSES = (
         r" \+8 in .* @load\.wait(_[ab])?$", "it waits for the next stage, which is freed later: slower, and as safe"
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
-    Excuse(r" -8 in .* @store\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
+    Excuse(r" -8 in .* @epilogue\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
     # The hand-written kernels.
     Excuse(
         r"without 25: tcgen05\.fence::(before|after)_thread_sync; @$",

@@ -71,8 +71,8 @@ def _role(program: TileProgram, role: Role) -> str:
             "guarded": not everyone,
             "guard": _guard(role),
             "elected": role.elected,
-            "cursors": [(stage(cursor), phase(cursor)) for cursor in context.cursors],
-            "registers": _registers(role, context.cursors, context.numbers),
+            "states": [(stage(state), phase(state)) for state in context.states],
+            "registers": _registers(role, context.states, context.numbers),
             "body": _indent(_steps(role.steps, context)),
         },
     ).rstrip()
@@ -105,9 +105,9 @@ def _guard(role: Role) -> list[str]:
     return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;"]
 
 
-def _registers(role: Role, cursors: tuple[str, ...], numbers: Mapping[str, Number]) -> list[str]:
+def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number]) -> list[str]:
     """Declarations of what outlives a step of the role."""
-    lines = [f".reg .b32 {stage(cursor)}, {phase(cursor)};  // place in the ring" for cursor in cursors]
+    lines = [f".reg .b32 {stage(state)}, {phase(state)};  // place in the ring" for state in states]
     steps = list(walk(role.steps))
     counters = [step.var for step in steps if isinstance(step, Loop)]
     computed = [step.dst for step in steps if isinstance(step, Compute)]

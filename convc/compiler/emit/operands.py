@@ -15,19 +15,19 @@ def braces(registers: Iterable[str]) -> str:
     return "{" + ", ".join(registers) + "}"
 
 
-def stage(cursor: str) -> str:
-    """The register with the stage of a cursor."""
-    return f"%stage_{cursor}" if cursor else "%stage"
+def stage(state: str) -> str:
+    """The register with the stage of a state."""
+    return f"%stage_{state}" if state else "%stage"
 
 
-def phase(cursor: str) -> str:
-    """The register with the phase of a cursor."""
-    return f"%phase_{cursor}" if cursor else "%phase"
+def phase(state: str) -> str:
+    """The register with the phase of a state."""
+    return f"%phase_{state}" if state else "%phase"
 
 
 def stage_address(to: str, tile: SmemTile) -> str:
     """The line that sets a register to the address of a tile's current stage, less the tile's offset."""
-    return f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.stage_bytes}, %smem;"
+    return f"mad.lo.u32 {to}, {stage(tile.state)}, {tile.stage_bytes}, %smem;"
 
 
 def acc_address(acc: TmemTile) -> str:
@@ -37,7 +37,7 @@ def acc_address(acc: TmemTile) -> str:
 
 def tensor_address(to: str, tile: TmemTile) -> list[str]:
     """The lines that set a register to a tile's current stage in tensor memory."""
-    lines = [f"mad.lo.u32 {to}, {stage(tile.cursor)}, {tile.columns}, %tmem;"]
+    lines = [f"mad.lo.u32 {to}, {stage(tile.state)}, {tile.columns}, %tmem;"]
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 

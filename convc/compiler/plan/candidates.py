@@ -58,7 +58,7 @@ def tilings(layout: DeviceLayout, *, block_n: int | None = None, stages: int | N
     """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
     span = row_bytes(layout)
     for width, depth in itertools.product(widths(layout, block_n), depths(layout, span, stages)):
-        yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, stages=depth)
+        yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, b_stages=depth)
 
 
 def widths(layout: DeviceLayout, block_n: int | None) -> tuple[int, ...]:

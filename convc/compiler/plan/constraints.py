@@ -123,8 +123,8 @@ def group_tiles(tiled: TiledProblem) -> str | None:
 
 def ring_stages(tiled: TiledProblem) -> str | None:
     """A ring has at least one stage."""
-    if tiled.tiling.stages < 1:
-        return f"{tiled.tiling.stages} stages: the operand tiles need at least one"
+    if tiled.tiling.b_stages < 1:
+        return f"{tiled.tiling.b_stages} stages: the operand tiles need at least one"
     return None
 
 

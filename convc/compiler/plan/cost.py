@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork, RingUse
-from convc.ir.arch import Rates
+from convc.ir.arch import SM_100A, Rates
 
 SLACK = 1.18
 """Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""
 
-FULL_ROW_BYTES = 128
+FULL_ROW_BYTES = max(SM_100A.limits.swizzle_spans)
 """Rows of this length TMA writes at its full rate."""
 
 

@@ -47,19 +47,19 @@ class Tiling:
         block_m: output pixels per tile, rows of the GEMM.
         block_n: output channels per tile, columns of the GEMM.
         row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
-        stages: operand tiles in flight; of the filter alone where `held` is not 0.
-        held: activation tiles in flight, where each of them serves several filter taps.
+        b_stages: filter tiles in flight, each with its activation tile where `a_stages` is 0.
+        a_stages: activation tiles in flight, where each of them serves several filter taps.
     """
 
     block_m: int
     block_n: int
     row_bytes: int
-    stages: int
-    held: int = 0
+    b_stages: int
+    a_stages: int = 0
 
     def __str__(self) -> str:
-        held = f" of filter and {self.held} of activations" if self.held else ""
-        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.stages} stages{held}"
+        apart = f" of filter and {self.a_stages} of activations" if self.a_stages else ""
+        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ A step of the K loop uses some of the 16 bytes of a row: fewer TMA does not brin
 (recorded: ``tests/recordings``).
 
 Source of the layout: `convc.machine.tensor_core.scale_factors`. Two more rings: ``landed`` (factors are in shared
-memory: load signals, store waits), ``ready`` (they are in tensor memory: every thread of store signals, mma waits). The
-ring ``free`` gives back all tiles of a stage, since an MMA that has completed has read its factors.
+memory: load signals, the epilogue waits), ``ready`` (they are in tensor memory: every thread of the epilogue signals,
+mma waits). The ring ``empty`` gives back all tiles of a stage, since an MMA that has completed has read its factors.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def columns_of(rows: int) -> int:
 def scaled_storage(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Storage:
     """Lay out one CTA of the schedule reload whose operands have scale factors."""
     words = step_factors(blocks, tiling, arch).words
-    stages = tiling.stages
+    stages = tiling.b_stages
     a = tile_ring(A, tiling.block_m, tiling.row_bytes, stages, 0)
     b = tile_ring(B, tiling.block_n, tiling.row_bytes, stages, a.end)
     scales_a = tile_ring(SCALES_A, tiling.block_m, ROW_BYTES, stages, b.end, swizzle="none")
@@ -99,10 +99,10 @@ def scaled_storage(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Storage:
         )
     rings = (
         BarrierRing(name=RingName("full"), stages=stages, producer="load", consumer="mma"),
-        BarrierRing(name=RingName("free"), stages=stages, producer="mma", consumer="load"),
-        BarrierRing(name=LANDED, stages=stages, producer="load", consumer="store"),
-        BarrierRing(name=READY, stages=stages, producer="store", consumer="mma", arrivals=STORE_THREADS),
-        BarrierRing(name=RingName("done"), stages=1, producer="mma", consumer="store", cursor="done"),
+        BarrierRing(name=RingName("empty"), stages=stages, producer="mma", consumer="load"),
+        BarrierRing(name=LANDED, stages=stages, producer="load", consumer="epilogue"),
+        BarrierRing(name=READY, stages=stages, producer="epilogue", consumer="mma", arrivals=STORE_THREADS),
+        BarrierRing(name=RingName("done"), stages=1, producer="mma", consumer="epilogue", state="done"),
     )
     return lay_out((a, b, scales_a, scales_b), tuple(tmem), rings, arch)
 

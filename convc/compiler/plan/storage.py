@@ -31,7 +31,7 @@ class SmemTile:
         rows, row_bytes: extent; a row is `row_bytes` of K.
         swizzle: tensor-map name of the layout of the 16-byte chunks.
         stages: number of copies.
-        cursor: which of a role's cursors says the stage (see `BarrierRing`).
+        state: which of a role's states says the stage (see `BarrierRing`).
         stage_bytes: distance from one stage to the next.
         offset: byte offset of stage 0 in the CTA's shared memory.
     """
@@ -43,7 +43,7 @@ class SmemTile:
     stages: int
     stage_bytes: int
     offset: int
-    cursor: str = ""
+    state: str = ""
 
     @property
     def bytes(self) -> int:
@@ -65,7 +65,7 @@ class TmemTile:
     columns: int
     column_offset: int
     stages: int = 1
-    cursor: str = ""
+    state: str = ""
 
     @property
     def end(self) -> int:
@@ -78,12 +78,12 @@ class BarrierRing:
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
     Attributes:
-        name: says what it announces: ``full`` tiles, ``free`` ones, an accumulator that is ``done``.
+        name: says what it announces: ``full`` tiles, ``empty`` ones, an accumulator that is ``done``.
         stages: number of barriers (8 bytes each).
         arrivals: arrivals that complete a phase.
         producer, consumer: name of the role that signals, and of the role that waits.
         offset: byte offset of barrier 0 in shared memory.
-        cursor: which of a role's cursors says the stage and the phase; tiles and rings that move together share one.
+        state: which of a role's states says the stage and the phase; tiles and rings that move together share one.
     """
 
     name: RingName
@@ -92,7 +92,7 @@ class BarrierRing:
     producer: str
     consumer: str
     offset: int = 0
-    cursor: str = ""
+    state: str = ""
 
     @property
     def end(self) -> int:
@@ -148,7 +148,7 @@ def _named(things: tuple[T, ...], name: str) -> T:
 
 
 def tile_ring(
-    name: SmemName, rows: int, row_bytes: int, stages: int, offset: int, *, cursor: str = "", swizzle: str | None = None
+    name: SmemName, rows: int, row_bytes: int, stages: int, offset: int, *, state: str = "", swizzle: str | None = None
 ) -> SmemTile:
     """Lay out a ring of operand tiles from `offset` on; their swizzle spans a row where it is not said."""
     stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
@@ -160,7 +160,7 @@ def tile_ring(
         stages=stages,
         stage_bytes=stage_bytes,
         offset=offset,
-        cursor=cursor,
+        state=state,
     )
 
 

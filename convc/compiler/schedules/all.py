@@ -6,14 +6,17 @@ instruction holds: wHalo of im2col::w, the lanes of a window, the column shift o
 
 from __future__ import annotations
 
+from convc.compiler.index.row_walk import BORDERS
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.records import ScheduleName
-from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.base import ROWS, Schedule
 from convc.compiler.schedules.reload import Reload
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.shift import Shift
 from convc.compiler.schedules.sharing.slide import Slide
 from convc.compiler.schedules.sharing.stationary import Stationary
+from convc.errors import InputError
 from convc.ir.arch import SM_100A
 
 RELOAD = Reload(name="reload")
@@ -56,6 +59,25 @@ def names() -> tuple[str, ...]:
 def variants() -> tuple[str, ...]:
     """The variants that a schedule has, of all schedules."""
     return tuple(schedule.variant for schedule in SCHEDULES if schedule.variant)
+
+
+def choices() -> dict[str, tuple[str, ...]]:
+    """What each field of `ScheduleOptions` may be."""
+    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS}
+
+
+def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
+    """The schedules that options leave to choose from; InputError where an option has a value that does not exist."""
+    for field, known in choices().items():
+        value = getattr(options, field)
+        if value is not None and value not in known:
+            raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
+    return tuple(
+        schedule
+        for schedule in SCHEDULES
+        if options.schedule in (AUTO, schedule.name)
+        and (not schedule.variant or options.shift in (None, schedule.variant))
+    )
 
 
 def schedule_of(name: ScheduleName) -> Schedule:

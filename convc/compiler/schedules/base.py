@@ -44,13 +44,13 @@ class Roles:
     """What the roles of a kernel do, as far as it depends on the schedule.
 
     Attributes:
-        load, multiply, store: the steps of the three roles that run side by side.
+        load, multiply, epilogue: the steps of the three roles that run side by side.
         before, after: roles of the set-up, before everyone meets and after that.
     """
 
     load: tuple[Step, ...]
     multiply: tuple[Step, ...]
-    store: tuple[Step, ...]
+    epilogue: tuple[Step, ...]
     before: tuple[Role, ...] = ()
     after: tuple[Role, ...] = ()
 

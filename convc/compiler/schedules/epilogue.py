@@ -44,7 +44,7 @@ def chunk_of(plan: Plan) -> int:
     return next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
 
 
-def store_rows(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
     """Every lane carries one row of the accumulator, some columns at a time.
 
     Args:
@@ -55,7 +55,7 @@ def store_rows(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ..
     coordinates = plan.indexing.coordinates
     column = number("column")
     write = GlobalStore(
-        id="store.write",
+        id="epilogue.write",
         note="16 bytes at a time",
         buffer=OUT,
         at=coordinates.out_byte.name,
@@ -67,19 +67,19 @@ def store_rows(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ..
         channel_limit=plan.indexing.channel_limit,
     )
     bias = AddBias(
-        id="store.bias",
+        id="epilogue.bias",
         note="one number a channel",
         buffer=BIAS,
         channel=coordinates.k.name,
         columns=columns,
         dtype=plan.problem.sum_dtype.name,
     )
-    place = compute(coordinates.out_byte, "store", 64)
+    place = compute(coordinates.out_byte, "epilogue", 64)
     finish = (*epilogue_steps(plan.problem.epilogue, write), *convert(plan, columns))
     body = (
-        Compute(id="store.column", note="first column of the chunk", dst=column, expr=Var("chunk") * columns),
-        compute(coordinates.k, "store"),
-        TmemLoad(id="store.read", note="one row a lane", acc=ACC, first=column, columns=columns),
+        Compute(id="epilogue.column", note="first column of the chunk", dst=column, expr=Var("chunk") * columns),
+        compute(coordinates.k, "epilogue"),
+        TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         *scaled,
         bias,
         *requantise(plan, columns, Requantise),
@@ -90,22 +90,22 @@ def store_rows(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ..
     chunks = f"{columns} columns at a time"
     return (
         *this_lane(plan),
-        compute(coordinates.m, "store", pixel_bits(plan)),
+        compute(coordinates.m, "epilogue", pixel_bits(plan)),
         *before,
         accumulated(),
-        Loop(id="store.chunks", note=chunks, var=number("chunk"), count=count, body=body),
+        Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),
     )
 
 
 def this_lane(plan: Plan) -> tuple[Step, ...]:
     """Which lane of tensor memory a thread has."""
     note = "warp w reads lanes 32*w to 32*w + 31"
-    return (Compute(id="store.lane", note=note, dst=number("lane"), expr=Var("thread")),)
+    return (Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=Var("thread")),)
 
 
 def accumulated() -> RingWait:
     """The wait for the accumulator."""
-    return RingWait(id="store.wait", note="until the accumulator is complete", ring=DONE, fresh=False)
+    return RingWait(id="epilogue.wait", note="until the accumulator is complete", ring=DONE, starts_open=False)
 
 
 def requantise(
@@ -115,7 +115,7 @@ def requantise(
     if not plan.problem.requantised:
         return ()
     step = kind(
-        id="store.scale",
+        id="epilogue.scale",
         note="one multiplier a channel",
         buffer=BIAS,
         first=plan.layout.bias.shape[-1],
@@ -132,14 +132,14 @@ def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
     if per_word is None:
         return ()
     out = plan.problem.out
-    return (Convert(id="store.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
+    return (Convert(id="epilogue.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
 
 
 def epilogue_steps(epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore) -> Iterator[Step]:
     """One step each, in order; `store` says which of the lane's values are stored, and where."""
     for index, step in enumerate(epilogue):
         common: dict[str, Any] = {
-            "id": f"store.epilogue_{index}",
+            "id": f"epilogue.apply_{index}",
             "note": str(step),
             "columns": store.columns,
         }

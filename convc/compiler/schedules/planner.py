@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
-from convc.compiler.schedules.all import AUTO, SCHEDULES, names, schedule_of, variants
-from convc.compiler.schedules.base import ROWS, Request, Schedule
+from convc.compiler.schedules.all import asked, schedule_of
+from convc.compiler.schedules.base import ROWS, Request
 from convc.compiler.schedules.skeleton import THREADS
-from convc.errors import InputError, PlanError
+from convc.errors import PlanError
 from convc.ir.arch import SM_100A, Arch
 from convc.layout.device_layout import DeviceLayout
-
-T = TypeVar("T", bound=str)
 
 
 def plan(
@@ -48,14 +45,14 @@ def plan(
         PlanError: no candidate is legal, or no legal one can be proved right or written down; the message says why.
     """
     options = options or ScheduleOptions()
-    asked = _asked(options)
+    schedules = asked(options)
     request = Request(
-        border=_known("border", options.border, BORDERS),
-        rows=_known("rows", options.rows, ROWS),
+        border=next((border for border in BORDERS if border == options.border), None),
+        rows=next((rows for rows in ROWS if rows == options.rows), None),
         block_n=block_n,
         stages=stages,
     )
-    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in asked}
+    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in schedules}
     for name, reason in (refused or {}).items():
         found[name] = _turned_down(found[name], "emission", reason)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
@@ -72,27 +69,6 @@ def plan(
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
     """A schedule that looked legal and is not."""
     return replace(candidates, legal=(), rejected=(Rejection(rule=rule, reason=reason), *candidates.rejected))
-
-
-def _asked(options: ScheduleOptions) -> list[Schedule]:
-    """The schedules to consider."""
-    name = _known("schedule", options.schedule, (AUTO, *names()))
-    variant = _known("shift variant", options.shift, variants())
-    return [
-        schedule
-        for schedule in SCHEDULES
-        if name in (AUTO, schedule.name) and (not schedule.variant or variant in (None, schedule.variant))
-    ]
-
-
-def _known(what: str, value: str | None, known: Sequence[T]) -> T | None:
-    """The value of an option among those that exist; None where it is left to the planner."""
-    for one in known:
-        if value == one:
-            return one
-    if value is not None:
-        raise InputError(f"{what} must be one of {', '.join(known)}, got {value!r}")
-    return None
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:

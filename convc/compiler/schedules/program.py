@@ -2,7 +2,7 @@
 
     load   copies operand tiles into shared memory as stages become free
     mma    multiplies what has landed into the accumulator, and gives stages back
-    store  when the accumulator is complete: read it, add the bias, round, write
+    epilogue  when the accumulator is complete: read it, add the bias, round, write
 
 What happens in these is the schedule's; the acts around them are the same for all.
 """

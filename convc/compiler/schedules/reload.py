@@ -25,7 +25,7 @@ from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out,
 from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
 from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import Request, Roles, Schedule
-from convc.compiler.schedules.epilogue import chunk_of, store_rows
+from convc.compiler.schedules.epilogue import chunk_of, row_epilogue
 from convc.compiler.schedules.skeleton import (
     DONE,
     MAP_A,
@@ -42,7 +42,7 @@ from convc.ir.arch import Arch
 from convc.ir.expr import Const, Var, substitute
 from convc.layout.device_layout import DeviceLayout
 
-FULL, FREE = RingName("full"), RingName("free")
+FULL, EMPTY = RingName("full"), RingName("empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +70,18 @@ class Reload(Schedule):
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
         """Lay out one CTA.
 
-        Three rings: `full` (copies have landed: load signals, mma waits), `free` (the stage has been multiplied: mma
-        signals, load waits) and `done` (the accumulator is complete: mma signals, store waits).
+        Three rings: `full` (copies have landed: load signals, mma waits), `empty` (the stage has been multiplied: mma
+        signals, load waits) and `done` (the accumulator is complete: mma signals, the epilogue waits).
         """
         if layout.blocks is not None:
             return scaled_storage(layout.blocks, tiling, arch)
-        a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.stages, 0)
-        b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.stages, a.end)
+        a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.b_stages, 0)
+        b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end)
         acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
         rings = (
-            BarrierRing(name=FULL, stages=tiling.stages, producer="load", consumer="mma"),
-            BarrierRing(name=FREE, stages=tiling.stages, producer="mma", consumer="load"),
-            BarrierRing(name=DONE, stages=1, producer="mma", consumer="store"),
+            BarrierRing(name=FULL, stages=tiling.b_stages, producer="load", consumer="mma"),
+            BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load"),
+            BarrierRing(name=DONE, stages=1, producer="mma", consumer="epilogue"),
         )
         return lay_out((a, b), (acc,), rings, arch)
 
@@ -99,7 +99,7 @@ class Reload(Schedule):
             factor_bytes=factors_a + factors_b,
             row_bytes=tiling.row_bytes,
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
-            rings=(RingUse(steps=steps, stages=tiling.stages),),
+            rings=(RingUse(steps=steps, stages=tiling.b_stages),),
         )
 
     def indexing(self, candidate: Candidate) -> Indexing:
@@ -152,7 +152,7 @@ class Reload(Schedule):
         coordinates = tap_coordinates(plan)
         carry = scaled.carry_factors(plan, coordinates)
         sums = scaled.scale_sums(plan, chunk_of(plan))
-        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), store=store_rows(plan, carry, sums))
+        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=row_epilogue(plan, carry, sums))
 
 
 def tap_coordinates(plan: Plan) -> TapCoordinates:
@@ -174,7 +174,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     start = coordinates.start_w, coordinates.start_h, coordinates.start_n
     stage = (
         *block_channels(coordinates),
-        RingWait(id="load.wait", note="until the stage is free", ring=FREE, fresh=True),
+        RingWait(id="load.wait", note="until the stage is free", ring=EMPTY, starts_open=True),
         ExpectBytes(
             id="load.expect",
             note="both tiles of the stage",
@@ -199,7 +199,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
             coords=(coordinates.c.name, coordinates.tap.name, coordinates.first_k.name),
         ),
         *scaled.load_factors(plan, coordinates),
-        Advance(id="load.next", note="next stage", stages=plan.tiling.stages),
+        Advance(id="load.next", note="next stage", stages=plan.tiling.b_stages),
     )
     s = number("s")
     blocks = Loop(
@@ -237,11 +237,11 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
         filter_operand=plan.problem.filter_operand,
     )
     body = (
-        RingWait(id="mma.wait", note="until both tiles have landed", ring=FULL, fresh=False),
+        RingWait(id="mma.wait", note="until both tiles have landed", ring=FULL, starts_open=False),
         *scaled.wait_for_factors(plan),
         mma if plan.layout.blocks is None else scaled.multiply_scaled(plan, plan.layout.blocks, k_step),
-        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring=FREE),
-        Advance(id="mma.next", note="next stage", stages=plan.tiling.stages),
+        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring=EMPTY),
+        Advance(id="mma.next", note="next stage", stages=plan.tiling.b_stages),
     )
     return (
         Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=plan.pipeline.steps, body=body),

@@ -1,7 +1,7 @@
 """The schedule ``reload`` where operands have scale factors: what it does besides.
 
 load   brings the factors of both tiles of a stage as well
-store  carries them to tensor memory, stage by stage, before it waits for the accumulator
+epilogue  carries them to tensor memory, stage by stage, before it waits for the accumulator
 mma    waits for these too
 """
 
@@ -66,7 +66,7 @@ def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
 
 
 def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
-    """What the warps that store do while the accumulator grows."""
+    """What the warps of the epilogue do while the accumulator grows."""
     factors = coordinates.factors
     blocks = plan.layout.blocks
     if factors is None or blocks is None:
@@ -75,7 +75,7 @@ def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     own_row = number("own_row")
     carries = tuple(
         CarryFactors(
-            id=f"store.{tile}",
+            id=f"epilogue.{tile}",
             note=note,
             source=source,
             tile=tile,
@@ -91,16 +91,16 @@ def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         )
     )
     body = (
-        compute(factors.factor_byte, "store"),
-        RingWait(id="store.landed", note="until the factors have landed", ring=LANDED, fresh=False),
+        compute(factors.factor_byte, "epilogue"),
+        RingWait(id="epilogue.landed", note="until the factors have landed", ring=LANDED, starts_open=False),
         *carries,
-        Arrive(id="store.ready", note="the factors are in tensor memory", ring=READY),
-        Advance(id="store.next", note="next stage", stages=plan.tiling.stages),
+        Arrive(id="epilogue.ready", note="the factors are in tensor memory", ring=READY),
+        Advance(id="epilogue.next", note="next stage", stages=plan.tiling.b_stages),
     )
     stages = "every stage that is loaded"
     return (
-        Compute(id="store.own_row", note="row of each group", dst=own_row, expr=Var("thread") % GROUP),
-        Loop(id="store.carry", note=stages, var=number("k_step"), count=plan.pipeline.steps, body=body),
+        Compute(id="epilogue.own_row", note="row of each group", dst=own_row, expr=Var("thread") % GROUP),
+        Loop(id="epilogue.carry", note=stages, var=number("k_step"), count=plan.pipeline.steps, body=body),
     )
 
 
@@ -108,7 +108,7 @@ def wait_for_factors(plan: Plan) -> tuple[Step, ...]:
     """What the role that multiplies waits for besides the tiles."""
     if plan.layout.blocks is None:
         return ()
-    return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring=READY, fresh=False),)
+    return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring=READY, starts_open=False),)
 
 
 def multiply_scaled(plan: Plan, blocks: BlockFormat, counter: NewNumber) -> MmaScaled:
@@ -138,7 +138,7 @@ def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
     if not has_tensor_scale(plan.layout):
         return ()
     step = ScaleSums(
-        id="store.scale",
+        id="epilogue.scale",
         note="the scales of both tensors",
         buffer=BIAS,
         first=plan.layout.bias.shape[-1],

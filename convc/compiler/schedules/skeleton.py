@@ -1,7 +1,7 @@
 """What all schedules have in common: the set-up of a CTA, its end, its parameters and its launch.
 
-Warps 0 to 3 store, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp loads and
-one multiplies.
+Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
+loads and one multiplies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from convc.compiler.tile.steps.base import (
     Step,
     TmemAlloc,
     TmemBase,
-    TmemFree,
+    TmemDealloc,
 )
 from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
@@ -157,15 +157,15 @@ def main(roles: Roles) -> tuple[Role, ...]:
         note="multiplies them into the accumulator",
         steps=roles.multiply,
     )
-    store = Role(
-        name="store",
+    epilogue = Role(
+        name="epilogue",
         first_warp=0,
         last_warp=3,
         elected=False,
         note="carries the accumulator to global memory",
-        steps=roles.store,
+        steps=roles.epilogue,
     )
-    return (load, multiply, store)
+    return (load, multiply, epilogue)
 
 
 def teardown(plan: Plan) -> tuple[Role, ...]:
@@ -178,15 +178,15 @@ def teardown(plan: Plan) -> tuple[Role, ...]:
         note="nobody leaves before the work is done",
         steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
     )
-    free = Role(
-        name="free",
+    dealloc = Role(
+        name="dealloc",
         first_warp=MMA_WARP,
         last_warp=MMA_WARP,
         elected=False,
         note="give tensor memory back",
-        steps=(TmemFree(id="free.tmem", note="all of it", columns=plan.storage.tmem_columns),),
+        steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
     )
-    return (end, free)
+    return (end, dealloc)
 
 
 def maps_of(plan: Plan) -> tuple[MapName, ...]:

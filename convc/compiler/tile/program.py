@@ -23,7 +23,7 @@ class Role:
     """Some warps and what they do.
 
     Attributes:
-        name: ``load``, ``mma``, ``store``; set-up and closing roles have names of their own.
+        name: ``load``, ``mma``, ``epilogue``; set-up and closing roles have names of their own.
         first_warp, last_warp: warps of the role, inclusive.
         elected: True: one lane of the (single) warp does it and the others wait at the end.
         note: what the role is for.

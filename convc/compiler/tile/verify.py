@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
 from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN
 from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemFree
+from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.uses import Kind, makes, reads, uses
@@ -98,7 +98,7 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
 def tensor_memory(program: TileProgram) -> Iterator[str]:
     """Allocated once before and freed once after, by one warp; accumulators fit, and are read from end to end."""
     allocs = [(role, step) for role in program.setup for step in walk(role.steps) if isinstance(step, TmemAlloc)]
-    frees = [(role, step) for role in program.teardown for step in walk(role.steps) if isinstance(step, TmemFree)]
+    frees = [(role, step) for role in program.teardown for step in walk(role.steps) if isinstance(step, TmemDealloc)]
     if len(allocs) != 1 or len(frees) != 1:
         yield f"tensor memory is allocated {len(allocs)} times and freed {len(frees)} times"
     for (owner, alloc), (last, free) in zip(allocs, frees, strict=False):

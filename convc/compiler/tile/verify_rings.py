@@ -36,7 +36,7 @@ def ring_ends(program: TileProgram) -> Iterator[str]:
 
 
 def ring_cursors(program: TileProgram) -> Iterator[str]:
-    """In a loop, a role uses the rings of a cursor and then moves it on; outside of loops a ring has one stage."""
+    """In a loop, a role uses the rings of a state and then moves it on; outside of loops a ring has one stage."""
     rings: dict[str, BarrierRing] = {ring.name: ring for ring in program.storage.rings}
     for role in program.all_roles:
         for body in _loop_bodies(role.steps):
@@ -48,18 +48,18 @@ def ring_cursors(program: TileProgram) -> Iterator[str]:
 
 
 def _cursor_turns(role: str, body: tuple[Step, ...], rings: dict[str, BarrierRing]) -> Iterator[str]:
-    """Uses and moves of each cursor take turns in a loop body."""
+    """Uses and moves of each state take turns in a loop body."""
     used: dict[str, set[int]] = {}
     for step in body:
         if isinstance(step, RingWait | Signal):
             ring = rings[step.ring]
-            used.setdefault(ring.cursor, set()).add(ring.stages)
+            used.setdefault(ring.state, set()).add(ring.stages)
         elif isinstance(step, Advance):
-            stages = used.pop(step.cursor, set())
+            stages = used.pop(step.state, set())
             if stages != {step.stages}:
                 yield f"role {role} advances by {step.stages} in a loop over rings of {sorted(stages)} stages"
-    for cursor, stages in used.items():
-        where = f" of cursor {cursor}" if cursor else ""
+    for state, stages in used.items():
+        where = f" of state {state}" if state else ""
         yield f"role {role} does not advance in a loop over rings{where} of {sorted(stages)} stages"
 
 
@@ -68,25 +68,27 @@ def ring_starts(program: TileProgram) -> Iterator[str]:
 
     A ring that a role signals to itself finds a fresh stage ready where the role waits before it signals.
     """
-    rings = {(ring.producer, ring.consumer, ring.cursor): ring for ring in program.storage.rings}
-    fresh = {ring.name: {step.fresh for _, step, _ in _ends(program, ring, RingWait)} for ring in program.storage.rings}
-    for (producer, consumer, cursor), ring in rings.items():
-        back = rings.get((consumer, producer, cursor))
+    rings = {(ring.producer, ring.consumer, ring.state): ring for ring in program.storage.rings}
+    opens = {
+        ring.name: {step.starts_open for _, step, _ in _ends(program, ring, RingWait)} for ring in program.storage.rings
+    }
+    for (producer, consumer, state), ring in rings.items():
+        back = rings.get((consumer, producer, state))
         if back is ring:
             steps = [s for role in program.roles if role.name == producer for s in walk(role.steps)]
             first = next(s for s in steps if isinstance(s, RingWait | Commit) and s.ring == ring.name)
-            if fresh[ring.name] != {isinstance(first, RingWait)}:
-                outcome = "never passes" if fresh[ring.name] == {False} else "waits for nothing"
+            if opens[ring.name] != {isinstance(first, RingWait)}:
+                outcome = "never passes" if opens[ring.name] == {False} else "waits for nothing"
                 yield f"role {producer} alone uses ring {ring.name}, and its first wait {outcome}"
-        elif back is not None and fresh[ring.name] | fresh[back.name] != {False, True}:
+        elif back is not None and opens[ring.name] | opens[back.name] != {False, True}:
             yield f"of the waits for the rings {ring.name} and {back.name}, exactly one may find a fresh stage ready"
-        elif back is None and fresh[ring.name] != {False}:
+        elif back is None and opens[ring.name] != {False}:
             yield f"the wait for ring {ring.name} finds a fresh stage ready, and nothing has been done"
 
 
 def ring_bytes(program: TileProgram) -> Iterator[str]:
     """A stage expects what the copies bring before the role moves on to the next one."""
-    cursors: dict[str, str] = {ring.name: ring.cursor for ring in program.storage.rings}
+    states: dict[str, str] = {ring.name: ring.state for ring in program.storage.rings}
     maps = dict(zip(program.params, program.launch.params, strict=True))
     for role in program.all_roles:
         expecting: dict[str, ExpectBytes] = {}
@@ -96,7 +98,7 @@ def ring_bytes(program: TileProgram) -> Iterator[str]:
                 expecting[step.ring] = step
                 missing[step.ring] = step.bytes * times
             elif isinstance(step, Advance):
-                for ring in [ring for ring in expecting if cursors[ring] == step.cursor]:
+                for ring in [ring for ring in expecting if states[ring] == step.state]:
                     yield from _brought(expecting.pop(ring), missing.pop(ring))
             elif isinstance(step, TensorCopy):
                 source = maps[step.map]
@@ -132,7 +134,7 @@ def copies(program: TileProgram) -> Iterator[str]:
             yield f"{load.id} copies {size} bytes into tile {tile.name} of {tile.bytes}"
         if len(load.coords) != source.rank or source.mode != load.map_mode:
             yield f"{load.id} does not have the coordinates of a {source.rank}-D {source.mode} map"
-        if (tile.stages, tile.cursor) != (ring.stages, ring.cursor):
+        if (tile.stages, tile.state) != (ring.stages, ring.state):
             yield f"tile {tile.name} has {tile.stages} stages, ring {ring.name} has {ring.stages}"
 
 

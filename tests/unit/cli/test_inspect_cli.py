@@ -101,13 +101,13 @@ def test_every_step_appears_in_the_text_and_marks_its_instructions(parts):
         step = re.match(r" +((?:\w+)\.(?:\w+)) ", line)
         if step:
             listed.add(step[1])
-    assert {"load.a", "mma.multiply", "store.write"} <= listed
+    assert {"load.a", "mma.multiply", "epilogue.write"} <= listed
     marks = {line[6:].split("|")[0].strip() for line in parts["PTX, with the step of each line"]} - {""}
     assert marks <= listed
-    assert {"load.a", "mma.multiply", "store.write"} <= marks
+    assert {"load.a", "mma.multiply", "epilogue.write"} <= marks
     text = "\n".join(parts["PTX, with the step of each line"])
     assert re.search(r"mma\.multiply +\|.*tcgen05\.mma", text)
-    assert re.search(r"store\.write +\|.*st\.global", text)
+    assert re.search(r"epilogue\.write +\|.*st\.global", text)
 
 
 def test_lines_are_numbered_as_in_the_build(convc, parts, kernel):

@@ -93,7 +93,7 @@ def test_a_wrong_element_is_traced_to_its_writer(convc, tiny, sabotage, tmp_path
     assert re.search(r"  \d+ of 3456 elements are wrong", said)
     assert "the first is (n=0, k=1, p=0, q=0): got 10000.0, expected" in said
     assert "written by CTA 0, warp 0, lane 0, at" in said
-    assert "(step store.write)" in said
+    assert "(step epilogue.write)" in said
     report = json.loads((tmp_path / "r.json").read_text())
     assert report["ok"] is False
     check = report["layers"][0]["checks"][0]

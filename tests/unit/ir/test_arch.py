@@ -19,11 +19,13 @@ PACKAGE = ROOT / "convc"
 FILES = sorted(path for room in ("layout", "compiler") for path in (PACKAGE / room).rglob("*.py"))
 
 ALLOWED = {
-    "sharing.CHUNK": "columns cleared at a time are a choice",
-    "sharing.MAIN_ROWS": "the 128 is in the name of the mode, im2col::w::128",
+    "lanes.CHUNK": "columns cleared at a time are a choice",
+    "lanes.MAIN_ROWS": "the 128 is in the name of the mode, im2col::w::128",
     "guards.PIECE_BYTES": "the vector that a lane stores is a choice",
     "lane_masks.WORD": "bits of a register",
+    "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
+    "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",
     "candidates.MAX_STAGES": "how far to look is a choice",
     "work.STORE_BYTES": "the vector that a lane stores is a choice",
     "stationary.CHUNK": "pixels read at a time are a choice",

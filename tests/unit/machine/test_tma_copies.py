@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tma_oracle
 from recordings.program_text import DRAIN, FIRST, INIT, WAIT, dump, entry, fetch
-from tma_programs import execute_program
+from tma_programs import execute_program, launch_of
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import TensorMap
+from convc.machine.launch import writer_of
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.store import store
 from convc.support.ptxas import assemble, find_ptxas
@@ -79,9 +80,9 @@ def text(name: str, size: int) -> str:
     return entry(body, 1, ("src", "out")).replace("sm_90a", "sm_100a")
 
 
-def launch(name: str, tmap: TensorMap, src: np.ndarray, size: int, out: int = 0) -> np.ndarray:
-    """Run a body, and give back the first ``size`` bytes of shared memory, or ``out``."""
-    program = {
+def program_of(name: str, tmap: TensorMap, size: int) -> dict:
+    """A body with one tensor map, as a program."""
+    return {
         "text": text(name, size),
         "maps": [msgspec.structs.asdict(tmap)],
         "numbers": [],
@@ -90,7 +91,11 @@ def launch(name: str, tmap: TensorMap, src: np.ndarray, size: int, out: int = 0)
         "block": [32, 1, 1],
         "shared": (96 << 10) + 64,
     }
-    result = execute_program(program, {"src": src, "out": np.full(out or size, 0xCD, np.uint8)})
+
+
+def launch(name: str, tmap: TensorMap, src: np.ndarray, size: int, out: int = 0) -> np.ndarray:
+    """Run a body, and give back the first ``size`` bytes of shared memory, or ``out``."""
+    result = execute_program(program_of(name, tmap, size), {"src": src, "out": np.full(out or size, 0xCD, np.uint8)})
     assert result.findings == ()
     return result.buffers["out"]
 
@@ -129,6 +134,16 @@ def test_scatter4_writes_four_lines_and_skips_those_outside():
     got = launch("scatter4", tmap, src, 0, tmap.tensor_bytes).reshape(20, 128)
     assert np.array_equal(got[[7, 19, 3]], src.reshape(4, 128)[:3])
     assert (got[[i for i in range(20) if i not in (7, 19, 3)]] == 0xCD).all()
+
+
+def test_writer_of_a_byte_that_a_tensor_store_wrote():
+    tmap = msgspec.structs.replace(LINES, buffer="out", swizzle="none")
+    program = program_of("scatter4", tmap, 0)
+    buffers = {"src": noise(512), "out": np.zeros(tmap.tensor_bytes, np.uint8)}
+    found = writer_of(program["text"], launch_of(program, buffers), buffers, "out", 19 * 128 + 5)
+    assert (found.cta, found.warp, found.lanes) == (0, 0, (0,))
+    assert "scatter4" in program["text"].splitlines()[found.line - 1]
+    assert writer_of(program["text"], launch_of(program, buffers), buffers, "out", 18 * 128 + 5) is None
 
 
 @pytest.mark.parametrize(("name", "mode", "offsets", "start"), [

@@ -58,13 +58,18 @@ def initial(program: dict) -> dict[str, np.ndarray]:
 def execute_program(program: dict, buffers: dict[str, np.ndarray] | None = None, **options) -> RunResult:
     """One launch of a program, on its own buffers or on those given (uint8)."""
     buffers = initial(program) if buffers is None else buffers
+    return run(program["text"], launch_of(program, buffers), buffers, **options)
+
+
+def launch_of(program: dict, buffers: dict[str, np.ndarray]) -> LaunchSpec:
+    """How a program is launched on buffers."""
     maps = [TensorMap(**{k: tuple(v) if isinstance(v, list) else v for k, v in m.items()}) for m in program["maps"]]
     params = (
         *(TensorMapParam(map=m) for m in maps),
         *(PointerParam(buffer=name) for name in buffers),
         *(ScalarParam(dtype="u32", value=number & 0xFFFFFFFF) for number in program["numbers"]),
     )
-    launch = LaunchSpec(
+    return LaunchSpec(
         entry="k",
         grid=tuple(program["grid"]),
         block=tuple(program["block"]),
@@ -73,4 +78,3 @@ def execute_program(program: dict, buffers: dict[str, np.ndarray] | None = None,
         params=params,
         buffers={name: BufferSpec(dtype="u8", shape=(data.size,)) for name, data in buffers.items()},
     )
-    return run(program["text"], launch, buffers, **options)

@@ -72,7 +72,7 @@ def test_every_element_has_the_writer_that_its_tile_says(case):
         assert who.cta == m // 128 + tiles_m * (k // block_n)
         assert (who.warp, *who.lanes) == divmod(m % 128, 32)
         assert "st.global" in layer.ptx.splitlines()[who.line - 1]
-        assert who.step == "store.write"
+        assert who.step == "epilogue.write"
 
 
 def test_where_nothing_is_stored_there_is_no_writer(case):

@@ -53,9 +53,9 @@ class RoleContext:
         return self.program.storage
 
     @property
-    def cursors(self) -> tuple[str, ...]:
+    def states(self) -> tuple[str, ...]:
         """The rings that the role walks around: for each of these it has a stage and a phase."""
-        return tuple(dict.fromkeys(step.cursor for step in walk(self.role.steps) if isinstance(step, Advance)))
+        return tuple(dict.fromkeys(step.state for step in walk(self.role.steps) if isinstance(step, Advance)))
 
     @property
     def uses_tensor_memory(self) -> bool:
@@ -136,30 +136,30 @@ def _(step: RingWait, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
     return {
         "staged": ring.stages > 1,
-        "stage": stage(ring.cursor),
+        "stage": stage(ring.state),
         "fence": context.uses_tensor_memory,
         "label": f"{_label(step)}_retry",
         "offset": ring.offset,
-        "parity": _parity(ring.cursor, step.fresh, context),
+        "parity": _parity(ring.state, step.starts_open, context),
     }
 
 
 @fragment.register
 def _(step: ExpectBytes, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.cursor), "offset": ring.offset, "bytes": step.bytes}
+    return {"stage": stage(ring.state), "offset": ring.offset, "bytes": step.bytes}
 
 
 @fragment.register
 def _(step: Commit, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"staged": ring.stages > 1, "stage": stage(ring.cursor), "offset": ring.offset}
+    return {"staged": ring.stages > 1, "stage": stage(ring.state), "offset": ring.offset}
 
 
 @fragment.register
 def _(step: Arrive, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.cursor), "offset": ring.offset}
+    return {"stage": stage(ring.state), "offset": ring.offset}
 
 
 @fragment.register
@@ -167,8 +167,8 @@ def _(step: Advance, context: RoleContext) -> Names:
     return {
         "several": step.stages > 1,
         "stages": step.stages,
-        "stage": stage(step.cursor),
-        "phase": phase(step.cursor),
+        "stage": stage(step.state),
+        "phase": phase(step.state),
     }
 
 
@@ -177,8 +177,8 @@ def _label(step: Step) -> str:
     return step.id.replace(".", "_")
 
 
-def _parity(cursor: str, fresh: bool, context: RoleContext) -> str:
+def _parity(state: str, starts_open: bool, context: RoleContext) -> str:
     """The line that sets the parity to wait for; a role that does not walk around a ring waits for its first phase."""
-    if cursor not in context.cursors:
+    if state not in context.states:
         return "mov.b32 %parity, 0;"
-    return f"xor.b32 %parity, {phase(cursor)}, 1;" if fresh else f"mov.b32 %parity, {phase(cursor)};"
+    return f"xor.b32 %parity, {phase(state)}, 1;" if starts_open else f"mov.b32 %parity, {phase(state)};"

@@ -31,7 +31,7 @@ from convc.layout.device_layout import DeviceLayout
 
 SPANS = SM_100A.limits.wide_swizzle_spans
 """Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""
-HELD = (2, 3, 4)
+A_STAGES = (2, 3, 4)
 """Activation tiles in flight, as far as there are so many."""
 
 
@@ -97,7 +97,7 @@ class Sharing(Schedule):
         """The role that multiplies."""
 
     @abstractmethod
-    def store(self, plan: Plan) -> tuple[Step, ...]:
+    def epilogue(self, plan: Plan) -> tuple[Step, ...]:
         """The role that carries the accumulator away."""
 
     # ---- what all of them do -----------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Sharing(Schedule):
         return Roles(
             load=load(plan),
             multiply=self.multiply(plan),
-            store=self.store(plan),
+            epilogue=self.epilogue(plan),
             before=masks(plan),
             after=clear(plan),
         )
@@ -189,11 +189,11 @@ class Sharing(Schedule):
         """Candidates, narrow before wide and shallow before deep."""
         span = row_bytes(layout, SPANS)
         tiles = layout.problem.kernel[0] * -(-pixel_bytes(layout) // span) * len(geometry.walk.buffers)
-        held = sorted({min(count, tiles) for count in HELD})
+        counts = sorted({min(count, tiles) for count in A_STAGES})
         for width, depth, count in itertools.product(
-            widths(layout, request.block_n), depths(layout, span, request.stages), held
+            widths(layout, request.block_n), depths(layout, span, request.stages), counts
         ):
-            yield Tiling(block_m=geometry.tile.lanes, block_n=width, row_bytes=span, stages=depth, held=count)
+            yield Tiling(block_m=geometry.tile.lanes, block_n=width, row_bytes=span, b_stages=depth, a_stages=count)
 
 
 def _fewest(geometries: list[Geometry]) -> Geometry:

@@ -8,7 +8,7 @@ from convc.compiler.plan.names import Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates
-from convc.compiler.schedules.sharing.storage import FREE_A, FREE_B, FULL_A, FULL_B
+from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
 from convc.compiler.schedules.skeleton import DONE, about, number
 from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import LoadMask
@@ -20,7 +20,7 @@ def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tupl
     body: list[Step] = []
     for tile in shared_tiles(plan):
         note = "until the activations have landed"
-        wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=FULL_A, fresh=False)
+        wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=FULL_A, starts_open=False)
         body += about(tile.only_column, wait)
         body += multiply(tile)
     blocks = Loop(
@@ -64,20 +64,20 @@ def _mask_entries(plan: Plan, s: Number) -> tuple[tuple[Number, int], ...]:
 
 def wait_for_filter(mark: str) -> RingWait:
     """Wait for a filter tile."""
-    return RingWait(id=f"mma.wait_b{mark}", note="until the filter tile has landed", ring=FULL_B, fresh=False)
+    return RingWait(id=f"mma.wait_b{mark}", note="until the filter tile has landed", ring=FULL_B, starts_open=False)
 
 
 def release_filter(plan: Plan, mark: str) -> Iterator[Step]:
     """Give a filter stage back."""
-    yield Commit(id=f"mma.release_b{mark}", note="the stage is free once it has been multiplied", ring=FREE_B)
-    yield Advance(id=f"mma.next_b{mark}", note="next filter stage", stages=plan.tiling.stages, cursor="b")
+    yield Commit(id=f"mma.release_b{mark}", note="the stage is free once it has been multiplied", ring=EMPTY_B)
+    yield Advance(id=f"mma.next_b{mark}", note="next filter stage", stages=plan.tiling.b_stages, state="b")
 
 
 def release_tile(tile: SharedTile) -> Iterator[Step]:
     """Give an activation stage back."""
-    stages = tile.plan.tiling.held
+    stages = tile.plan.tiling.a_stages
     yield from about(
         tile.only_column,
-        Commit(id=f"mma.release_a{tile.mark}", note="the stage is free once it has been read", ring=FREE_A),
-        Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, cursor="a"),
+        Commit(id=f"mma.release_a{tile.mark}", note="the stage is free once it has been read", ring=EMPTY_A),
+        Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, state="a"),
     )

@@ -13,7 +13,7 @@ from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
-from convc.compiler.schedules.sharing.storage import FREE_A, FREE_B, FULL_A, FULL_B
+from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
@@ -123,7 +123,7 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
     wide = copy.body[-1] if isinstance(copy, Loop) else copy
     copies = copy.count if isinstance(copy, Loop) else 1
     assert isinstance(wide, TmaWideLoad)
-    yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=FREE_A, fresh=True)
+    yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=EMPTY_A, starts_open=True)
     yield ExpectBytes(
         id=f"load.expect_a{mark}",
         note="the tile and its halo",
@@ -131,7 +131,7 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
         bytes=copies * wide.bytes_through(plan.indexing.loads.a),
     )
     yield copy
-    yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.held, cursor="a")
+    yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.a_stages, state="a")
 
 
 def _load_filters(tile: SharedTile) -> Loop:
@@ -143,7 +143,7 @@ def _load_filters(tile: SharedTile) -> Loop:
     body = (
         Compute(id=f"load.s{mark}", note="filter column", dst=s, expr=column),
         compute(coordinates.tap, "load", dst=tap, s=Var(s)),
-        RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=FREE_B, fresh=True),
+        RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=EMPTY_B, starts_open=True),
         ExpectBytes(
             id=f"load.expect_b{mark}",
             note="one filter tile",
@@ -158,7 +158,7 @@ def _load_filters(tile: SharedTile) -> Loop:
             ring=FULL_B,
             coords=(coordinates.c.name, tap, coordinates.first_k.name),
         ),
-        Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.stages, cursor="b"),
+        Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.b_stages, state="b"),
     )
     return Loop(
         id=f"load.columns{mark}",

@@ -20,12 +20,12 @@ from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
-from convc.compiler.schedules.epilogue import store_rows
+from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
 from convc.compiler.schedules.sharing.storage import (
-    HELD,
+    A_TMEM,
     done_ring,
     largest_halo,
     mask_entries,
@@ -43,7 +43,7 @@ from convc.layout.device_layout import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""
-SPARE, ORDER = RingName("held"), RingName("order")
+EMPTY_TMEM, ORDER = RingName("empty_tmem"), RingName("order")
 """Rings: for room in tensor memory, and for the mma role to wait for its own operations."""
 
 
@@ -83,26 +83,26 @@ class Shift(Sharing):
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
         """Lay out one CTA.
 
-        Two more rings: `order` lets the mma role wait for its own operations, and `held` counts the activation tiles in
-        tensor memory, unless these come and go with those in shared memory.
+        Two more rings: `order` lets the mma role wait for its own operations, and `empty_tmem` counts the activation
+        tiles in tensor memory, unless these come and go with those in shared memory.
         """
         own = self.apart(tiling)
-        turns = min(tiling.held, TENSOR_TILES)
-        spare = BarrierRing(name=SPARE, stages=turns, producer="mma", consumer="mma", cursor="held")
-        order = BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", cursor="order")
+        turns = min(tiling.a_stages, TENSOR_TILES)
+        spare = BarrierRing(name=EMPTY_TMEM, stages=turns, producer="mma", consumer="mma", state="tmem")
+        order = BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", state="order")
         own_rings = (*((spare,) if own else ()), *((order,) if self.waits(geometry) else ()))
         acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0)
-        held = TmemTile(
-            name=HELD,
+        a_tmem = TmemTile(
+            name=A_TMEM,
             lanes=arch.limits.tmem_lanes,
             columns=8 * atoms_of(layout, tiling, arch.limits.mma_atom_bytes),
             column_offset=acc.end,
             stages=turns,
-            cursor="held" if own else "a",
+            state="tmem" if own else "a",
         )
         return lay_out(
             operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
-            (acc, held),
+            (acc, a_tmem),
             (*operand_rings(tiling), *own_rings, done_ring()),
             arch,
             masks=mask_entries(layout.problem, geometry),
@@ -135,9 +135,9 @@ class Shift(Sharing):
         """The tile goes to tensor memory, and its rows move on from column to column."""
         return k_loop(plan, self._multiply)
 
-    def store(self, plan: Plan) -> tuple[Step, ...]:
+    def epilogue(self, plan: Plan) -> tuple[Step, ...]:
         """A lane has an output pixel."""
-        return store_rows(plan)
+        return row_epilogue(plan)
 
     # ---- what has to wait --------------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class Shift(Sharing):
 
         Otherwise who waits for one of those knows that the tile in tensor memory has been multiplied.
         """
-        return self.windows or tiling.held > TENSOR_TILES
+        return self.windows or tiling.a_stages > TENSOR_TILES
 
     def waits(self, geometry: Geometry) -> bool:
         """Whether the chain of moves has a link that only a commit and a wait put in order."""
@@ -170,9 +170,9 @@ class Shift(Sharing):
         own = self.apart(plan.tiling)
         if own:
             note = "until the tile in tensor memory has been multiplied"
-            yield RingWait(id=f"mma.wait_held{mark}", note=note, ring=SPARE, fresh=True)
+            yield RingWait(id=f"mma.wait_tmem{mark}", note=note, ring=EMPTY_TMEM, starts_open=True)
         note = "128 rows to 128 lanes"
-        fill = TensorFill(id=f"mma.fill{mark}", note=note, source=A, tile=HELD, atoms=plan.pipeline.atoms)
+        fill = TensorFill(id=f"mma.fill{mark}", note=note, source=A, tile=A_TMEM, atoms=plan.pipeline.atoms)
         yield from about(tile.only_column, fill)
         if self.windows:
             yield from release_tile(tile)
@@ -189,9 +189,9 @@ class Shift(Sharing):
             )
         yield from about(tile.column(Const(last)), *self._tap(tile, Const(last), "_last"))
         if own:
-            yield Commit(id=f"mma.used{mark}", note="the tile is free once it has been multiplied", ring=SPARE)
-            stages = plan.storage.tmem_tile(HELD).stages
-            yield Advance(id=f"mma.next_held{mark}", note="next tile in tensor memory", cursor="held", stages=stages)
+            yield Commit(id=f"mma.used{mark}", note="the tile is free once it has been multiplied", ring=EMPTY_TMEM)
+            stages = plan.storage.tmem_tile(A_TMEM).stages
+            yield Advance(id=f"mma.next_tmem{mark}", note="next tile in tensor memory", state="tmem", stages=stages)
         if not self.windows:
             yield from release_tile(tile)
 
@@ -203,7 +203,7 @@ class Shift(Sharing):
             id=f"mma.multiply{which}{tile.mark}",
             note="activations from tensor memory",
             acc=ACC,
-            a=HELD,
+            a=A_TMEM,
             b=B,
             operand=plan.problem.operand,
             m=plan.tiling.block_m,
@@ -229,12 +229,12 @@ class Shift(Sharing):
             if self.ashift or move:
                 yield from self._settle(turn)
             if not self.ashift:
-                yield MoveRows(id=f"mma.move{turn}", note="lane i takes row i + 1", tile=HELD, atoms=atoms)
+                yield MoveRows(id=f"mma.move{turn}", note="lane i takes row i + 1", tile=A_TMEM, atoms=atoms)
             yield Refresh(
                 id=f"mma.refresh{turn}",
                 note="the last lane of every 32",
                 source=A,
-                tile=HELD,
+                tile=A_TMEM,
                 atoms=atoms,
                 halo=halo,
                 extra=move,
@@ -244,5 +244,5 @@ class Shift(Sharing):
         """Wait until all operations on the tile in tensor memory are done."""
         why = "a refresh is not ordered after .ashift" if self.ashift else "nor is a shift after a refresh"
         yield Commit(id=f"mma.order{turn}", note=why, ring=ORDER)
-        yield RingWait(id=f"mma.settle{turn}", note="until the rows have moved", ring=ORDER, fresh=False)
-        yield Advance(id=f"mma.turn{turn}", note="next phase", stages=1, cursor="order")
+        yield RingWait(id=f"mma.settle{turn}", note="until the rows have moved", ring=ORDER, starts_open=False)
+        yield Advance(id=f"mma.turn{turn}", note="next phase", stages=1, state="order")

@@ -10,7 +10,7 @@ from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import Storage, TmemTile, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
-from convc.compiler.schedules.epilogue import store_rows
+from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
@@ -70,9 +70,9 @@ class Slide(Sharing):
         """The tile stays; every filter column reads it from another row on."""
         return k_loop(plan, _multiply)
 
-    def store(self, plan: Plan) -> tuple[Step, ...]:
+    def epilogue(self, plan: Plan) -> tuple[Step, ...]:
         """A lane has an output pixel."""
-        return store_rows(plan)
+        return row_epilogue(plan)
 
 
 def _multiply(tile: SharedTile) -> Iterator[Step]:

@@ -105,7 +105,7 @@ class Stationary(Sharing):
         """Multiply the weights of every filter column with the same pixels, shifted."""
         return (compute(row_coordinates(plan).start_w, "mma"), *k_loop(plan, _multiply))
 
-    def store(self, plan: Plan) -> tuple[Step, ...]:
+    def epilogue(self, plan: Plan) -> tuple[Step, ...]:
         """Every lane carries one channel, some pixels at a time."""
         return _store(plan)
 
@@ -201,7 +201,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     rows = tuple(Number(f"m{i}") for i in range(CHUNK))
     bits = pixel_bits(plan)
     write = PixelStore(
-        id="store.write",
+        id="epilogue.write",
         note="one value a lane and pixel",
         buffer=OUT,
         out=plan.problem.out,
@@ -213,7 +213,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
         channel_limit=plan.indexing.channel_limit,
     )
     bias = AddLaneBias(
-        id="store.bias",
+        id="epilogue.bias",
         note="the lane's channel",
         buffer=BIAS,
         channel=coordinates.k.name,
@@ -221,11 +221,11 @@ def _store(plan: Plan) -> tuple[Step, ...]:
         dtype=plan.problem.sum_dtype.name,
     )
     body = (
-        Compute(id="store.column", note="first pixel of the chunk", dst=column, expr=Var("chunk") * CHUNK),
-        TmemLoad(id="store.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
+        Compute(id="epilogue.column", note="first pixel of the chunk", dst=column, expr=Var("chunk") * CHUNK),
+        TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
         bias,
         *requantise(plan, CHUNK, RequantiseLane),
-        *(compute(coordinates.m, "store", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
+        *(compute(coordinates.m, "epilogue", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
         *epilogue_steps(plan.problem.epilogue, write),
         write,
     )
@@ -233,7 +233,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     chunks = f"{CHUNK} pixels at a time"
     return (
         *this_lane(plan),
-        compute(coordinates.k, "store"),
+        compute(coordinates.k, "epilogue"),
         accumulated(),
-        Loop(id="store.chunks", note=chunks, var=number("chunk"), count=count, body=body),
+        Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),
     )

@@ -14,32 +14,32 @@ from convc.compiler.plan.work import RingUse
 from convc.compiler.schedules.skeleton import DONE
 from convc.ir.problem import ConvProblem
 
-FULL_A, FREE_A = RingName("full_a"), RingName("free_a")
-FULL_B, FREE_B = RingName("full_b"), RingName("free_b")
-HELD = TmemName("held")
+FULL_A, EMPTY_A = RingName("full_a"), RingName("empty_a")
+FULL_B, EMPTY_B = RingName("full_b"), RingName("empty_b")
+A_TMEM = TmemName("a_tmem")
 """Activations in tensor memory."""
 
 
 def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     """Rings of activation tiles of some rows, halo included, and of filter tiles."""
-    a = tile_ring(A, rows, tiling.row_bytes, tiling.held, 0, cursor="a")
-    b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.stages, a.end, cursor="b")
+    a = tile_ring(A, rows, tiling.row_bytes, tiling.a_stages, 0, state="a")
+    b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end, state="b")
     return a, b
 
 
 def operand_rings(tiling: Tiling) -> tuple[BarrierRing, ...]:
-    """`full_a`/`free_a` and `full_b`/`free_b` between load and mma."""
+    """`full_a`/`empty_a` and `full_b`/`empty_b` between load and mma."""
     return (
-        BarrierRing(name=FULL_A, stages=tiling.held, producer="load", consumer="mma", cursor="a"),
-        BarrierRing(name=FREE_A, stages=tiling.held, producer="mma", consumer="load", cursor="a"),
-        BarrierRing(name=FULL_B, stages=tiling.stages, producer="load", consumer="mma", cursor="b"),
-        BarrierRing(name=FREE_B, stages=tiling.stages, producer="mma", consumer="load", cursor="b"),
+        BarrierRing(name=FULL_A, stages=tiling.a_stages, producer="load", consumer="mma", state="a"),
+        BarrierRing(name=EMPTY_A, stages=tiling.a_stages, producer="mma", consumer="load", state="a"),
+        BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
+        BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b"),
     )
 
 
 def done_ring() -> BarrierRing:
     """`done`: the accumulator is complete."""
-    return BarrierRing(name=DONE, stages=1, producer="mma", consumer="store")
+    return BarrierRing(name=DONE, stages=1, producer="mma", consumer="epilogue")
 
 
 def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
@@ -52,8 +52,8 @@ def ring_uses(tiling: Tiling, rounds: int, geometry: Geometry) -> tuple[RingUse,
     """How many activation and filter tiles go through their stages, in so many filter rows and channel blocks."""
     taps = sum(len(buffer.taps) for buffer in geometry.walk.buffers)
     return (
-        RingUse(steps=rounds * len(geometry.walk.buffers), stages=tiling.held),
-        RingUse(steps=rounds * taps, stages=tiling.stages),
+        RingUse(steps=rounds * len(geometry.walk.buffers), stages=tiling.a_stages),
+        RingUse(steps=rounds * taps, stages=tiling.b_stages),
     )
 
 

@@ -7,8 +7,9 @@ import numpy as np
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import LANES, Array, RoleState
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
+from convc.ir.arch import SM_100A
 
-GROUP = 32
+GROUP = SM_100A.limits.tmem_part_lanes
 """Lanes of a sub-partition."""
 
 

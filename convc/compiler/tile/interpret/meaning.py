@@ -22,7 +22,7 @@ from convc.compiler.tile.steps.base import (
     Step,
     TmemAlloc,
     TmemBase,
-    TmemFree,
+    TmemDealloc,
 )
 from convc.ir.expr import evaluate
 
@@ -38,7 +38,7 @@ def perform(step: Step, role: RoleState) -> None:
     raise TypeError(f"{type(step).__name__} has no meaning: register a function for it")
 
 
-@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemFree | CtaSync)
+@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync)
 def _(step: Step, role: RoleState) -> None:
     """The frame of a kernel changes nothing on whole tiles."""
 
@@ -50,7 +50,7 @@ def _(step: Compute, role: RoleState) -> None:
 
 @perform.register
 def _(step: Advance, role: RoleState) -> None:
-    role.advance(step.cursor, step.stages)
+    role.advance(step.state, step.stages)
 
 
 @perform.register
@@ -64,7 +64,7 @@ def _(step: Commit, role: RoleState) -> None:
     ring = role.ring(step.ring)
     if ring.consumer == "load":
         for tile in role.cta.program.storage.smem:
-            if tile.cursor == ring.cursor:
+            if tile.state == ring.state:
                 role.tile(tile.name)[:] = np.nan
     role.barrier(step.ring).arrive()
 

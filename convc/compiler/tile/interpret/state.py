@@ -16,11 +16,12 @@ from convc.compiler.plan.names import MapName, Number, PointerName, RingName, Sm
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.tile.program import Role, TileProgram
 from convc.errors import TileError
+from convc.ir.arch import SM_100A
 from convc.ir.launch import PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
 
 Array = NDArray[np.generic]
-LANES = 128
+LANES = SM_100A.limits.tmem_lanes
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class CtaState:
 
 
 class RoleState:
-    """One role of one CTA: its cursors, its numbers, and the values that its lanes hold."""
+    """One role of one CTA: its states, its numbers, and the values that its lanes hold."""
 
     def __init__(self, cta: CtaState, role: Role) -> None:
         thread = 32 * role.first_warp + np.arange(1 if role.elected else role.threads)
@@ -148,17 +149,17 @@ class RoleState:
         """A number of every thread, (threads,)."""
         return np.broadcast_to(np.asarray(self.numbers[name], np.int64), (self.threads,))
 
-    def advance(self, cursor: str, stages: int) -> None:
-        """Move a cursor on; the phase turns at every wrap."""
-        self.stages[cursor] = (self.stages.get(cursor, 0) + 1) % stages
-        if self.stages[cursor] == 0:
-            self.phases[cursor] = self.phases.get(cursor, 0) ^ 1
+    def advance(self, state: str, stages: int) -> None:
+        """Move a state on; the phase turns at every wrap."""
+        self.stages[state] = (self.stages.get(state, 0) + 1) % stages
+        if self.stages[state] == 0:
+            self.phases[state] = self.phases.get(state, 0) ^ 1
 
     def key(self, name: SmemName | TmemName) -> tuple[SmemName | TmemName, int]:
         """Name and current stage of a tile."""
         storage = self.cta.program.storage
-        cursor = next(tile.cursor for tile in (*storage.smem, *storage.tmem) if tile.name == name)
-        return name, self.stages.get(cursor, 0)
+        state = next(tile.state for tile in (*storage.smem, *storage.tmem) if tile.name == name)
+        return name, self.stages.get(state, 0)
 
     def tile(self, name: SmemName | TmemName) -> Array:
         """The current stage of a tile."""
@@ -171,8 +172,8 @@ class RoleState:
     def barrier(self, name: RingName) -> Barrier:
         """The current barrier of a ring."""
         ring = self.ring(name)
-        return self.cta.barriers[name, self.stages.get(ring.cursor, 0) if ring.stages > 1 else 0]
+        return self.cta.barriers[name, self.stages.get(ring.state, 0) if ring.stages > 1 else 0]
 
     def phase(self, name: RingName) -> int:
         """The parity of the phase of a ring that the role is in."""
-        return self.phases.get(self.ring(name).cursor, 0)
+        return self.phases.get(self.ring(name).state, 0)

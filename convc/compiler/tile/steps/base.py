@@ -1,8 +1,9 @@
 """Steps: each one act of one role on whole tiles, and the few that every kernel needs.
 
 A CTA of Blackwell is a small factory. One warp fetches operand tiles (``load``), one feeds the tensor core (``mma``),
-four carry results away (``store``); rings of mbarriers keep them apart. A tile program (`convc.compiler.tile.program`)
-writes that down: who does what, in which order, on which tile, and nothing about registers or opcodes.
+four carry results away (``epilogue``); rings of mbarriers keep them apart. A tile program
+(`convc.compiler.tile.program`) writes that down: who does what, in which order, on which tile, and nothing about
+registers or opcodes.
 
 A step is a class. Its fields say by their types what they name (`convc.compiler.plan.names`): numbers that it reads or
 makes, rings, tiles, maps. What it uses is read off these types (`convc.compiler.tile.uses`), `describe` says what it
@@ -76,7 +77,7 @@ class TmemBase(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TmemFree(Step):
+class TmemDealloc(Step):
     """Give the tensor memory back. The whole warp takes part."""
 
     columns: int
@@ -121,15 +122,15 @@ class Loop(Step):
 class RingWait(Step):
     """Wait at the role's place in the ring.
 
-    `fresh` says what a barrier nobody has signalled yet means. False: nothing is there, so wait (a consumer waits for
-    data). True: the stage has never been used, so go on (a producer waits for room).
+    `starts_open` says what a barrier nobody has signalled yet means. False: nothing is there, so wait (a consumer waits
+    for data). True: the stage has never been used, so go on (a producer waits for room).
     """
 
     ring: RingName
-    fresh: bool
+    starts_open: bool
 
     def describe(self) -> str:
-        return f"wait for {self.ring}{' (ready at first)' if self.fresh else ''}"
+        return f"wait for {self.ring}{' (ready at first)' if self.starts_open else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +168,11 @@ class Arrive(Signal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance(Step):
-    """Move a cursor of the role to the next stage of a ring of `stages`; the phase turns at every wrap."""
+    """Move a state of the role to the next stage of a ring of `stages`; the phase turns at every wrap."""
 
     stages: int
-    cursor: str = ""
+    state: str = ""
 
     def describe(self) -> str:
         stages = "1 stage" if self.stages == 1 else f"{self.stages} stages"
-        return f"next of {stages}{f' of {self.cursor}' if self.cursor else ''}"
+        return f"next of {stages}{f' of {self.state}' if self.state else ''}"

@@ -216,7 +216,7 @@ def _store(
             kind, combine = operation
             index = np.arange(size // kind.itemsize)
             reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
-        if memory.watch is not None and memory.watch[0] - buffer.base - start in bytes_:
+        if memory.watch is not None and memory.watch - buffer.base - start in bytes_:
             note_writer(strand, instr, group, i)
     contents_changed(cohort, buffer.name)
     kind = "st" if operation is None else "atom"

@@ -181,7 +181,7 @@ def _store(
     """One copy out of the shared memory of the group's CTAs, and the books."""
     cohort = strand.cohort
     memory = strand.cohort.launch.memory
-    probe = memory.watch[0] - memory.by_name[name].base if memory.watch is not None else -1
+    probe = memory.watch - memory.by_name[name].base if memory.watch is not None else -1
     result = store(tensor, cohort.shared.bytes, where, at, group.rows, mode, operation, probe, cohort.launch.switches)
     contents_changed(cohort, name)
     check_written(cohort, instr, where, result.read, group.rows)
@@ -265,7 +265,7 @@ def note_writer(strand: Strand, instr: Instr, group: IssueGroup, position: int) 
     """Note the thread that wrote the watched byte: that of the CTA at a position of the group."""
     row = position if group.rows is None else int(group.rows[position])
     warp, lane = group.thread
-    strand.cohort.launch.memory.watched.append((instr, strand.cohort.number(row), int(strand.warps[warp]), lane))
+    strand.cohort.launch.memory.writers.append((instr, strand.cohort.number(row), int(strand.warps[warp]), lane))
 
 
 def _places(where: int, ranges: tuple) -> np.ndarray:

@@ -127,13 +127,13 @@ def test_no_register_has_the_name_of_a_special_register():
 )
 def test_names_must_be_exactly_those_of_the_template(names, message):
     with pytest.raises(TypeError, match=message):
-        render("steps/tmem_free", {"id": "x", "role": "y", "note": "z", **names})
+        render("steps/tmem_dealloc", {"id": "x", "role": "y", "note": "z", **names})
 
 
 def test_only_texts_and_numbers_are_printed():
     names = {"id": "x", "role": "y", "note": "z", "columns": 32.0}
     with pytest.raises(TypeError, match="texts and numbers, got float"):
-        render("steps/tmem_free", names)
+        render("steps/tmem_dealloc", names)
 
 
 def test_an_undefined_name_is_an_error():

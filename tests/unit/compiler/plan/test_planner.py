@@ -86,7 +86,7 @@ def test_every_problem_gets_a_plan_within_the_limits(conv):
     assert made.launch.grid[1] * made.tiling.block_n >= device.out_channels
     assert made.launch.grid[1] * made.tiling.block_n <= made.layout.bias.shape[0]
     assert made.pipeline.channels * made.pipeline.blocks >= made.layout.c_pitch
-    assert made.tiling.stages <= made.pipeline.steps
+    assert made.tiling.b_stages <= made.pipeline.steps
     assert max(made.indexing.loads.b.box) <= limits.tma_box
     low, high = limits.im2col_corner
     assert all(low <= corner <= high for corner in made.indexing.loads.a.lower + made.indexing.loads.a.upper)
@@ -96,7 +96,7 @@ def test_every_problem_gets_a_plan_within_the_limits(conv):
 @settings(max_examples=60)
 @given(st.sampled_from([16, 48, 64, 224, 256]), st.sampled_from([32, 64, 128]), st.integers(1, 8))
 def test_storage_never_overlaps(block_n, row_bytes, stages):
-    storage = storage_of(Tiling(block_m=128, block_n=block_n, row_bytes=row_bytes, stages=stages), SM_100A)
+    storage = storage_of(Tiling(block_m=128, block_n=block_n, row_bytes=row_bytes, b_stages=stages), SM_100A)
     used: set[int] = set()
     pieces = [
         range(t.offset + i * t.stage_bytes, t.offset + i * t.stage_bytes + t.bytes)
@@ -140,7 +140,7 @@ def test_alternatives_are_the_other_widths_best_first():
 
 def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_channels():
     pointwise = device_layout(problem(kernel=(1, 1), in_channels=192, out_channels=40))
-    assert {tiling.stages for tiling in tilings(pointwise)} == {1, 2, 3}
+    assert {tiling.b_stages for tiling in tilings(pointwise)} == {1, 2, 3}
     assert {tiling.block_n for tiling in tilings(pointwise)} == {16, 32, 48}
 
 
@@ -178,7 +178,7 @@ def test_the_estimate_says_where_its_numbers_come_from():
 
 def test_block_n_and_stages_can_be_fixed():
     made = plan(device_layout(problem()), options=RELOAD_ONLY, block_n=32, stages=3)
-    assert (made.tiling.block_n, made.tiling.stages) == (32, 3)
+    assert (made.tiling.block_n, made.tiling.b_stages) == (32, 3)
     assert made.alternatives == ()
 
 
@@ -276,14 +276,14 @@ def test_a_tensor_too_large_for_a_map_is_refused():
         ({"block_n": 24}, "mma_shape", "24 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
         ({"block_n": 272}, "mma_shape", "272 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
         ({"block_n": 0}, "mma_shape", "0 columns: an MMA with 128 rows takes multiples of 16 up to 256"),
-        ({"stages": 0}, "ring_stages", "0 stages: the operand tiles need at least one"),
+        ({"b_stages": 0}, "ring_stages", "0 stages: the operand tiles need at least one"),
         ({"row_bytes": 1024}, "tensor_map_box", "a box of 512 channels; a tensor map takes up to 256"),
-        ({"stages": 15}, "shared_memory", "needs 368892 bytes of shared memory, a CTA has 232448"),
+        ({"b_stages": 15}, "shared_memory", "needs 368892 bytes of shared memory, a CTA has 232448"),
         ({"block_n": 96}, "bias_cover", "the last tile ends at channel 288, past the bias buffer of 256 numbers"),
     ],
 )
 def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
-    made = Tiling(**{"block_m": 128, "block_n": 64, "row_bytes": 128, "stages": 2, **tiling})
+    made = Tiling(**{"block_m": 128, "block_n": 64, "row_bytes": 128, "b_stages": 2, **tiling})
     layout = device_layout(problem(out_channels=256))
     grid = (7, -(-256 // (made.block_n or 1)))
     rejection = check_tiling(
@@ -297,7 +297,7 @@ def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
 
 def test_limits_that_no_tiling_of_today_reaches():
     """Tensor memory and the grid: reached by shrinking the target."""
-    tiling = Tiling(block_m=128, block_n=64, row_bytes=128, stages=2)
+    tiling = Tiling(block_m=128, block_n=64, row_bytes=128, b_stages=2)
     small = dataclasses.replace(SM_100A, limits=dataclasses.replace(SM_100A.limits, tmem_columns=32, grid_y=1))
     candidate = TiledProblem(
         layout=device_layout(problem(out_channels=256)),

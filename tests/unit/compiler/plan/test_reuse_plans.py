@@ -95,7 +95,7 @@ def test_a_plan_names_the_rules_it_rests_on(schedule):
     ("options", "message"),
     [
         ({"schedule": "reuse"}, "schedule must be one of auto, reload, slide, shift, stationary, got 'reuse'"),
-        ({"schedule": "shift", "shift": "up"}, "shift variant must be one of chain, ashift, windows, got 'up'"),
+        ({"schedule": "shift", "shift": "up"}, "shift must be one of chain, ashift, windows, got 'up'"),
         ({"border": "none"}, "border must be one of mask, zero, got 'none'"),
         ({"rows": "inner"}, "rows must be one of outer, merged, got 'inner'"),
     ],

@@ -114,10 +114,10 @@ def test_every_output_is_in_the_place_of_its_thread(problem, schedule):
 @pytest.mark.parametrize(("problem", "schedule"), CASES)
 def test_the_epilogue_goes_through_all_columns(problem, schedule):
     _, coverage = case(problem, schedule)
-    scope = coverage.steps["store.read"]
-    chunks = [coverage.columns_of("store.read", n) for n in range(scope.loops[-1][1])]
+    scope = coverage.steps["epilogue.read"]
+    chunks = [coverage.columns_of("epilogue.read", n) for n in range(scope.loops[-1][1])]
     assert [c for first, last in chunks for c in range(first, last + 1)] == list(range(coverage.columns))
-    assert coverage.columns_of("store.read", len(chunks)) is None
+    assert coverage.columns_of("epilogue.read", len(chunks)) is None
     assert coverage.columns_of("load.b", 0) is None
     assert coverage.reduction("no such step", 0) == {}
     assert coverage.reduction("mma.done", None) == {}
@@ -142,4 +142,4 @@ def test_channels_that_lie_two_to_a_byte_are_counted_one_by_one():
     covered = debug_info_of(compiled.plan, compiled.program)
     assert covered.reduction("mma.multiply", 0)["c"] == (0, 255)
     assert covered.reduction("mma.multiply", 1)["c"] == (256, 319)  # filled up to blocks
-    assert covered.reduction("store.factors_a", 1)["c"] == (256, 319)
+    assert covered.reduction("epilogue.factors_a", 1)["c"] == (256, 319)

@@ -123,13 +123,13 @@ def test_the_interpreter_notices_a_wrong_schedule():
     with pytest.raises(KeyError, match="tile_m_plus_one"):
         interpret(uncleared, buffers)
     with pytest.raises(TileError, match="deadlock"):
-        interpret(edited(program, "load.wait", fresh=False), buffers)
+        interpret(edited(program, "load.wait", starts_open=False), buffers)
     with pytest.raises(TileError, match="deadlock"):
         interpret(edited(program, "load.expect", bytes=1), buffers)
     with pytest.raises(TileError, match=r"starts at -6, outside of the box -1\.\.6"):
         interpret(edited(program, "load.start_w", expr=Const(-6)), buffers)
     with pytest.raises(TileError, match="written twice"):
-        interpret(edited(program, "store.out_byte", expr=Const(0)), buffers)
+        interpret(edited(program, "epilogue.out_byte", expr=Const(0)), buffers)
 
 
 def test_a_stage_that_was_given_back_is_gone():

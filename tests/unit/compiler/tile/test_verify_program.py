@@ -61,32 +61,35 @@ def test_what_is_built_is_sound():
         (at("load.expect", bytes=1), "load.expect expects 1 bytes a stage, and 405486 in all are too many"),
         (without("load.b"), "load.expect expects 22528 bytes a stage, and 110592 in all are missing"),
         (without("mma.wait"), "ring full is awaited by nobody, not by mma"),
-        (without("mma.release"), "ring free is signalled by nobody, not by mma"),
+        (without("mma.release"), "ring empty is signalled by nobody, not by mma"),
         (without("mma.done"), "ring done is signalled by nobody, not by mma"),
         (without("load.expect"), "ring full is signalled by nobody, not by load"),
         (at("mma.k", count=17), "ring full is signalled 18 times and awaited 17 times"),
-        (at("load.blocks", count=3), "ring free is signalled 18 times and awaited 27 times"),
+        (at("load.blocks", count=3), "ring empty is signalled 18 times and awaited 27 times"),
         (at("mma.next", stages=2), "role mma advances by 2 in a loop over rings of [3] stages"),
         (without("load.next"), "role load does not advance in a loop over rings of [3] stages"),
         (
-            at("load.wait", fresh=False),
-            "of the waits for the rings full and free, exactly one may find a fresh stage ready",
+            at("load.wait", starts_open=False),
+            "of the waits for the rings full and empty, exactly one may find a fresh stage ready",
         ),
         (
-            at("mma.wait", fresh=True),
-            "of the waits for the rings full and free, exactly one may find a fresh stage ready",
+            at("mma.wait", starts_open=True),
+            "of the waits for the rings full and empty, exactly one may find a fresh stage ready",
         ),
-        (at("store.wait", fresh=True), "the wait for ring done finds a fresh stage ready, and nothing has been done"),
-        (at("mma.wait", ring="free"), "ring free is awaited by load, mma, not by load"),
-        (at("init.rings", rings=("full", "done")), "ring free is made ready 0 times"),
+        (
+            at("epilogue.wait", starts_open=True),
+            "the wait for ring done finds a fresh stage ready, and nothing has been done",
+        ),
+        (at("mma.wait", ring="empty"), "ring empty is awaited by load, mma, not by load"),
+        (at("init.rings", rings=("full", "done")), "ring empty is made ready 0 times"),
         (at("load.a", map="bias"), "load.a copies through bias, which is no tensor map"),
         (at("load.a", map="map_b"), "load.a copies 6144 bytes into tile a of 16384"),
         (at("load.a", offsets=()), "load.a does not have the coordinates of a 4-D im2col map"),
         (at("load.b", coords=("c", "tap")), "load.b does not have the coordinates of a 3-D tile map"),
         (at("mma.multiply", n=64), "mma.multiply makes 128 x 64, accumulator acc is another size"),
-        (at("store.chunks", count=2), "store.read reads 32 of 48 columns"),
-        (without("free.tmem"), "tensor memory is allocated 1 times and freed 0 times"),
-        (at("free.tmem", columns=32), "32 columns are freed by warp 5, 64 allocated by 5"),
+        (at("epilogue.chunks", count=2), "epilogue.read reads 32 of 48 columns"),
+        (without("dealloc.tmem"), "tensor memory is allocated 1 times and freed 0 times"),
+        (at("dealloc.tmem", columns=32), "32 columns are freed by warp 5, 64 allocated by 5"),
         (at("alloc.tmem", columns=32), "tile acc ends at column 48 of 32"),
         (without("start.sync"), "the warps do not meet in the set-up"),
         (without("end.sync"), "the warps do not meet in the teardown"),
@@ -158,7 +161,7 @@ def test_one_wrong_record_is_found(program, sentence):
     assert sentence in contradictions(program)
 
 
-def test_a_cursor_outside_of_a_loop_is_found():
+def test_a_state_outside_of_a_loop_is_found():
     load = PROGRAM.roles[0]
     loose = REPLACE(load, steps=(*load.steps, Advance(id="load.more", note="once more", stages=3)))
     broken = REPLACE(PROGRAM, roles=(loose, *PROGRAM.roles[1:]))
@@ -171,7 +174,7 @@ def test_show_names_every_step_once():
         assert f"  {role.name} (" in text
         for step in walk(role.steps):
             assert text.count(f" {step.id} ") == 1
-    assert "load.wait            wait for free (ready at first)  -- until the stage is free" in text
+    assert "load.wait            wait for empty (ready at first)  -- until the stage is free" in text
     assert "where m < 130 and k < 80" in text
 
 
