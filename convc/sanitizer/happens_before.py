@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from convc.machine.isa.observe import actors
+from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observer import Observer
 from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
 from convc.sanitizer.strength import Locations
@@ -183,11 +184,13 @@ class Order(Observer):
 
     # ---- barriers of the CTA and of the cluster ----------------------------------------------------------------------
 
-    def cta_barrier(self, strand, instr, index, leave) -> None:
+    def cta_barrier(self, strand, instr, leave) -> None:
         """bar.sync: everybody who arrives tells everybody who leaves."""
-        generations = strand.ticket.generation
-        for at, row, _, warp, _ in actors(strand):
-            self._meet(("cta", row, index, int(generations[at])), self.clocks(row, warp), leave)
+        for at, row, warp_at, warp, _ in actors(strand):
+            for meeting in strand.ticket.meetings:
+                generation = int(meeting.generation[at, warp_at])
+                if generation != ELSEWHERE:
+                    self._meet(("cta", row, meeting.index, generation), self.clocks(row, warp), leave)
 
     def cluster_barrier(self, strand, instr, leave) -> None:
         """barrier.cluster; a relaxed arrival passes on what a fence before it released."""

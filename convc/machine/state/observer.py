@@ -190,8 +190,8 @@ class Observer:
     def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
         """A wait on an mbarrier has succeeded in the CTAs of the strand where ``done`` (bool)."""
 
-    def cta_barrier(self, strand: ObservedStrand, instr: Instr, index: int, leave: bool) -> None:
-        """A warp arrives at a CTA barrier, or leaves it; ``strand.ticket`` has the generation that it met in."""
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
+        """Warps arrive at CTA barriers, or leave them; ``strand.ticket`` has at which each, and in which generation."""
 
     def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """A warp arrives at the barrier of its cluster, or leaves it; the barrier's ticket says in which phase."""

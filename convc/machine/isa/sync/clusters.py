@@ -103,8 +103,11 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] < 0).any():
             raise MachineFault("barrier.cluster.wait without barrier.cluster.arrive")
-        if (barrier.phase[rows][:, None] <= barrier.ticket[where]).any():
-            strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[0]])} warps of this CTA there)"
+        over = barrier.phase[rows][:, None] > barrier.ticket[where]
+        if not over.all():
+            at = int((~over).any(axis=1).argmax())
+            strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[at]])} warps of this CTA there)"
+            strand.ready = over
             return BLOCK
         if strand.cohort.observer is not None:
             strand.cohort.observer.cluster_barrier(strand, instr, leave=True)
