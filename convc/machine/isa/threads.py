@@ -35,10 +35,14 @@ def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> Who:
     return Who(row=row, warp=int(strand.warps[warp]), lanes=tuple(np.flatnonzero(full[at, warp]).tolist()))
 
 
+def active_lanes(strand: Strand) -> np.ndarray:
+    """bool (rows | 1, warps | 1, 32 | 1): the threads that execute."""
+    return np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+
+
 def active_warps(strand: Strand) -> np.ndarray:
     """bool (rows | 1, warps): the warps that have an active lane."""
-    mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
-    active = mask.any(axis=2)
+    active = active_lanes(strand).any(axis=2)
     return np.broadcast_to(active, (len(active), len(strand.warps)))
 
 
@@ -49,8 +53,7 @@ def per_warp(strand: Strand, value: Value, what: str) -> int | np.ndarray:
     if value.shape[2] == 1:
         shared = value[:, :, 0]
     else:
-        mask = np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
-        full, mask = np.broadcast_arrays(value, mask)
+        full, mask = np.broadcast_arrays(value, active_lanes(strand))
         shared = np.take_along_axis(full, mask.argmax(axis=2)[:, :, None], axis=2)
         if ((full != shared) & mask).any():
             raise MachineFault(f"{what} must be the same in all lanes of a warp")

@@ -101,8 +101,8 @@ class Strand:
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "regs",
-        "ready", "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "ready",
+        "regs", "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(

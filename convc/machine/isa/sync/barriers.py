@@ -119,7 +119,7 @@ def _check(
         number = 32 * int(before[at] + arriving[at])
         strand.cohort.findings.report(
             "barrier-overflow",
-            f"{number} threads reach a CTA barrier whose count is {32 * int(expected[at])}: those beyond the count wait "
+            f"{number} threads reach a CTA barrier whose count is {32 * int(expected[at])}: those beyond it wait "
             "for the next round; let no others reach it, or raise the count",
             instr,
             who=first_active_warp(strand, over[:, None, None] & chosen[:, :, None]),
