@@ -46,8 +46,10 @@ def getctarank(instr: Instr, table: SlotTable) -> Run:
         value = active_only(strand, array(strand.regs[address], bits))
         inside = value.astype(np.uint64)
         if generic:
-            if (inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT).any():
-                raise MachineFault(f"getctarank: {int(value.flat[0]):#x} is not the generic address of shared memory")
+            outside = inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT
+            if outside.any():
+                wrong = int(inside[outside][0])
+                raise MachineFault(f"getctarank: {wrong:#x} is not the generic address of shared memory")
             inside = inside & np.uint64(0xFFFFFFFF)
         rank = inside >> np.uint64(RANK_SHIFT)
         if (rank >= strand.cohort.cluster_size).any():
