@@ -15,7 +15,7 @@ from convc.ir.findings import Finding, Region, Site, Verdict
 from convc.machine.state.observer import GlobalRange, Observer
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
-from convc.sanitizer.strength import strength_of
+from convc.sanitizer.strength import advice, strength_of
 
 
 class Writes(Observer):
@@ -153,7 +153,12 @@ class Writes(Observer):
         if thread is not None:
             message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {other.span.line})"
         else:
-            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {other.span.line}): nothing orders the two"
+            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {other.span.line})"
+        if self.orders:
+            message += ": a lock or a flag must order the two, which is not followed between clusters; look for it"
+        else:
+            message += ": nothing orders the two"
+        message += advice(strength_of(instr), strength_of(other))
         region = Region(space="global", buffer=buffer, runs=((offset, offset),))
 
         def site(instr, cta: int, thread: tuple[int, int] | None) -> Site:

@@ -60,6 +60,16 @@ def apart(first: Strength | None, second: Strength | None, same_cta: bool) -> bo
     return first is not None and second is not None and (same_cta or (first.wide and second.wide))
 
 
+def advice(first: Strength | None, second: Strength | None) -> str:
+    """What to do where an ordinary access meets an atomic or another strong one; else nothing."""
+    if (first is None) == (second is None):
+        return ""
+    return (
+        "; one of them is an ordinary access: make it a strong one too (ld.relaxed, st.relaxed or volatile), or order "
+        "the two by a barrier"
+    )
+
+
 class Locations:
     """What the latest writes of single locations pass on, by the CTA that released it and whether others may hear."""
 

@@ -1,10 +1,11 @@
 """Rules of a single warp: aligned instructions need converged lanes, and loads that are under way fill registers.
 
 Lanes that parted at a branch need not run together again before ``bar.warp.sync``, and an aligned instruction must be
-executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). At a barrier that is a matter
-for review: NVIDIA's compiler makes a bare bar.sync of every __syncthreads, and leaves it to the assembler to bring the
-lanes together. The registers of a tcgen05.ld hold nothing before ``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld");
-compilers that move arithmetic above the wait rely on the assembler to track them, so that is a matter for review too.
+executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). A bare bar.sync brings them
+together: NVIDIA's compiler makes one of every __syncthreads, behind an "if" too, and leaves the rest to the assembler.
+At a barrier that says .aligned it is a matter for review. The registers of a tcgen05.ld hold nothing before
+``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld"); compilers that move arithmetic above the wait rely on the assembler to
+track them, so that is a matter for review too.
 """
 
 from __future__ import annotations
@@ -66,11 +67,13 @@ class Warps(Observer):
         if not self.parted:
             return
         warps = _warps(strand) & self.parted
-        if instr.form.name == "bar.warp.sync":
+        if instr.form.opcode == "bar":
             self.parted -= warps
         elif warps and not depth and _aligned(instr):
             self.parted -= warps
-            message = "an aligned instruction follows a divergent branch without bar.warp.sync in between"
+            message = (
+                "an aligned instruction follows a divergent branch without bar.warp.sync in between: put one before it"
+            )
             verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
             self._report(("aligned", instr.index), verdict, "aligned-after-divergence", message, instr, min(warps))
 
@@ -111,4 +114,4 @@ def _warps(strand) -> set[Warp]:
 
 
 def _aligned(instr) -> bool:
-    return "aligned" in instr.mods or (instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync")
+    return "aligned" in instr.mods
