@@ -21,7 +21,7 @@ from convc import ptx
 from convc.errors import InputError, LaunchError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.launch import BufferSpec, LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
 from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
@@ -278,19 +278,41 @@ def _parameters(
     space = np.zeros(max(1, max((s.offset + s.size for s in slots), default=0)), np.uint8)
     maps: dict[int | bytes, tuple[str, TensorLoader]] = {}
     for slot, param in zip(slots, launch.params, strict=True):
-        match param:
-            case TensorMapParam(map=tmap):
-                if slot.size != 128:
-                    raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
-                buffer = memory.by_name[tmap.buffer]
-                check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
-                maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
-            case PointerParam(buffer=name, offset=offset):
-                value = np.array([memory.by_name[name].base + offset], np.uint64)
-                _store(space, slot, value.view(np.uint8))
-            case ScalarParam(dtype=dtype, value=number):
-                _store(space, slot, _scalar(slot.name, dtype, number))
+        if not isinstance(param, StructParam):
+            _put(space, slot, param, memory, maps)
+            continue
+        if param.bytes is not None:
+            _store(space, slot, np.frombuffer(bytes.fromhex(param.bytes), np.uint8))
+        for field in param.fields:
+            if field.at + field.size > slot.size:
+                raise LaunchError(
+                    f"parameter {slot.name!r} has {slot.size} bytes; its field at byte {field.at} takes {field.size}"
+                )
+            part = Parameter(name=f"{slot.name}+{field.at}", offset=slot.offset + field.at, size=field.size)
+            _put(space, part, field.param, memory, maps)
     return space, maps
+
+
+def _put(
+    space: np.ndarray,
+    slot: Parameter,
+    param: Part,
+    memory: GlobalMemory,
+    maps: dict[int | bytes, tuple[str, TensorLoader]],
+) -> None:
+    """Lay one argument out at its place, or attach a loader there."""
+    match param:
+        case TensorMapParam(map=tmap):
+            if slot.size != 128:
+                raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
+            buffer = memory.by_name[tmap.buffer]
+            check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
+            maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
+        case PointerParam(buffer=name, offset=offset):
+            value = np.array([memory.by_name[name].base + offset], np.uint64)
+            _store(space, slot, value.view(np.uint8))
+        case ScalarParam(dtype=dtype, value=number):
+            _store(space, slot, _scalar(slot.name, dtype, number))
 
 
 def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
