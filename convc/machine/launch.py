@@ -61,6 +61,10 @@ class RunOptions:
             raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
 
 
+WORKSPACE_BYTES = 32
+"""Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """What a launch left behind.
@@ -185,6 +189,7 @@ def _run(
     decoded = _decoded(text, file, launch.entry)
     decoded.check_block(launch.block)
     memory = _memory(decoded, launch, buffers)
+    workspace = memory.add_variable("the workspace of the grid", np.zeros(WORKSPACE_BYTES, np.uint8))
     if watch is not None:
         memory.watch = memory.by_name[watch[0]].base + watch[1]
     params, maps = _parameters(decoded.variables.parameters, launch, memory)
@@ -198,12 +203,15 @@ def _run(
         cluster=launch.cluster,
         dynamic_shared=launch.shared_bytes,
         file=file,
+        workspace=workspace.base if decoded.slots.cooperative else 0,
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
     )
     size = cohort_size(decoded, launch, options)
     start, end = _range(launch, options)
+    if decoded.slots.cooperative and end - start != launch.ctas:
+        raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
     with _threads().limit(limits=1, user_api="blas"):
         for first in range(start, end, size):
             count = min(size, end - first)
@@ -245,11 +253,23 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
 
 
 def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> int:
-    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
+    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes.
+
+    Raises:
+        LaunchError: the CTAs of a cooperative kernel do not fit into one cohort.
+    """
     per_cta = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
     if decoded.uses_tensor_memory:
         per_cta += 4 * LANES * COLUMNS
     size = math.prod(launch.cluster)
+    if decoded.slots.cooperative:
+        if launch.ctas * per_cta > options.cohort_bytes:
+            raise LaunchError(
+                f"the {launch.ctas} CTAs of the grid meet (the kernel reads %envreg), and take "
+                f"{launch.ctas * per_cta} bytes together",
+                hint=f"the machine runs {options.cohort_bytes} bytes of CTAs at once: launch fewer, or allow more",
+            )
+        return launch.ctas
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
 
 

@@ -15,7 +15,7 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
 from convc.machine.base.findings import FindingSink
-from convc.machine.base.values import Value, narrow
+from convc.machine.base.values import MASK, Value, narrow
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
 from convc.machine.memory.mbarrier import MBarrier
@@ -132,6 +132,10 @@ class Cohort:
                 return launch.dynamic_shared
             case "total_smem_size" | "aggr_smem_size":
                 return self.shared.size
+            case "envreg1":
+                return launch.workspace >> 32
+            case "envreg2":
+                return launch.workspace & MASK[32]
             case "smid" | "gridid" | "clock" | "clock64" | "globaltimer":
                 return 0
             case "nsmid":
