@@ -74,10 +74,12 @@ def verify_graph(
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
     whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
     layers: list[LayerReport] = []
+    alive: list[np.ndarray] = []
     reference = HostNodes(model, {})
 
     def watch(name: str, ran: ConvRun) -> None:
         node = nodes[name]
+        alive.append(channels_alive(ran.arrays[0]))
         given = dict(zip(node.input, ran.arrays, strict=True))
         right = against_reference(ran, lambda: reference.build(node, name).run(given)[0])
         checks = [check_of(ran.run, "network", right)]
@@ -101,6 +103,8 @@ def verify_graph(
         outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),
         onnxruntime=version,
         silent=silent,
+        channels=sum(each.size for each in alive),
+        zero_channels=sum(int((~each).sum()) for each in alive),
     )
 
 
@@ -122,6 +126,11 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
         else:
             feeds[value.name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     return feeds
+
+
+def channels_alive(x: np.ndarray) -> np.ndarray:
+    """bool (channels,): which channels of activations (batch, channels, ...) are not zero everywhere."""
+    return (x != 0).any(axis=(0, *range(2, x.ndim)))
 
 
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
