@@ -141,12 +141,12 @@ class Order(Observer):
             else:
                 clocks.add(message)
 
-    def commit(self, strand, instr, barrier, thread, signals) -> None:
-        """The barriers hear of all earlier tensor operations of this thread, and of what the thread knows.
+    def commit(self, strand, instr, barrier, signals) -> None:
+        """The barriers hear of all earlier tensor operations of each thread, and of what the thread knows.
 
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
         """
-        for row, home in signals:
+        for row, thread, home in signals:
             clocks = self.clocks(row, thread[0])
             work = self.stream("tensor", row, *thread)
             clocks.tick()
@@ -156,7 +156,7 @@ class Order(Observer):
             opened = self.barrier((home, barrier)).open
             opened.add(clocks)
             opened.announce({work.component: time})
-        self.settle({(home, barrier) for _, home in signals})
+        self.settle({(home, barrier) for _, _, home in signals})
 
     # ---- groups of copies ------------------------------------------------------------------------------------------
 

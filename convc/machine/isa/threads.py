@@ -42,7 +42,7 @@ def active_lanes(strand: Strand) -> np.ndarray:
 
 def active_warps(strand: Strand) -> np.ndarray:
     """bool (rows | 1, warps): the warps that have an active lane."""
-    active = active_lanes(strand).any(axis=2)
+    active = np.asarray(active_lanes(strand).any(axis=2))
     return np.broadcast_to(active, (len(active), len(strand.warps)))
 
 

@@ -164,12 +164,12 @@ class Observer:
         strand: ObservedStrand,
         instr: Instr,
         barrier: int,
-        thread: tuple[int, int],
-        signals: Sequence[tuple[int, int]],
+        signals: Sequence[tuple[int, tuple[int, int], int]],
     ) -> None:
-        """tcgen05.commit: barriers are signalled once this thread's tensor operations are done.
+        """tcgen05.commit: barriers are signalled once the tensor operations of the threads are done.
 
-        ``signals`` are pairs of the CTA that commits and the CTA whose barrier it is, of the watched CTAs.
+        ``signals`` are the CTA that commits, its thread (warp, lane), and the CTA whose barrier it is, of the watched
+        CTAs.
         """
 
     def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:

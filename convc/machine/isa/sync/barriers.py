@@ -141,7 +141,7 @@ def _wait(strand: Strand) -> bool:
     """Whether all warps of the strand may leave the barriers that they wait at; says who waits where they may not."""
     cohort = strand.cohort
     rows = cohort.rows_or_all(strand.rows)
-    ready = np.True_
+    ready = np.ones((1, 1), bool)
     for meeting in strand.ticket.meetings if strand.ticket is not None else ():
         if meeting.expected is None:
             meeting.barrier.settle(rows, _living(cohort, rows))

@@ -128,7 +128,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
             one(strand, found[0])
             return
         for party in found:
-            strand.only(party.lanes, functools.partial(one, party=party))
+            act(strand, party, functools.partial(one, party=party))
 
     return run
 
@@ -229,7 +229,8 @@ def wait(instr: Instr, table: SlotTable) -> Run:
             return BLOCK
         strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
         if np.any(done):
-            strand.cohort.counters.mbarrier_waits += warps_active(strand, None if np.all(done) else done)
+            some = done if isinstance(done, np.ndarray) and not done.all() else None
+            strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
         tell(strand, party, done)
         return None
 
@@ -240,12 +241,12 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         for party, answer in zip(found, answers, strict=True):
             done |= party.lanes & np.reshape(answer, (-1, 1, 1))
         if blocking and not (done | ~active).all():
-            strand.ready = (done | ~active).all(axis=2)
+            strand.ready = np.asarray((done | ~active).all(axis=2))
             return BLOCK
         strand.write(target, narrow(done | ~active) if done[active].all() else done)
         strand.cohort.counters.mbarrier_waits += int(np.count_nonzero((done & active).any(axis=2)))
         for party, answer in zip(found, answers, strict=True):
-            strand.only(party.lanes, functools.partial(tell, party=party, done=answer))
+            act(strand, party, functools.partial(tell, party=party, done=answer))
         return None
 
     def run(strand: Strand) -> int | None:

@@ -62,7 +62,8 @@ def parties_of(instr: Instr, table: SlotTable, *, own: bool) -> Parties:
         value = address(strand.regs)
         cohort = strand.cohort
         if isinstance(value, int) and cohort.cluster_size == 1 and value <= OFFSET:
-            where, homes = value, strand.rows
+            where = value
+            homes = strand.rows
         else:
             shared = of_each_cta(strand, value)
             if shared is None:

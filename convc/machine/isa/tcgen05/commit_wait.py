@@ -83,15 +83,18 @@ def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
 
 
 def _notify(strand: Strand, instr: Instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    """Tell the observer of the commit of each watched thread."""
+    """Tell the observer of the commits of all watched threads, as one event."""
     homes: dict[int, list[int]] = {}
     for senders, to in pairs:
         for row, home in zip(senders.tolist(), to.tolist(), strict=True):
             homes.setdefault(row, []).append(home)
-    for _, row, _, warp, lanes in actors(strand):
-        for lane in lanes.tolist():
-            signals = [(row, home) for home in homes.get(row, ())]
-            strand.cohort.observer.commit(strand, instr, barrier, (warp, lane), signals)
+    signals = [
+        (row, (warp, lane), home)
+        for _, row, _, warp, lanes in actors(strand)
+        for lane in lanes.tolist()
+        for home in homes.get(row, ())
+    ]
+    strand.cohort.observer.commit(strand, instr, barrier, signals)
 
 
 @op("tcgen05.wait", result=False)
