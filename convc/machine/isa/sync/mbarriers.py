@@ -191,6 +191,20 @@ op("mbarrier.expect_tx", result=False)(_transaction(1))
 op("mbarrier.complete_tx", result=False)(_transaction(-1))
 
 
+def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np.ndarray:
+    """Whether the phase that a party names is over; one for each CTA where they differ."""
+    barrier = strand.cohort.barrier(party.where, name)
+    done = (barrier.completed if by_parity else barrier.passed)(strand.rows, party.amounts[0])
+    if isinstance(done, np.ndarray) and isinstance(strand.count, np.ndarray):
+        done = done | (strand.count == 0)
+    if not np.all(done):
+        at = int(np.argmin(done))
+        first = int(np.broadcast_to(party.amounts[0], (strand.row_count,))[at])
+        what = f"phase parity {first}" if by_parity else f"the end of phase {first}"
+        strand.waiting = f"mbarrier {party.where:#x}, {what}"
+    return done if isinstance(done, bool) else np.asarray(done)
+
+
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
@@ -204,26 +218,13 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     name = instr.form.name
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
 
-    def over(strand: Strand, party: Party) -> bool | np.ndarray:
-        """Whether the phase that a party names is over; one for each CTA where they differ."""
-        barrier = strand.cohort.barrier(party.where, name)
-        done = (barrier.completed if by_parity else barrier.passed)(strand.rows, party.amounts[0])
-        if isinstance(done, np.ndarray) and isinstance(strand.count, np.ndarray):
-            done = done | (strand.count == 0)
-        if not np.all(done):
-            at = int(np.argmin(done))
-            first = int(np.broadcast_to(party.amounts[0], (strand.row_count,))[at])
-            what = f"phase parity {first}" if by_parity else f"the end of phase {first}"
-            strand.waiting = f"mbarrier {party.where:#x}, {what}"
-        return done if isinstance(done, bool) else np.asarray(done)
-
     def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
         if strand.cohort.observer is not None and np.any(done):
             reached = np.broadcast_to(done, (strand.row_count,))
             strand.cohort.observer.wait(strand, instr, party.where, reached)
 
     def together(strand: Strand, party: Party) -> int | None:
-        done = over(strand, party)
+        done = _over(strand, party, name, by_parity)
         if blocking and not np.all(done):
             strand.ready = np.reshape(done, (-1, 1))
             return BLOCK
@@ -236,7 +237,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
 
     def apart(strand: Strand, found: list[Party]) -> int | None:
         active = np.broadcast_to(active_lanes(strand), thread_shape(strand))
-        answers = [over(strand, party) for party in found]
+        answers = [_over(strand, party, name, by_parity) for party in found]
         done = np.zeros(active.shape, bool)
         for party, answer in zip(found, answers, strict=True):
             done |= party.lanes & np.reshape(answer, (-1, 1, 1))
