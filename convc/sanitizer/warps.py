@@ -3,7 +3,8 @@
 Lanes that parted at a branch need not run together again before ``bar.warp.sync``, and an aligned instruction must be
 executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). A bare bar.sync brings them
 together: NVIDIA's compiler makes one of every __syncthreads, behind an "if" too, and leaves the rest to the assembler.
-At a barrier that says .aligned it is a matter for review. The registers of a tcgen05.ld hold nothing before
+In a kernel that has bar.warp.sync, which takes that upon itself, and at a barrier that says .aligned, it is a matter
+for review. The registers of a tcgen05.ld hold nothing before
 ``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld"); compilers that move arithmetic above the wait rely on the assembler to
 track them, so that is a matter for review too.
 """
@@ -34,6 +35,7 @@ class Warps(Observer):
     def begin(self, cohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
+        self.explicit = any(i.form.name == "bar.warp.sync" for i in cohort.launch.program.kernel.body)
         self.depth: dict[int, int] = {}
         self.parted: set[Warp] = set()
         self.filling: dict[Warp, dict[int, tuple[object, Region]]] = {}
@@ -67,9 +69,10 @@ class Warps(Observer):
         if not self.parted:
             return
         warps = _warps(strand) & self.parted
-        if instr.form.opcode == "bar":
+        bare = instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync"
+        if instr.form.name == "bar.warp.sync" or (bare and not self.explicit):
             self.parted -= warps
-        elif warps and not depth and _aligned(instr):
+        elif warps and not depth and (bare or "aligned" in instr.mods):
             self.parted -= warps
             message = (
                 "an aligned instruction follows a divergent branch without bar.warp.sync in between: put one before it"
@@ -111,7 +114,3 @@ class Warps(Observer):
 def _warps(strand) -> set[Warp]:
     """The warps of a strand in the CTAs that are watched."""
     return {(row, warp) for _, row in watched_rows(strand) for warp in strand.warps.tolist()}
-
-
-def _aligned(instr) -> bool:
-    return "aligned" in instr.mods

@@ -101,7 +101,7 @@ class MBarrier:
     # ---- several threads -------------------------------------------------------------------------------------------
 
     def arrive_each(self, ctas: int, rows: np.ndarray | None, threads: Count, arrival: Arrival) -> int:
-        """Threads arrive one after the other; returns how many phases one barrier completed at most.
+        """Threads arrive one after the other; returns how many phases of one barrier they fall into at most.
 
         Args:
             ctas: of the cohort.
@@ -110,7 +110,7 @@ class MBarrier:
             arrival: what each of them does.
         """
         if not self._fits(ctas, rows, threads, arrival.arrivals):
-            return self._one_by_one(ctas, rows, threads, arrival)
+            return max(2, self._one_by_one(ctas, rows, threads, arrival))
         if arrival.tx is not None:
             self.add_tx(ctas, rows, arrival.tx * threads)
         (self.drop if arrival.drop else self.arrive)(ctas, rows, arrival.arrivals * threads)

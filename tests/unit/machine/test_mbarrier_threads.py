@@ -275,6 +275,11 @@ def test_more_arrivals_than_the_count_complete_several_phases():
     assert [(f.rule, f.verdict) for f in found.findings] == [("mbarrier-overrun", Verdict.review)]
 
 
+def test_one_arrival_more_than_the_count_falls_into_the_next_phase():
+    found = run("@%one mbarrier.init.shared::cta.b64 [%s], 63; bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [%s];")
+    assert [(f.rule, f.verdict) for f in found.findings] == [("mbarrier-overrun", Verdict.review)]
+
+
 def test_arrivals_past_a_phase_that_waits_for_bytes_are_a_fault():
     body = """@%one mbarrier.init.shared::cta.b64 [%s], 1; bar.sync 0;
     @%few mbarrier.arrive.expect_tx.shared::cta.b64 _, [%s], 16;"""

@@ -137,7 +137,7 @@ def _report_overrun(strand: Strand, instr: Instr, where: int, phases: int) -> No
     """Say that an instruction has completed phases which nobody can have waited for."""
     strand.cohort.findings.report(
         "mbarrier-overrun",
-        f"the threads of one instruction complete {phases} phases of the mbarrier at shared address {where:#x}: more "
+        f"the arrivals of one instruction fall into {phases} phases of the mbarrier at shared address {where:#x}: more "
         "arrive than the count given to mbarrier.init",
         instr,
         Verdict.review,
