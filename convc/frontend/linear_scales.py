@@ -66,7 +66,7 @@ def scale_attributes(node: NodeProto) -> ScaleAttributes:
 
 
 def dequantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
-    """What a `DequantizeLinear` makes of constants.
+    """Compute the result of a `DequantizeLinear` of constants.
 
     Args:
         x: u8, s8 or s32.
@@ -94,7 +94,7 @@ def dequantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndar
 
 
 def quantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
-    """What a `QuantizeLinear` makes of constants.
+    """Compute the result of a `QuantizeLinear` of constants.
 
     Args:
         x: f16, bf16 or f32.

@@ -42,7 +42,7 @@ _EIGHT_BITS = {dtypes.BY_NAME[name].storage: name for name in dtypes.INTEGER_OPE
 
 
 class NotIntegerError(Exception):
-    """Why a convolution stays floating-point, as what follows its name."""
+    """The reason why a convolution stays floating-point, as what follows its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,7 +66,7 @@ class Scaled:
         return int(info.min), int(info.max)
 
     def stored(self, value: float) -> int:
-        """What a real number is stored as; of a tensor with one scale."""
+        """Find the number that a real number is stored as, in a tensor with one scale."""
         low, high = self.limits
         with np.errstate(all="ignore"):
             steps = float(np.rint(np.float32(value) / np.float32(self.scale)))

@@ -67,7 +67,7 @@ Location = tuple[str, int | str, int]
 
 
 def advice(first: Strength | None, second: Strength | None) -> str:
-    """What to do where an ordinary access meets an atomic or another strong one; else nothing."""
+    """Say what to do where an ordinary access meets an atomic or another strong one; else nothing."""
     if (first is None) == (second is None):
         return ""
     return (

@@ -25,7 +25,6 @@ SPLIT = ("compiler", "machine")
 """Rooms that are large enough to count their own rooms one by one."""
 
 PAIRS = {
-    "compiler/index": 57,
     "machine/isa": 1,
 }
 """`a, b = x.f, g(y)`: two assignments in one statement. One that swaps, or steps a pair on, is none."""

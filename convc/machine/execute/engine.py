@@ -80,14 +80,14 @@ def _part_ready(running: list[Strand]) -> bool:
         if strand.ready is None:
             continue
         ready = np.broadcast_to(strand.ready, (strand.row_count, len(strand.warps)))
-        some = ready.any(axis=1)
+        some = np.logical_or.reduce(ready, axis=1)
         if not some.any():
             continue
         if not some.all():
             strand.split_rows(some)
             return True
         if (ready != ready[:1]).any():
-            strand.split_rows(np.asarray((ready == ready[:1]).all(axis=1)))
+            strand.split_rows(np.logical_and.reduce(ready == ready[:1], axis=1))
             return True
         if not ready.all():
             strand.split_warps(ready[0])

@@ -86,12 +86,12 @@ def extent(offset: Value, size: int) -> tuple[int, int, bool]:
 
 
 def threads_active(strand: Strand) -> int:
-    """How many threads execute, over all CTAs."""
+    """Count the threads that execute, over all CTAs."""
     return strand.count * strand.row_count if isinstance(strand.count, int) else int(strand.count.sum())
 
 
 def warps_active(strand: Strand, chosen: np.ndarray | None = None) -> int:
-    """How many warps execute, over all CTAs of the strand or those ``chosen`` (bool per CTA)."""
+    """Count the warps that execute, over all CTAs of the strand or those ``chosen`` (bool per CTA)."""
     if chosen is None and (strand.mask is None or strand.active is not None):
         return strand.row_count * (len(strand.warps) if strand.mask is None else 1)
     active = True if strand.mask is None else strand.mask.any(axis=2)

@@ -22,7 +22,7 @@ MAX_COUNT = (1 << 20) - 1
 
 
 class Arrival(NamedTuple):
-    """What a thread does at an mbarrier.
+    """The act of a thread at an mbarrier.
 
     Attributes:
         arrivals: how many, an int or one for each CTA.

@@ -34,8 +34,9 @@ class ConvertedNode:
         self.opset = opset
 
     def run(self, values: Mapping[str, Any]) -> list[Any] | str:
-        """The outputs that have names, in their order, and `opset` is the one converted to; a sentence where there is
-        no such conversion, or the node fails.
+        """Run the node: the outputs that have names, in their order; a sentence where it cannot be converted, or fails.
+
+        Afterwards `opset` is the one that it was converted to.
 
         Args:
             values: by name, at least what `convc.runtime.network.node_info.needed` lists.

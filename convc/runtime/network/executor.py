@@ -97,9 +97,16 @@ class Graph:
     ) -> None:
         self._integers = model if isinstance(model, Integers) else Integers(model=model, source=model)
         self._as_written = partial(
-            Graph, self._integers.source, folder=folder, convolutions=convolutions, refused=refused, host=host,
-            replaced=replaced, fuse=fuse, share_buffers=share_buffers,
-        )  # fmt: skip
+            Graph,
+            self._integers.source,
+            folder=folder,
+            convolutions=convolutions,
+            refused=refused,
+            host=host,
+            replaced=replaced,
+            fuse=fuse,
+            share_buffers=share_buffers,
+        )
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
         self.model = inlined(self._integers.model)

@@ -18,6 +18,7 @@ ALIKE = "is used where all active threads have been found to agree, or one threa
 
 ALLOWED = {
     ("copies/bulk_copies.py", "run"): GROUPS,
+    ("copies/bulk_groups.py", "_for_issuers"): GROUPS,
     ("copies/issue.py", "copy_target"): TEXT,
     ("copies/issue.py", "issue_groups"): EACH,
     ("copies/issue.py", "pick"): "takes the value of the group's own thread",

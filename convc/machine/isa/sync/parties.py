@@ -1,4 +1,4 @@
-"""Who does the same at an mbarrier: each thread has an address and amounts of its own.
+"""Groups of threads that do the same at an mbarrier: each thread has an address and amounts of its own.
 
 The manual orders the threads of one instruction in no way, so a strand may act for one group of threads after the
 other. A *party* is such a group: its threads name one shared address, in CTAs of one rank or each in its own CTA, and
@@ -91,7 +91,7 @@ def act(strand: Strand, party: Party, run: Callable[[Strand], None]) -> None:
 
 
 def of_each_cta(strand: Strand, value: Value) -> Amount | None:
-    """What all active threads of a CTA have: a number, or int64 (rows,) where CTAs differ; None where threads do.
+    """Find what all active threads of a CTA have: a number, or int64 (rows,) where CTAs differ; None where threads do.
 
     Nothing is promised of CTAs without an active thread.
     """
