@@ -14,6 +14,8 @@ PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
 RUN_ELSEWHERE = {"add_a_form.md", "add_a_schedule.md", "add_a_step.md"}
 """Pages whose Python is put into rooms of convc, by a test of their own."""
 
+MOST_LINES_OF_README = 200
+
 
 @pytest.fixture
 def reader(tmp_path, monkeypatch):
@@ -35,6 +37,16 @@ def to_run() -> list[Path]:
 @pytest.mark.parametrize("page", to_run(), ids=lambda page: page.name)
 def test_what_a_page_shows_happens(page, reader):
     reader.follow(page.read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_in_blocks_that_are_run(page):
+    lines = page.read_text("utf-8").splitlines()
+    assert [line for line in lines if line.startswith("    $ ")] == []
+
+
+def test_the_readme_is_read_in_one_sitting():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= MOST_LINES_OF_README
 
 
 @pytest.mark.parametrize(
