@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -92,3 +93,9 @@ def test_blocks_of_a_page_share_a_folder_and_names(reader):
         "```text a.txt\nhello\n```\n```console\n$ cat a.txt\nhello\n$ convc explain P999\nerror...\n$ echo $?\n2\n```\n"
         "```python\nx = 2\n```\n```pycon\n>>> x + 1\n3\n>>> y = x\n```\n```python\nassert y == 2\n```\n"
     )
+
+
+def test_every_page_is_in_the_contents_of_the_site():
+    contents = (DOCS / "index.md").read_text("utf-8")
+    listed = re.findall(r"^(\w+)$", "".join(re.findall(r"^```{toctree}\n(.*?)^```$", contents, re.M | re.S)), re.M)
+    assert sorted(listed) == sorted(page.stem for page in DOCS.glob("*.md") if page.stem != "index")
