@@ -98,4 +98,6 @@ def test_blocks_of_a_page_share_a_folder_and_names(reader):
 def test_every_page_is_in_the_contents_of_the_site():
     contents = (DOCS / "index.md").read_text("utf-8")
     listed = re.findall(r"^(\w+)$", "".join(re.findall(r"^```{toctree}\n(.*?)^```$", contents, re.M | re.S)), re.M)
-    assert sorted(listed) == sorted(page.stem for page in DOCS.glob("*.md") if page.stem != "index")
+    assert sorted(listed) == sorted(
+        page.stem for kind in ("*.md", "*.ipynb") for page in DOCS.glob(kind) if page.stem != "index"
+    )

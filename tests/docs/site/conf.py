@@ -13,11 +13,12 @@ from convc._version import __version__
 project = "convc"
 release = __version__
 root_doc = "index"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"convc {release}"
 default_role = "code"  # `verify` in a docstring is code
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # the notebooks show what is stored in them, which a test compares
 autodoc_typehints = "none"  # the signature has them
 autodoc_member_order = "bysource"
 
