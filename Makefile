@@ -19,10 +19,10 @@ demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, c
 	$(PY) -m convc.cli.demo
 
 test: $(VENV)/.installed-test  ## the test suite without its slow part
-	$(PY) -m pytest -q -n $(WORKERS)
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal
 
 slow: $(VENV)/.installed-test  ## the slow part of the test suite
-	$(PY) -m pytest -q -n $(WORKERS) -m slow
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m slow
 
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run
@@ -30,8 +30,8 @@ bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benc
 docs: $(VENV)/.installed-docs  ## the pages of convc/docs as a site in build/site; a warning fails
 	$(PY) -m sphinx -W --keep-going -q -b html -c tests/docs/site -d build/doctrees convc/docs build/site
 
-lint: $(VENV)/.installed-test  ## ruff: rules and format
-	$(PY) -m ruff check . && $(PY) -m ruff format --check .
+lint: $(VENV)/.installed-test  ## ruff: rules and format; basedpyright: types
+	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright
 
 clean:  ## remove what make built (.venv stays)
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

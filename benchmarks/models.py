@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.layers import light_files
+from benchmarks.timing import yardstick
 from convc.frontend.model_file import load_model
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
@@ -37,6 +38,8 @@ def measure(selection: str) -> dict[str, float]:
         numbers[f"all_{key}"] = sum(run[key] for run in by_reference.values())
     numbers["peak_gib"] = max(run["peak_gib"] for run in by_reference.values())
     numbers["resnet50_onnxruntime_seconds"] = runs["onnxruntime"]["resnet50"]["seconds"]
+    numbers["resnet50_times_sympy"] = by_reference["resnet50"]["cpu_seconds"] / yardstick()
+    numbers["all_times_sympy"] = sum(run["cpu_seconds"] for run in by_reference.values()) / yardstick()
     numbers["all_onnxruntime_seconds"] = sum(run["seconds"] for run in runs["onnxruntime"].values())
     return numbers
 
@@ -50,21 +53,26 @@ def fresh(name: str, host: str) -> dict[str, float]:
 def run(path: Path, host: str) -> dict[str, float]:
     """Run a model once."""
     started = time.perf_counter()
+    worked = time.process_time()
     model = load_model(path)
     drawing = time.perf_counter()
+    drawing_worked = time.process_time()
     weights = random_weights(model.graph, StartValues(model.graph, path.parent), SEED)
     drawn = time.perf_counter() - drawing
+    drawn_worked = time.process_time() - drawing_worked
     graph = Graph(
         model, folder=path.parent, convolutions=Convolutions(), refused="host", host=host, replaced=weights, fuse=True
     )
     graph.run(random_inputs(graph.inputs, SEED, batch=1))
     seconds = time.perf_counter() - started - drawn
+    cpu_seconds = time.process_time() - worked - drawn_worked
     return {
         "convolutions": len(graph.convolutions),
         "compiled": len(graph.stats.compiled),
         "fused": sum(map(len, graph.stats.fused.values())),
         "handed": graph.stats.handed,
         "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
         "machine_seconds": graph.stats.seconds,
         "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -23,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
+from benchmarks.budget import read_budgets, report
 from benchmarks.layers import light_models
-from benchmarks.timing import best
+from benchmarks.timing import best, yardstick
 from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
@@ -126,7 +126,8 @@ def run_all(names: Iterable[str] | None) -> Found:
 def measure(selection: str) -> dict[str, float]:
     """The numbers that have budgets, of the representative layers or, for ``demo``, of four."""
     names = DEMO if selection == "demo" else REPRESENTATIVE
-    return numbers(run_all(names)) | {"plan_seconds": planning(names)}
+    seconds = planning(names)
+    return numbers(run_all(names)) | {"plan_seconds": seconds, "plan_times_sympy": seconds / yardstick()}
 
 
 def planning(names: Iterable[str]) -> float:
@@ -202,8 +203,6 @@ def table(found: Found) -> Table:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the table, and the numbers with their budgets; 1 where a budget is passed."""
-    from benchmarks.run import BUDGETS, report
-
     parser = argparse.ArgumentParser(prog="benchmarks.reuse", description="What the schedules save of the traffic.")
     parser.add_argument("--full", action="store_true", help="every distinct layer of the onnx package's models")
     found = run_all(None if parser.parse_args(arguments).full else REPRESENTATIVE)
@@ -213,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
         for schedule, one in own.items():
             if isinstance(one, PlanError):
                 console.print(f"{name}, {schedule}: {one.message}", soft_wrap=True)
-    return report({"reuse": numbers(found)}, tomllib.loads(BUDGETS.read_text()))
+    return report({"reuse": numbers(found)}, read_budgets())
 
 
 if __name__ == "__main__":

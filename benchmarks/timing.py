@@ -1,7 +1,15 @@
-"""Time of the fastest of a few runs: what slows the others down is the computer's other work."""
+"""Time of the fastest of a few runs: what slows the others down is the computer's other work.
+
+Budgets hold on any computer, so they are ratios of two times of one run. Where nothing else computes the same, the
+other time is `yardstick`: what a fresh process takes to import sympy, which is pure Python and changes little.
+"""
 
 from __future__ import annotations
 
+import functools
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -16,3 +24,15 @@ def best(work: Callable[[], object], clock: Callable[[], float] = time.process_t
         work()
         times.append(clock() - started)
     return min(times)
+
+
+def children_time() -> float:
+    """Seconds that the processor worked for the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@functools.cache
+def yardstick() -> float:
+    """Seconds of processor time of a fresh process that imports sympy."""
+    return best(lambda: subprocess.run([sys.executable, "-c", "import sympy"], check=True), children_time)

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -32,10 +33,40 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
-from convc.machine import RunOptions
-from convc.machine.base.switches import parse_switches
+from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, with_integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareOptions:
+    """The options of `prepare`, which takes them one by one by these names.
+
+    Attributes:
+        precision: of float32 convolutions, one of `convc.frontend.onnx_reader.PRECISIONS`.
+        operand: multiply in one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; ``precision``
+            then has no say.
+        numerics: how the tensor core adds (`convc.machine.Switches`).
+        refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it on
+            the "host".
+        host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
+        schedule: as ``convc compile --schedule``.
+        folder: of the model's file, for external data.
+        fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
+            others wrote without repacking where they can; by default each node runs by itself.
+        cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
+            ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
+    """
+
+    precision: str = "tf32x3"
+    operand: str | None = None
+    numerics: Literal["float32", "exact"] = "float32"
+    refused: str = "raise"
+    host: str = "reference"
+    schedule: str = "auto"
+    folder: str | Path = ""
+    fuse: bool = False
+    cache: str | Path | bool | None = None
 
 
 class PreparedModel(BackendRep):
@@ -65,6 +96,7 @@ class PreparedModel(BackendRep):
         return self._outputs(*results.values())
 
     def _named(self, inputs: Any) -> Mapping[str, Any]:
+        """The inputs by name."""
         if isinstance(inputs, Mapping):
             return inputs
         values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
@@ -94,41 +126,14 @@ class ConvcBackend(Backend):
         return True
 
     @classmethod
-    def prepare(
-        cls,
-        model: onnx.ModelProto,
-        device: str = "CPU",
-        *,
-        precision: str = "tf32x3",
-        operand: str | None = None,
-        numerics: str = "float32",
-        refused: str = "raise",
-        host: str = "reference",
-        schedule: str = "auto",
-        folder: str | Path = "",
-        fuse: bool = False,
-        cache: str | Path | bool | None = None,
-        **kwargs: Any,
-    ) -> PreparedModel:
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
         """Make a model ready to run.
 
         Args:
             model: of any operator set up to the newest that the installed onnx has.
             device: "CPU".
-            precision: of float32 convolutions, one of `convc.frontend.onnx_reader.PRECISIONS`.
-            operand: multiply in one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; ``precision``
-                then has no say.
-            numerics: how the tensor core adds, "float32" or "exact" (`convc.machine.Switches`).
-            refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it
-                on the "host".
-            host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
-            schedule: as ``convc compile --schedule``.
-            folder: of the model's file, for external data.
-            fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
-                others wrote without repacking where they can; by default each node runs by itself.
-            cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
-                ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
-            kwargs: options for other backends, such as the tolerances of ONNX's tests; not looked at.
+            kwargs: the fields of `PrepareOptions`. Options for other backends, such as the tolerances of ONNX's tests,
+                are not looked at.
 
         Raises:
             ModelError: not a valid model, or of a version that is not known.
@@ -142,14 +147,24 @@ class ConvcBackend(Backend):
             checker.check_model(model)
         except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
             raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
-        kept = open_cache(cache)
+        known = {field.name for field in fields(PrepareOptions)}
+        options = PrepareOptions(**{name: value for name, value in kwargs.items() if name in known})
+        kept = open_cache(options.cache)
         convolutions = Convolutions(
-            kernels=Kernels(ScheduleOptions(schedule=schedule), kept),
-            operand=operand,
-            precision=precision,
-            machine=RunOptions(switches=parse_switches((), numerics=numerics)),
+            kernels=Kernels(ScheduleOptions(schedule=options.schedule), kept),
+            operand=options.operand,
+            precision=options.precision,
+            machine=RunOptions(switches=Switches(numerics=options.numerics)),
         )
-        graph = Graph(model, folder=Path(folder), convolutions=convolutions, refused=refused, host=host, fuse=fuse)
+        folder = Path(options.folder)
+        graph = Graph(
+            with_integers(model, folder) if options.fuse else model,
+            folder=folder,
+            convolutions=convolutions,
+            refused=options.refused,
+            host=options.host,
+            fuse=options.fuse,
+        )
         prepared = PreparedModel(graph)
         if kept is not None:
             weakref.finalize(prepared, kept.close)
@@ -176,13 +191,7 @@ class ConvcBackend(Backend):
             ConvcError: as `prepare` and `PreparedModel.run`.
         """
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
-        names = list(dict.fromkeys(filter(None, node.input)))
-        values = inputs if isinstance(inputs, Mapping) else [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
-        if not isinstance(values, Mapping):
-            if len(values) != len(names):
-                raise InputError(f"the node has {len(names)} inputs, got {len(values)}", where=f"node ({node.op_type})")
-            values = dict(zip(names, values, strict=True))
-        arrays = {name: np.asarray(value) for name, value in values.items()}
+        arrays = {name: np.asarray(value) for name, value in _by_name(node, inputs).items()}
         domains = {"": opset}
         if node.domain:
             domains[node.domain] = opset if node.domain == "ai.onnx" else 1
@@ -198,7 +207,19 @@ class ConvcBackend(Backend):
         return _run_graph(cls, model, node, arrays, device, kwargs)
 
 
+def _by_name(node: onnx.NodeProto, inputs: Any) -> Mapping[str, Any]:
+    """The values that a node is given, by the names of its inputs; one that reads a tensor twice is given it once."""
+    if isinstance(inputs, Mapping):
+        return inputs
+    names = list(dict.fromkeys(filter(None, node.input)))
+    values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    if len(values) != len(names):
+        raise InputError(f"the node has {len(names)} inputs, got {len(values)}", where=f"node ({node.op_type})")
+    return dict(zip(names, values, strict=True))
+
+
 def _typed(name: str, array: np.ndarray, node: onnx.NodeProto) -> onnx.ValueInfoProto:
+    """An input of the type and shape of an array."""
     try:
         element_type = helper.np_dtype_to_tensor_dtype(array.dtype)
     except ValueError:
@@ -225,6 +246,7 @@ run_node = ConvcBackend.run_node
 
 __all__ = [
     "ConvcBackend",
+    "PrepareOptions",
     "PreparedModel",
     "is_compatible",
     "prepare",

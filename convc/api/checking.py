@@ -17,7 +17,7 @@ from convc.support.progress import Progress, Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCheck:
-    """What was found in one kernel.
+    """Findings in one kernel.
 
     Attributes:
         layer: the first layer that runs it.
@@ -37,7 +37,7 @@ class KernelCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """What was found in the kernels of a build.
+    """Findings in the kernels of a build.
 
     Attributes:
         source: the folder.

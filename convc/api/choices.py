@@ -1,4 +1,4 @@
-"""What the fields of `convc.ScheduleOptions` may be: this brings the planner, so it is imported where it is asked."""
+"""The values that fields of `convc.ScheduleOptions` take; bringing the planner, it is imported where they are asked."""
 
 from __future__ import annotations
 

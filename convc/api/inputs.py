@@ -1,4 +1,4 @@
-"""What the verbs are given about builds and the machine, in the form that the rooms behind them take."""
+"""Arguments of the verbs about builds and the machine, in the form that the rooms behind them take."""
 
 from __future__ import annotations
 

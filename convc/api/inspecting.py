@@ -34,17 +34,17 @@ class Inspection:
 
     @property
     def problem(self) -> ConvProblem:
-        """What is computed, under the name of the kernel."""
+        """The convolution that is computed, under the name of the kernel."""
         return self.compiled.problem
 
     @property
     def layout(self) -> DeviceLayout:
-        """How the arrays lie in the kernel's buffers."""
+        """The layout of the arrays in the kernel's buffers."""
         return self.compiled.layout
 
     @property
     def plan(self) -> Plan:
-        """What was decided, and what was turned down."""
+        """The decisions, and the candidates that were turned down."""
         return self.compiled.plan
 
     @property
@@ -59,12 +59,12 @@ class Inspection:
 
     @property
     def launch(self) -> LaunchSpec:
-        """How the kernel is launched."""
+        """The launch of the kernel."""
         return self.compiled.artifact.launch
 
     @property
     def tiles(self) -> Tiles:
-        """What can be shown of the kernel's tiles: derivation, lanes, masks and claims."""
+        """The kernel's tiles with all that can be shown of them: derivation, lanes, masks and claims."""
         return plan_tiles(self.plan)
 
     def __str__(self) -> str:

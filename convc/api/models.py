@@ -1,4 +1,4 @@
-"""What the verbs are given as a model, and which of its convolutions they work on."""
+"""Models as the verbs are given them, and the convolutions that a verb works on."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _check_node(network: Network, name: str) -> None:
 
 
 def name_of(model: Model) -> str:
-    """What a model is called while it is being read."""
+    """The name of a model while it is being read."""
     if isinstance(model, str | Path):
         return Path(model).name
     return model.name if isinstance(model, Network) else model.graph.name

@@ -1,4 +1,4 @@
-"""What the verbs for whole networks share: how their convolutions run, and options that they have no use for."""
+"""Parts that the verbs for whole networks share: how convolutions run, and options that they have no use for."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def check_whole(model: object, work: WorkOptions) -> None:
 
 
 def convolutions_of(kernels: Kernels, read: ReadOptions, machine: RunOptions) -> Convolutions:
-    """How the convolutions of a network are run; `InputError` for a type or precision that there is not."""
+    """The runner of a network's convolutions; `InputError` for a type or precision that there is not."""
     return Convolutions(kernels=kernels, operand=read.dtype, precision=read.precision or "tf32", machine=machine)

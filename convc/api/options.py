@@ -1,4 +1,4 @@
-"""How a verb goes about its work: a few records in place of long lists of parameters.
+"""Options of the verbs: a few records in place of long lists of parameters.
 
 Each verb takes those that it has a use for, and what is left out means what it means on the command line. How a
 convolution is scheduled is a record of the compiler, `ScheduleOptions`.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How a model is read.
+    """Options of reading a model.
 
     Attributes:
         batch: images, where the model leaves the batch open.
@@ -38,7 +38,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOptions:
-    """How the machine reads a kernel.
+    """Options of running a kernel on the machine.
 
     Attributes:
         numerics: how the tensor core adds: ``float32``, which is fast, or ``exact``, one truncated sum for each
@@ -53,7 +53,7 @@ class MachineOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
-    """Where long work is done, what is kept of it, and who is told how far it has come.
+    """Options of long work: where it is done, what is kept of it, and who is told how far it has come.
 
     Attributes:
         jobs: worker processes of this machine; 1, or neither this nor an executor, is this process alone.

@@ -63,11 +63,12 @@ def run_network(
         model: a file, or a loaded model.
         feeds: for each input, by name, an array or the ``.npy`` file that holds it; one alone is that of the only
             input. Floating-point ones are rounded to the type of the input.
-        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster; what that one
+            does not have is run by the other.
         read: how the model is read, but for ``batch``: the extents are those of the feeds. Where ``fuse`` is on,
             convolutions take in the BatchNormalization, activations and residuals behind them, and read what others
             wrote without repacking where they can; weights with a folded BatchNormalization are rounded once more than
-            without.
+            without. Quantised convolutions become integer ones, where `convc.frontend.qdq_pattern` recognises them.
         machine: how the machine reads the kernels.
         save: ``.npy`` files to write outputs to, by name; "" is the only output.
         work: where kernels are kept and who is told; the network is run in this process.

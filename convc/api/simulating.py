@@ -22,7 +22,7 @@ from convc.support.progress import Progress, Tell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What a launch did.
+    """A launch that came to an end, or that faulted while checkers watched.
 
     Attributes:
         entry: name of the kernel.

@@ -26,7 +26,7 @@ def verify_network(
 ) -> NetworkReport:
     """Give every layer of a model random weights, run the network, and compare it layer by layer and end to end.
 
-    Nothing is fused: every node is compared by itself.
+    Nothing is fused: every node is compared by itself. Quantised convolutions are integer ones, with their own weights.
 
     Args:
         model: a file, or a loaded model.

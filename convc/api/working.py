@@ -1,4 +1,4 @@
-"""Where the work of a verb is done and what is kept of it, as `WorkOptions` say."""
+"""Pools and caches for the work of a verb, as `WorkOptions` ask for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from convc.workers.pool import Pool
 
 @contextmanager
 def open_kernels(schedule: ScheduleOptions | None, work: WorkOptions) -> Iterator[Kernels]:
-    """What compiles kernels and keeps them; the cache is closed at the end of the block."""
+    """Give what compiles kernels and keeps them; the cache is closed at the end of the block."""
     with kept_kernels(work.cache) as cache:
         yield Kernels(schedule or ScheduleOptions(), cache)
 

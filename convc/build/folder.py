@@ -134,7 +134,7 @@ class Build:
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
 
     def debug_info(self, name: str | None = None) -> DebugInfo | None:
-        """What the steps of a layer's kernel cover; None where its folder has no debug_info.json.
+        """The debug info of a layer's kernel; None where its folder has no debug_info.json.
 
         Raises:
             BuildError: debug_info.json is damaged.
@@ -184,7 +184,8 @@ def stems_of(names: Iterable[str]) -> tuple[str, ...]:
     taken: set[str] = set()
     for name in names:
         safe = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:80].lstrip(".-") or "layer"
-        stem, count = safe, 1
+        stem = safe
+        count = 1
         while stem.lower() in taken:
             count += 1
             stem = f"{safe}-{count}"
@@ -348,6 +349,7 @@ def _is_build(path: Path) -> bool:
 
 
 def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:
+    """The weights of a layer as its kernel takes them."""
     storage = dtypes.BY_NAME[layout.dtype].storage
     held = to_npy_dtype(np.empty(0, storage)).dtype
 

@@ -30,7 +30,7 @@ from convc.report.output import check_reports
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What is to be shown of the tiles; nothing of them where nothing is asked for."""
+    """The views of the tiles that are asked for; none by default."""
 
     nests: bool
     tile: int | None

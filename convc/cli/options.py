@@ -19,7 +19,7 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workers:
-    """Where a call works; by default in a process per core where that is faster."""
+    """The workers of a call; by default a process per core where that is faster."""
 
     jobs: int | None = None
     executor: str | None = None
@@ -27,7 +27,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """What the options of a call say, in the records that the verbs take; the rest has its defaults.
+    """The options of a call, in the records that the verbs take; the rest has its defaults.
 
     ``workers`` come first and take their options: for the verbs they become a pool.
     """

@@ -55,8 +55,10 @@ def run_command(
     json_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Run a layer of the build folder DIR on the machine, on the kernel's text as it is in the folder; or run all of
-    MODEL.onnx, its convolutions on the machine and other nodes on the host.
+    """Run a layer of the build folder DIR, or all of MODEL.onnx, on the machine.
+
+    A layer runs on the kernel's text as it is in the folder. Of a model, convolutions run on the machine and other
+    nodes on the host.
 
     Inputs may be float16, float32 or float64 and are rounded to the type of the kernel, or of the model's input.
     bfloat16 results are written as float32. With one layer in the build, --layer is not needed; with one input or

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """Where reports are written; None: no such report."""
+    """Files that reports are written to; None: no such report."""
 
     json_file: Path | None
     markdown: Path | None
@@ -142,13 +143,7 @@ def _verify_layers(
                     print_heading(console(), str(model))
                 print_report(console(), found, counts)
     reports = [found for found in made if not isinstance(found, ConvcError)]
-    if files.json_file is not None:
-        one = len(models) == 1
-        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
-    if files.markdown is not None:
-        write_report(files.markdown, markdown_table(reports))
-    if files.csv_file is not None:
-        write_report(files.csv_file, csv_table(reports))
+    _write_files(files, models, made, reports)
     if files.annotate is not None:
         count = write_annotated(first, files.annotate, reports[0])
         if not quiet:
@@ -157,6 +152,22 @@ def _verify_layers(
         raise click.exceptions.Exit(2)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
+
+
+def _write_files(
+    files: Files,
+    models: tuple[Path, ...],
+    made: Sequence[VerifyReport | ConvcError],
+    reports: Sequence[VerifyReport],
+) -> None:
+    """Write the reports that were asked for; in JSON, one model is an object of its own and several are a list."""
+    if files.json_file is not None:
+        one = len(models) == 1
+        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
+    if files.markdown is not None:
+        write_report(files.markdown, markdown_table(reports))
+    if files.csv_file is not None:
+        write_report(files.csv_file, csv_table(reports))
 
 
 def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:

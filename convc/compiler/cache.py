@@ -85,7 +85,7 @@ class KernelCache:
         self._broken = False
 
     def get(self, key: str) -> bytes | None:
-        """What was kept under this name; None where there is nothing, or nothing whole."""
+        """Read what was kept under this name; None where there is nothing, or nothing whole."""
         packed = self._do(lambda cache: cache.get(key))
         if not isinstance(packed, bytes):
             return None
@@ -171,7 +171,7 @@ def kept_kernels(setting: str | Path | bool | None = None) -> Generator[KernelCa
 
 
 def default_folder() -> Path:
-    """Where the cache is for this user, such as ``~/.cache/convc/kernels``."""
+    """Name the folder of this user's cache, such as ``~/.cache/convc/kernels``."""
     return platformdirs.user_cache_path("convc", appauthor=False) / "kernels"
 
 

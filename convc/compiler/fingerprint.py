@@ -1,4 +1,4 @@
-"""Where the compiler's own files are, and what they are now: a digest that changes when any of them does."""
+"""The compiler's own files: where they are, and a digest that changes when any of them does."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def shared_problem(problem: ConvProblem) -> ConvProblem:
 
 
 def kernel_of(compiled: Compiled) -> Kernel:
-    """What is kept of a compilation."""
+    """Keep of a compilation what runs and what explains it."""
     return Kernel(
         schedule=compiled.schedule,
         artifact=compiled.artifact,

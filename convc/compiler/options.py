@@ -1,4 +1,4 @@
-"""What a caller may fix about how a convolution is scheduled; the rest is for the planner to choose."""
+"""The choices that a caller may take from the planner; the rest is for the planner to choose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions:
-    """What a user fixes about a schedule; None leaves it to the planner.
+    """A user's choices about the schedule; None leaves one to the planner.
 
     Attributes:
         schedule: a name in `convc.compiler.schedules.all.SCHEDULES`; ``auto`` estimates every legal one and takes the

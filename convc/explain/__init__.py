@@ -1,1 +1,1 @@
-"""What ``convc inspect`` says: loop nests with their rewrites, lanes, schedules, plans, programs."""
+"""Explanations for ``convc inspect``: loop nests with their rewrites, lanes, schedules, plans, programs."""

@@ -41,13 +41,15 @@ class RewriteStage:
 
 
 def chapters(maps: ReuseMaps, schedule: Schedule, mma: MmaTile, masked: bool) -> tuple[RewriteStage, ...]:
-    """What leads from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out."""
+    """The rewrites from the definition to a schedule on the stream of `maps`; masked: whether lanes are left out."""
     found = [RewriteStage("Algorithm 2: reload", stream_tiles(maps, mma))]
     if not schedule.shares:
         return tuple(found)
-    (_, stride), (_, dilation) = maps.problem.stride, maps.problem.dilation
-    masks = (partial(mask_lanes, maps=maps),) if masked else ()
+    stride = maps.problem.stride[1]
+    dilation = maps.problem.dilation[1]
     split = partial(split_taps, cycle=stride // math.gcd(stride, dilation))
+    # Lanes are masked while they multiply by padding, which is zero: with shared loads another pixel stands there.
+    masks = (partial(mask_lanes, maps=maps),) if masked else ()
     found.append(RewriteStage("row addresses: slide", (split, *masks, partial(hoist, maps=maps))))
     if schedule.transposed:
         found.append(RewriteStage(f"Algorithm 3: {schedule.name}", (swap_operands,)))
@@ -58,16 +60,21 @@ def chapters(maps: ReuseMaps, schedule: Schedule, mma: MmaTile, masked: bool) ->
 
 def stream_tiles(maps: ReuseMaps, mma: MmaTile) -> tuple[Rewrite, ...]:
     """Tiles of the stream of output pixels: the output rows run outside, or are merged into it."""
-    shape, period = maps.tile, maps.walk.period
+    shape = maps.tile
     if maps.stream.merged:
-        outer, counted, periods = (), ("n", "p", "q"), (maps.stream.image_rows, period)
+        outer: tuple[str, ...] = ()
+        counted: tuple[str, ...] = ("n", "p", "q")
+        periods: tuple[int, ...] = (maps.stream.image_rows, maps.walk.period)
     else:
-        outer, counted, periods = ("p",), ("n", "q"), (period,)
+        outer = ("p",)
+        counted = ("n", "q")
+        periods = (maps.walk.period,)
     notes = (f"{shape.outputs} places of the stream each", f"tensor core: {shape.lanes} pixels")
     if shape.windows > 1:
         cut: Rewrite = partial(tile_windows, name="t", into=("tile", "lane"), shape=shape, notes=notes)
     else:
         cut = partial(tile, name="t", into=("tile", "lane"), size=shape.lanes, notes=notes)
+    # Loops that are counted by one have to be neighbours.
     rows_outside = (partial(interchange, order=(*outer, *counted, "k", "c", "r", "s")),) if outer else ()
     return (
         *rows_outside,

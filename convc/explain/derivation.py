@@ -3,8 +3,8 @@
     Algorithm 1      n, p, q, k, c, r, s: the definition
     Algorithm 2      tiles for the tensor core; every filter tap loads its own        (schedule `reload`)
     row addresses    one load for all filter columns of a buffer, read at a later row (schedule `slide`)
-    Algorithm 3      the same, with weights as the first operand                      (schedule `stationary`)
-    Algorithm 3.b    the same, but the rows move to their lanes                       (schedule `shift`)
+    Algorithm 3      shared loads, with weights as the first operand                  (schedule `stationary`)
+    Algorithm 3.b    shared loads, and the rows move to their lanes                   (schedule `shift`)
 
 The rewrites are checked on the problem itself, by the algebra; and by running the nests, on the problem where it is
 small enough, otherwise on a smaller one that keeps what matters: filter, strides, dilation, padding, width, lanes, and
@@ -53,7 +53,7 @@ class Derivation:
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
-        """What was refuted, or not decided."""
+        """Outcomes that were refuted, or not decided."""
         return tuple(step.outcome for each in self.algorithms for step in each.steps if not step.ok)
 
 
@@ -64,6 +64,7 @@ def derive(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Derivation:
     full = _chain(maps.problem, chapters(maps, schedule, mma, masked))
     if _quick(full):
         return Derivation(schedule.name, maps.problem, maps.problem, full)
+    # The algebra's verdicts stand for the problem itself; the nests are run on a smaller one, cut in the same way.
     problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
     cut = geometry_of(
         problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes, windowed=maps.windowed
@@ -75,7 +76,8 @@ def derive(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Derivation:
 
 def derive_reload(maps: ConvMaps) -> Derivation:
     """Derive the loops of a kernel that loads a tile for every filter tap: tiles of all output pixels (n, p, q)."""
-    problem, lanes = maps.problem.one_group, maps.tiles.block_m
+    problem = maps.problem.one_group
+    lanes = maps.tiles.block_m
     mma = MmaTile(columns=maps.tiles.block_n, channels=maps.tiles.channels_per_step)
     title = "Algorithm 2: reload"
     full = _chain(problem, (RewriteStage(title, pixel_tiles(problem, lanes, mma)),))
@@ -92,15 +94,21 @@ def smaller(problem: ConvProblem, places: int, mma: MmaTile) -> tuple[ConvProble
     Args:
         places: output pixels of a tile.
     """
-    (height, width), (out_h, out_w), (down, across) = problem.in_extent, problem.out_extent, problem.stride
+    height, width = problem.in_extent
+    out_h, out_w = problem.out_extent
+    down, across = problem.stride
+    # Four output rows have every border; the height loses whole strides, so that it keeps its remainder.
     rows = min(max(0, out_h - 4), (height - 1) // down)
+    # The width loses whole tiles of output pixels: what is left is at least two tiles, and ends like the given one.
     spans = max(0, (width - 2 * places * across) // (places * across))
     extent = (height - rows * down, width - spans * places * across)
+    # Enough images that a tile crosses from one to the next.
     pixels = max(1, out_w - spans * places)
     batch = min(problem.batch, max(2, 1 + -(-places // pixels)))
-    channels, columns = _less(problem.in_channels, mma.channels), _less(problem.out_channels, mma.columns)
-    less = replace(problem, batch=batch, in_extent=extent, in_channels=channels[0], out_channels=columns[0])
-    return less, MmaTile(columns=columns[1], channels=channels[1])
+    in_channels, channels = _less(problem.in_channels, mma.channels)
+    out_channels, columns = _less(problem.out_channels, mma.columns)
+    less = replace(problem, batch=batch, in_extent=extent, in_channels=in_channels, out_channels=out_channels)
+    return less, MmaTile(columns=columns, channels=channels)
 
 
 def _less(extent: int, size: int) -> tuple[int, int]:
@@ -113,7 +121,7 @@ def _less(extent: int, size: int) -> tuple[int, int]:
 
 def _chain(problem: ConvProblem, chapters: tuple[RewriteStage, ...]) -> tuple[Algorithm, ...]:
     """Apply the rewrites one after the other, up to the first that is refused."""
-    nest: Nest = plain(problem)
+    nest = plain(problem)
     found = [Algorithm("Algorithm 1: the definition", (), nest)]
     for chapter in chapters:
         steps: list[Step] = []
@@ -133,14 +141,15 @@ def _quick(algorithms: tuple[Algorithm, ...]) -> bool:
 
 def _joined(full: tuple[Algorithm, ...], small: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     """Steps decided by the algebra on the problem itself and by running the smaller one, up to the first refused."""
-    found = []
-    for one, two in zip(full, small, strict=False):
+    found: list[Algorithm] = []
+    for one, two in zip(full, small, strict=False):  # either chain may end early, at what was refused
         steps = tuple(map(_both, one.steps, two.steps))
         found.append(replace(one, steps=steps, nest=steps[-1].nest if steps else one.nest))
     return tuple(found)
 
 
 def _both(full: Step, small: Step) -> Step:
+    """The step on the problem itself, refused where it failed there or on the smaller one."""
     if isinstance(full.outcome, Counterexample) or not isinstance(small.outcome, Counterexample):
         return replace(full, ran=small.ran and f"{small.ran}, on a smaller problem")
     return replace(full, outcome=small.outcome)

@@ -12,12 +12,15 @@ from convc.ir.epilogue import describe
 
 def estimate_lines(plan: Plan) -> Iterator[str]:
     """Every sentence, from the grid to the launch as a whole."""
-    cost, work, rates = plan.estimate, plan.work, plan.arch.rates
+    cost = plan.estimate
+    work = plan.work
+    rates = plan.arch.rates
     waves = f"{cost.waves} wave{'s' if cost.waves > 1 else ''}"
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}"
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
     yield from _joined_groups(plan)
+    # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
     each = cycles_of_mma(work)
     yield (
         f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {each:g} cycles each{_moves(plan)}: "
@@ -47,10 +50,14 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
 
 def _joined_groups(plan: Plan) -> Iterator[str]:
     """Of groups that are joined: what is left of the tensor core's speed, beside a kernel that does without it."""
-    share, work, blocks = plan.estimate.model_share, plan.work, plan.layout.blocks
+    share = plan.estimate.model_share
     if share is None:
         return
-    elements = ATOM_BYTES // plan.problem.operand_dtype.bytes * (1 if blocks is None else blocks.packed)
+    work = plan.work
+    blocks = plan.layout.blocks
+    elements = ATOM_BYTES // plan.problem.operand_dtype.bytes
+    if blocks is not None:
+        elements *= blocks.packed  # fp4: two elements a byte
     speed = share * work.m * work.n * elements / cycles_of_mma(work)
     yield (
         f"{share:.1%} are the model's own, groups being joined: {speed:.0f} a cycle while the tensor core multiplies; "
@@ -78,7 +85,8 @@ def _factors(plan: Plan) -> str:
 
 def _moves(plan: Plan) -> str:
     """What the tensor core does besides multiplying."""
-    work, rates = plan.work, plan.arch.rates
+    work = plan.work
+    rates = plan.arch.rates
     parts: list[str] = []
     if work.shifts:
         parts.append(f"{work.shifts} shifts of {rates.shift_cycles} cycles")

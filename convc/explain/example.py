@@ -45,7 +45,8 @@ def example_tiles() -> Tiles:
 
 def print_example(console: Console, every: bool) -> None:
     """From the definition to the lanes of the first tile; `every`: leave no lane out."""
-    maps, tiles = example_maps(), example_tiles()
+    maps = example_maps()
+    tiles = example_tiles()
     print_part(console, "problem", [PROBLEM.describe()])
     print_derivation(console, tiles)
     print_part(console, "the other order of operands", derivation_lines(derive(maps, STATIONARY, MMA), since=3))

@@ -1,4 +1,4 @@
-"""What ``convc inspect`` says: one layer from its loop nest to the text, with the reason for every decision.
+"""The page of ``convc inspect``: one layer from its loop nest to the text, with the reason for every decision.
 
 Seven parts, each under its own heading: problem, loop nest, index maps with what was proved about them, plan
 with the candidates it turned down, memory map, roles step by step, and the PTX with each line's step beside
@@ -36,9 +36,12 @@ ROWS = 24
 def print_inspection(console: Console, compiled: Compiled, fused: tuple[str, ...] = ()) -> None:
     """All parts, in order; `fused` are the nodes of the model that the kernel does as well."""
     plan = compiled.plan
-    taken = (f"fused into it: {', '.join(fused)}",) if fused else ()
+    problem = [compiled.problem.describe()]
+    if fused:
+        problem.append(f"fused into it: {', '.join(fused)}")
+    problem += layout_notes(compiled.layout)
     parts = (
-        ("problem", (compiled.problem.describe(), *taken, *layout_notes(compiled.layout))),
+        ("problem", problem),
         ("loop nest", plan_tiles(plan).loops()),
         ("index maps", _maps_lines(plan)),
         ("plan", _plan(plan)),
@@ -62,7 +65,10 @@ def marked(text: str) -> Iterator[str]:
 
 
 def _plan(plan: Plan) -> Iterator[str]:
-    pipeline, launch, work = plan.pipeline, plan.launch, plan.work
+    """What was decided, why, and what was turned down."""
+    pipeline = plan.pipeline
+    launch = plan.launch
+    work = plan.work
     yield f"schedule {plan.schedule.title} for {plan.arch.name}: {plan.tiling}"
     yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads"
     yield (
@@ -94,11 +100,13 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
         yield from maps_lines(plan_maps(plan))
         return
     for index_map in reuse_maps(plan.problem, plan.reuse).maps:
-        yield from (*map_lines(index_map), "")
+        yield from map_lines(index_map)
+        yield ""
     yield from plan.indexing.derivation
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
+    """The first rejected candidates with their reasons, and how many more there are."""
     for rejection in rejected[:ROWS]:
         who = "any tiling" if rejection.tiling is None else str(rejection.tiling)
         yield f"  {who}: {rejection.reason} [{rejection.rule}]"
@@ -107,6 +115,7 @@ def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
 
 
 def _memory(storage: Storage) -> Table:
+    """Shared and tensor memory of a CTA, piece by piece."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("memory")
     for heading in ("from", "to", "bytes"):
@@ -124,11 +133,13 @@ def _memory(storage: Storage) -> Table:
         stages = f", {tile.stages} stages" if tile.stages > 1 else ""
         kind = "accumulator" if tile.name == ACC else "operand tile"
         what = f"{kind} {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
-        first, size = tile.column_offset, tile.lanes * (tile.end - tile.column_offset) * 4
+        first = tile.column_offset
+        size = tile.lanes * (tile.end - first) * 4
         table.add_row("tensor", f"col {first}", f"col {tile.end}", str(size), what)
     table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
     return table
 
 
 def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
+    """Add a piece of memory that runs from byte `first` to byte `end`, exclusive."""
     table.add_row(memory, str(first), str(end), str(end - first), what)

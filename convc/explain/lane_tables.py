@@ -33,7 +33,7 @@ FEW = 4
 
 
 def print_lanes(console: Console, table: LaneTable, every: bool = False) -> None:
-    """What lanes hold at the filter columns, buffer by buffer; long runs of lanes of a kind are cut unless `every`."""
+    """Print what lanes hold at the filter columns, by buffer; long runs of lanes of a kind are cut unless `every`."""
     console.print(heading(table))
     console.print(LEGEND)
     for buffer in table.buffers:
@@ -44,21 +44,21 @@ def print_lanes(console: Console, table: LaneTable, every: bool = False) -> None
 
 
 def print_rows(console: Console, table: LaneTable) -> None:
-    """Which row of shared memory holds which pixel: one line for the rows that follow each other in an image."""
+    """Print the pixel of each row of shared memory: one line for the rows that follow each other in an image."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("filter columns", "rows", "pixels (n, h, w)", "what"):
         shown.add_column(name)
     for buffer in table.buffers:
         taps = ", ".join(map(str, buffer.taps))
         for rows in _runs(buffer.rows, table.problem.stride[1]):
-            first, last = rows[0], rows[-1]
-            several = len(rows) > 1
-            shown.add_row(
-                taps,
-                f"{first.row}..{last.row}" if several else str(first.row),
-                f"{first.pixel} .. {last.pixel}" if several else str(first.pixel),
-                _what(first, min(WINDOW, len(buffer.lanes))),
-            )
+            first = rows[0]
+            last = rows[-1]
+            numbers = str(first.row)
+            pixels = str(first.pixel)
+            if len(rows) > 1:
+                numbers = f"{first.row}..{last.row}"
+                pixels = f"{first.pixel} .. {last.pixel}"
+            shown.add_row(taps, numbers, pixels, _what(first, min(WINDOW, len(buffer.lanes))))
     console.print(shown)
 
 
@@ -76,7 +76,7 @@ def print_masks(console: Console, table: LaneTable) -> None:
 
 
 def print_claims(console: Console, proofs: Iterable[Outcome], cases: Iterable[Outcome]) -> None:
-    """What was proved; then why lanes are masked: what would go wrong at each filter column without."""
+    """Print what was proved; then why lanes are masked: what would go wrong at each filter column without."""
     for outcome in proofs:
         console.print(str(outcome), soft_wrap=True)
     reasons = list(cases)
@@ -89,64 +89,91 @@ def print_claims(console: Console, proofs: Iterable[Outcome], cases: Iterable[Ou
 def lanes_json(table: LaneTable, proofs: Iterable[Outcome], cases: Iterable[Outcome]) -> bytes:
     """Every lane, row, mask and claim as JSON."""
     plain = {"format": "convc-lanes/1", **msgspec.to_builtins(table)}
-    plain["claims"], plain["why_masked"] = [str(each) for each in proofs], [str(each) for each in cases]
+    plain["claims"] = [str(each) for each in proofs]
+    plain["why_masked"] = [str(each) for each in cases]
     return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
 
 
 def heading(table: LaneTable) -> str:
-    """Which tile this is."""
+    """One line that names the tile: schedule, number, filter row and lanes."""
     lanes = len(table.buffers[0].lanes)
     shape = f"{table.windows} windows of {lanes // table.windows}" if table.windows > 1 else str(lanes)
     return f"schedule {table.schedule}, tile {table.tile_m}, filter row {table.r}: {shape} {table.unit}s"
 
 
 def marks(cell: Cell) -> str:
-    """What is special about a lane at a filter column."""
-    words = ["X"] if cell.masked else ["0"] if not cell.held.real else []
-    return " ".join([*words, *([f"< row {cell.row}"] if cell.fresh else [])])
+    """The signs of a lane at a filter column, as the table of the module has them."""
+    words: list[str] = []
+    if cell.masked:
+        words.append("X")
+    elif not cell.held.real:
+        words.append("0")
+    if cell.fresh:
+        words.append(f"< row {cell.row}")
+    return " ".join(words)
 
 
 def sentences(table: LaneTable, buffer: BufferLanes) -> Iterator[str]:
     """A sentence per filter column: pixels needed, padding, masked lanes with what they hold, rows fetched anew."""
     for place, s in enumerate(buffer.taps):
-        cells = [(lane.lane, lane.cells[place]) for lane in buffer.lanes]
-        real = [(lane, cell) for lane, cell in cells if cell.needed]
-        parts = [f"needs {_listed(_spans(cell.needed for _, cell in real)) or 'nothing'}"]
-        zeros = _listed(str(lane) for lane, cell in real if not cell.held.real and not cell.masked)
-        parts += [f"{table.unit} {zeros}: padding, loaded as zero"] if zeros else []
-        masked = _listed(f"{lane} with {cell.held} in place of {cell.needed}" for lane, cell in real if cell.masked)
-        parts.append(f"masked: {table.unit} {masked}" if masked else "nothing is masked")
-        fresh = _listed(f"{cell.held} from row {cell.row}" for _, cell in cells if cell.fresh)
-        parts += [f"fetched anew: {fresh}"] if fresh else []
+        needed: list[Pixel] = []
+        zeros: list[str] = []
+        masked: list[str] = []
+        fresh: list[str] = []
+        for lane in buffer.lanes:
+            cell = lane.cells[place]
+            if cell.fresh:
+                fresh.append(f"{cell.held} from row {cell.row}")
+            if cell.needed is None:
+                continue
+            needed.append(cell.needed)
+            if cell.masked:
+                masked.append(f"{lane.lane} with {cell.held} in place of {cell.needed}")
+            elif not cell.held.real:
+                zeros.append(str(lane.lane))
+        parts = [f"needs {_listed(_spans(needed)) or 'nothing'}"]
+        if zeros:
+            parts.append(f"{table.unit} {_listed(zeros)}: padding, loaded as zero")
+        parts.append(f"masked: {table.unit} {_listed(masked)}" if masked else "nothing is masked")
+        if fresh:
+            parts.append(f"fetched anew: {_listed(fresh)}")
         yield f"s = {s}: {'; '.join(parts)}"
 
 
 def _lanes(table: LaneTable, buffer: BufferLanes, every: bool) -> Table:
+    """A row for each lane, a column for each filter column; of many lanes of a kind the first and the last."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     shown.add_column(table.unit, justify="right")
     shown.add_column("output (n, p, q)")
     for s in buffer.taps:
         shown.add_column(f"s = {s}")
     for lanes in _grouped(buffer.lanes):
-        cut = not every and len(buffer.lanes) > MANY and len(lanes) > SHORT
-        for lane in (lanes[0], None, lanes[-1]) if cut else lanes:
-            if lane is None:
-                shown.add_row("...", *("..." for _ in range(1 + len(buffer.taps))))
-                continue
-            output = "none" if lane.output is None else f"({', '.join(map(str, lane.output))})"
-            cells = (f"{cell.held} {marks(cell)}".rstrip() for cell in lane.cells)
-            shown.add_row(str(lane.lane), output, *cells)
+        if not every and len(buffer.lanes) > MANY and len(lanes) > SHORT:
+            shown.add_row(*_words(lanes[0]))
+            shown.add_row("...", *("..." for _ in range(1 + len(buffer.taps))))
+            shown.add_row(*_words(lanes[-1]))
+        else:
+            for lane in lanes:
+                shown.add_row(*_words(lane))
     return shown
+
+
+def _words(lane: Lane) -> list[str]:
+    """The row of a lane: its number, its output, and what it holds at each filter column."""
+    output = "none" if lane.output is None else f"({', '.join(map(str, lane.output))})"
+    return [str(lane.lane), output, *(f"{cell.held} {marks(cell)}".rstrip() for cell in lane.cells)]
 
 
 def _grouped(lanes: tuple[Lane, ...]) -> Iterator[list[Lane]]:
     """Neighbours that differ in nothing but their place in a row."""
-
-    def kind(lane: Lane) -> tuple:
-        return lane.output and lane.output[:2], *((c.masked, c.fresh, c.held.real) for c in lane.cells)
-
-    for _, group in groupby(lanes, kind):
+    for _, group in groupby(lanes, _kind):
         yield list(group)
+
+
+def _kind(lane: Lane) -> tuple[object, ...]:
+    """What neighbours in a row of one image have in common, if nothing happens between them."""
+    row = None if lane.output is None else lane.output[:2]
+    return row, *((cell.masked, cell.fresh, cell.held.real) for cell in lane.cells)
 
 
 def _runs(rows: tuple[SharedRow, ...], stride: int) -> Iterator[list[SharedRow]]:
@@ -161,17 +188,22 @@ def _runs(rows: tuple[SharedRow, ...], stride: int) -> Iterator[list[SharedRow]]
 
 
 def _follows(one: SharedRow, two: SharedRow, stride: int) -> bool:
-    a, b = one.pixel, two.pixel
+    """Whether two rows can stand in one line: neighbours of an image row of one kind, or zeros of one place."""
+    a = one.pixel
+    b = two.pixel
     if not a.image and not b.image:
         return one.halo == two.halo
     return one.halo == two.halo is None and (a.n, a.h, a.w + stride, a.real) == (b.n, b.h, b.w, b.real)
 
 
 def _what(row: SharedRow, size: int) -> str:
-    words = [] if row.pixel.real else ["padding" if row.pixel.image else "no image"]
+    """What a row is besides a pixel of the tile: the halo of a group of so many lanes, padding, or no image at all."""
+    words: list[str] = []
     if row.halo is not None:
         group, halo = row.halo
-        words.insert(0, f"halo {halo} of lanes {size * group}..{size * (group + 1) - 1}")
+        words.append(f"halo {halo} of lanes {size * group}..{size * (group + 1) - 1}")
+    if not row.pixel.real:
+        words.append("padding" if row.pixel.image else "no image")
     return ", ".join(words)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -31,6 +30,9 @@ from convc.compiler.schedules.all import RELOAD
 from convc.compiler.schedules.base import Schedule
 from convc.explain.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
+
+Place = tuple[int, int, int]
+"""An output pixel: n, p, q."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Lane:
     """A lane: its output pixel (n, p, q), if it has one, and a cell for each filter column of the buffer."""
 
     lane: int
-    output: tuple[int, int, int] | None
+    output: Place | None
     cells: tuple[Cell, ...]
 
 
@@ -102,7 +104,7 @@ def lane_table(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int | None =
     if maps.tile.windows > 1 and not moves:
         raise ValueError(f"windows of {WINDOW} lanes are for rows that move, not for schedule {schedule.name}")
     outputs, r = _outputs(maps.problem, maps.pixel, tile_m, r)
-    taps = product(*map(range, maps.problem.kernel))
+    taps_h, taps_w = maps.problem.kernel
     return LaneTable(
         schedule=schedule.name,
         problem=maps.problem,
@@ -112,23 +114,28 @@ def lane_table(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int | None =
         unit="column" if schedule.transposed else "lane",
         windows=maps.tile.windows,
         buffers=tuple(_shared(maps, moves, tile_m, r, buffer, outputs) for buffer in maps.walk.buffers),
-        masks=tuple((*tap, words(tile_mask(maps, tile_m, *tap))) for tap in taps),
+        masks=tuple((y, x, words(tile_mask(maps, tile_m, y, x))) for y in range(taps_h) for x in range(taps_w)),
     )
 
 
 def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable:
-    """The same for the schedule that loads a tile for every filter tap: each lane finds its own pixel, or a zero."""
-    problem, buffers = maps.problem, []
+    """Follow one tile of the schedule that loads a tile for every filter tap: each lane finds its own pixel, or a zero.
+
+    ValueError for a tile or a filter row that there is not.
+    """
+    problem = maps.problem
     outputs, r = _outputs(problem, maps.pixel, tile_m, r)
+    places = _places(maps.pixel, tile_m)
+    buffers: list[BufferLanes] = []
     for s in range(problem.kernel[1]):
-        walk = maps.pixel.evaluate({"tile_m": tile_m, "lane": np.arange(len(outputs))})
-        places = zip(*(np.broadcast_to(walk[name], len(outputs)).tolist() for name in "npq"), strict=True)
-        pixels = [needed_pixel(problem, place, r, s) for place in places]
-        lanes = tuple(
-            Lane(lane, output, (Cell(lane, pixel, output and pixel, masked=False, fresh=False),))
-            for lane, (output, pixel) in enumerate(zip(outputs, pixels, strict=True))
-        )
-        buffers.append(BufferLanes((s,), tuple(SharedRow(row, pixel) for row, pixel in enumerate(pixels)), lanes))
+        rows: list[SharedRow] = []
+        lanes: list[Lane] = []
+        for lane, (place, output) in enumerate(zip(places, outputs, strict=True)):
+            pixel = needed_pixel(problem, place, r, s)
+            cell = Cell(lane, pixel, None if output is None else pixel, masked=False, fresh=False)
+            rows.append(SharedRow(lane, pixel))
+            lanes.append(Lane(lane, output, (cell,)))
+        buffers.append(BufferLanes((s,), tuple(rows), tuple(lanes)))
     return LaneTable(
         schedule=RELOAD.name,
         problem=problem,
@@ -145,25 +152,27 @@ def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable
 def why_masked(maps: ReuseMaps) -> tuple[Counterexample, ...]:
     """For each filter column and filter row with masked lanes, what the first of these would add to its output."""
     rows, columns = map(range, maps.problem.kernel)
-    by_column, by_row = column_mask(maps), line_mask(maps)
-    cases = [
-        (f"s = {s}", masked_lanes(by_column, maps.column, s=s), [(r, s) for r in rows]) for s in masked_columns(maps)
-    ]
-    cases += [(f"r = {r}", masked_lanes(by_row, maps.line, r=r), [(r, s) for s in columns]) for r in masked_lines(maps)]
-    found = (_first_foreign(maps, tap, mask, taps) for tap, mask, taps in cases)
+    found: list[Counterexample | None] = []
+    for s in masked_columns(maps):
+        mask = masked_lanes(column_mask(maps), maps.column, s=s)
+        found.append(_first_foreign(maps, f"s = {s}", mask, [(r, s) for r in rows]))
+    for r in masked_lines(maps):
+        mask = masked_lanes(line_mask(maps), maps.line, r=r)
+        found.append(_first_foreign(maps, f"r = {r}", mask, [(r, s) for s in columns]))
     return tuple(each for each in found if each is not None)
 
 
 def _first_foreign(maps: ReuseMaps, tap: str, mask: np.ndarray, taps: list[tuple[int, int]]) -> Counterexample | None:
     """The first lane of a mask that holds a real pixel in place of padding; None where the whole tap is padding."""
+    claim = f"{tap}: every lane holds the pixel that it needs, or a zero"
     for tile_m in np.flatnonzero(mask.any(1)).tolist():
         for r, s in taps:
             for lane, cell in _column(maps, tile_m, r, s):
-                if mask[tile_m, lane] and cell.held.real:
-                    point = (("tile_m", tile_m), ("lane", lane), ("r", r), ("s", s))
-                    text = f"without a mask lane {lane} would add pixel {cell.held.named()} where {cell.needed.named()}"
-                    claim = f"{tap}: every lane holds the pixel that it needs, or a zero"
-                    return Counterexample(claim, point, f"{text} is padding")
+                if not mask[tile_m, lane] or not cell.held.real or cell.needed is None:
+                    continue
+                point = (("tile_m", tile_m), ("lane", lane), ("r", r), ("s", s))
+                text = f"without a mask lane {lane} would add pixel {cell.held.named()} where {cell.needed.named()}"
+                return Counterexample(claim, point, f"{text} is padding")
     return None
 
 
@@ -177,43 +186,49 @@ def _column(maps: ReuseMaps, tile_m: int, r: int, s: int) -> Iterator[tuple[int,
                 yield lane.lane, lane.cells[taps.index(s)]
 
 
-def _outputs(
-    problem: ConvProblem, pixel: IndexMap, tile_m: int, r: int | None
-) -> tuple[list[tuple[int, int, int] | None], int]:
+def _outputs(problem: ConvProblem, pixel: IndexMap, tile_m: int, r: int | None) -> tuple[tuple[Place | None, ...], int]:
     """Output pixel of each lane of a tile, None where it has none, and the filter row to look at."""
-    (tiles, lanes), rows = (axis.extent for axis in pixel.domain), problem.kernel[0]
+    tiles, lanes = (axis.extent for axis in pixel.domain)
+    rows = problem.kernel[0]
     if not 0 <= tile_m < tiles or not 0 <= (r or 0) < rows:
         raise ValueError(f"there are tiles 0..{tiles - 1} and filter rows 0..{rows - 1}, got {tile_m} and {r}")
-    points = {"tile_m": tile_m, "lane": np.arange(lanes)}
-    found, holds = pixel.evaluate(points), np.broadcast_to(pixel.holds(points), lanes).tolist()
-    places = zip(*(np.broadcast_to(found[name], lanes).tolist() for name in "npq"), strict=True)
-    outputs = [place if real else None for place, real in zip(places, holds, strict=True)]
-    if r is None:
-        heights = [{needed_pixel(problem, output, row, 0).h for output in outputs if output} for row in range(rows)]
-        r = next((row for row in range(rows) if any(0 <= h < problem.in_extent[0] for h in heights[row])), 0)
-    return outputs, r
+    holds = np.broadcast_to(pixel.holds({"tile_m": tile_m, "lane": np.arange(lanes)}), lanes).tolist()
+    places = _places(pixel, tile_m)
+    outputs = tuple(place if real else None for place, real in zip(places, holds, strict=True))
+    return outputs, _first_row(problem, outputs) if r is None else r
+
+
+def _places(pixel: IndexMap, tile_m: int) -> list[Place]:
+    """(n, p, q) of each lane of a tile by the map, of lanes without an output too."""
+    lanes = np.arange(pixel.domain[1].extent)
+    found = pixel.evaluate({"tile_m": tile_m, "lane": lanes})
+    # A result that does not depend on the lane is one number.
+    n, p, q = (np.broadcast_to(found[name], lanes.shape).tolist() for name in "npq")
+    return list(zip(n, p, q, strict=True))
+
+
+def _first_row(problem: ConvProblem, outputs: tuple[Place | None, ...]) -> int:
+    """The first filter row that meets an image at any of the outputs; 0 where none does."""
+    for r in range(problem.kernel[0]):
+        for output in outputs:
+            if output is not None and 0 <= needed_pixel(problem, output, r, 0).h < problem.in_extent[0]:
+                return r
+    return 0
 
 
 def _shared(
-    maps: ReuseMaps, moves: bool, tile_m: int, r: int, buffer: Buffer, outputs: list[tuple[int, int, int] | None]
+    maps: ReuseMaps, moves: bool, tile_m: int, r: int, buffer: Buffer, outputs: tuple[Place | None, ...]
 ) -> BufferLanes:
+    """Follow the rows of one buffer from filter column to filter column."""
     rows = shared_rows(maps, moves, tile_m, r, buffer)
-    masks = [tile_mask(maps, tile_m, r, tap.s).tolist() for tap in buffer.taps]
-    columns: list[list[Cell]] = []
-    before: set[int] | None = None
-    for tap, held, masked in zip(buffer.taps, held_rows(maps, moves, buffer), masks, strict=True):
-        columns.append(
-            [
-                Cell(
-                    row,
-                    rows[row].pixel,
-                    output and needed_pixel(maps.problem, output, r, tap.s),
-                    mask,
-                    fresh=before is not None and row not in before,
-                )
-                for row, output, mask in zip(held, outputs, masked, strict=True)
-            ]
-        )
+    cells: list[list[Cell]] = [[] for _ in outputs]
+    before: set[int] | None = None  # rows that some lane held at the filter column before
+    for tap, held in zip(buffer.taps, held_rows(maps, moves, buffer), strict=True):
+        masked = tile_mask(maps, tile_m, r, tap.s).tolist()
+        for lane, (row, output) in enumerate(zip(held, outputs, strict=True)):
+            needed = None if output is None else needed_pixel(maps.problem, output, r, tap.s)
+            fresh = before is not None and row not in before
+            cells[lane].append(Cell(row, rows[row].pixel, needed, masked[lane], fresh))
         before = set(held)
-    lanes = tuple(Lane(i, *each) for i, each in enumerate(zip(outputs, zip(*columns, strict=True), strict=True)))
+    lanes = tuple(Lane(i, output, tuple(cells[i])) for i, output in enumerate(outputs))
     return BufferLanes(tuple(tap.s for tap in buffer.taps), rows, lanes)

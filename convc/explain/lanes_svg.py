@@ -16,11 +16,29 @@ from convc.explain.lanes import Cell, LaneTable
 from convc.explain.shared_rows import Pixel, SharedRow
 from convc.report.format import convolution
 
-ROW, LABEL, CELL, GAP, TOP = 18, 130, 160, 24, 118
-"""Height of a row, widths of a label and a cell, space between panels, and where the rows begin, in pixels."""
+# Lengths are in pixels.
+ROW = 18
+"""Height of a row."""
+
+LABEL = 130
+"""Width of a label."""
+
+CELL = 160
+"""Width of a cell."""
+
+GAP = 24
+"""Space between panels, and around the picture."""
+
+TOP = 118
+"""Where the rows begin: below the title, the legend and two lines of headings."""
 
 TINTS = ("#dbe9f6", "#fde8d0")
-PADDING, IDLE, BORDER, FRESH = "#ffffff", "#eeeeee", "#555555", "#1b7837"
+"""Of pixels: even images, odd images."""
+
+PADDING = "#ffffff"
+IDLE = "#eeeeee"
+BORDER = "#555555"
+FRESH = "#1b7837"
 
 LEGEND = (
     ("pixel of an even image", TINTS[0], ""),
@@ -56,6 +74,7 @@ def lanes_svg(table: LaneTable) -> str:
 
 
 def _legend() -> Iterator[str]:
+    """A box for each state, with its words."""
     x = GAP
     for words, fill, sign in LEGEND:
         yield _box(x, 42, 26, fill, sign)
@@ -85,12 +104,19 @@ def _lanes(table: LaneTable) -> Iterator[str]:
 
 def _cell(x: int, y: int, cell: Cell) -> Iterator[str]:
     """A lane at one filter column; grey where the lane has no output."""
-    sign = "cross" if cell.masked else "" if cell.held.real else "dash"
+    sign = ""
+    words = str(cell.held)
+    if cell.masked:
+        sign = "cross"
+        words = f"X {words}"
+    elif not cell.held.real:
+        sign = "dash"
+        words = f"0 {words}"
     yield _box(x, y, CELL, IDLE if cell.needed is None else _fill(cell.held), sign)
-    words = "X " if cell.masked else "" if cell.held.real else "0 "
     if cell.fresh:
+        words = f"{words} row {cell.row}"
         yield f'<rect x="{x}" y="{y}" width="5" height="{ROW}" fill="{FRESH}"/>'
-    yield _text(x + 10, y + 13, f"{words}{cell.held}{f' row {cell.row}' if cell.fresh else ''}")
+    yield _text(x + 10, y + 13, words)
 
 
 def _shared(table: LaneTable, x: int) -> Iterator[str]:
@@ -104,26 +130,38 @@ def _shared(table: LaneTable, x: int) -> Iterator[str]:
 
 
 def _row(x: int, y: int, row: SharedRow) -> Iterator[str]:
-    yield _box(x, y, CELL, _fill(row.pixel), "" if row.pixel.real else "dash")
-    halo = "" if row.halo is None else f" halo {row.halo[1]}"
-    yield _text(x + 4, y + 13, f"{row.row:3}: {row.pixel}{'' if row.pixel.real else ' 0'}{halo}")
+    """A row of shared memory: its number, its pixel, and its place in the halo if it is part of one."""
+    sign = ""
+    words = f"{row.row:3}: {row.pixel}"
+    if not row.pixel.real:
+        sign = "dash"
+        words += " 0"
+    if row.halo is not None:
+        words += f" halo {row.halo[1]}"
+    yield _box(x, y, CELL, _fill(row.pixel), sign)
+    yield _text(x + 4, y + 13, words)
 
 
 def _fill(pixel: Pixel) -> str:
+    """The tint of the pixel's image, or none for padding."""
     return TINTS[pixel.n % 2] if pixel.real else PADDING
 
 
 def _box(x: int, y: int, width: int, fill: str, sign: str) -> str:
+    """A box with a sign: "", "dash" (its border), "cross" (at its right end) or "bar" (at its left end)."""
     dash = ' stroke-dasharray="3 2"' if sign == "dash" else ""
     box = f'<rect x="{x}" y="{y}" width="{width}" height="{ROW}" fill="{fill}" stroke="{BORDER}"{dash}/>'
     if sign == "bar":
         return f'{box}<rect x="{x}" y="{y}" width="5" height="{ROW}" fill="{FRESH}"/>'
     if sign == "cross":
-        left, right, low = x + width - 26, x + width, y + ROW
+        left = x + width - 26
+        right = x + width
+        low = y + ROW
         return f'{box}<path d="M{left} {y}L{right} {low}M{right} {y}L{left} {low}" stroke="black"/>'
     return box
 
 
 def _text(x: int, y: int, words: str, size: int = 0) -> str:
+    """Words from x on, standing on the line y, in the size of the picture unless another is given."""
     bigger = f' font-size="{size}"' if size else ""
     return f'<text x="{x}" y="{y}" xml:space="preserve"{bigger}>{escape(words)}</text>'

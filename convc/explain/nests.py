@@ -18,16 +18,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sympy import Expr
+from sympy import Basic, Expr, Symbol
 
 from convc.compiler.index.conv import activation_map
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.symbols import Axis
+from convc.explain.expressions import symbols_of
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 
 SOURCE = ("n", "p", "q", "k", "c", "r", "s")
 """What an iteration is about: output pixel and channel, and the term of its sum."""
+
+SOURCE_WORDS = (
+    "images",
+    "output rows",
+    "output columns",
+    "output channels",
+    "input channels",
+    "filter rows",
+    "filter columns",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +153,10 @@ class Nest:
         return IndexMap(name=read.name, domain=self.loops, results=read.results, guard=read.guard)
 
     def out_of_scope(self) -> str:
-        """What a statement reads of loops that run further in; empty where all is known."""
+        """Say what a statement reads of loops that run further in; empty where all is known."""
         for statement in self.body:
-            unknown = _reads(statement, self) - {self.loop(name).symbol for name in self.outside(statement.inside)}
+            known = {self.loop(name).symbol for name in self.outside(statement.inside)}
+            unknown = _reads(statement, self) - known
             if unknown:
                 what = type(statement).__name__.lower()
                 loops = ", ".join(sorted(map(str, unknown)))
@@ -152,24 +164,25 @@ class Nest:
         return ""
 
 
-def _reads(statement: Statement, nest: Nest) -> set[Expr]:
+def _reads(statement: Statement, nest: Nest) -> set[Symbol]:
     """The loops that a statement reads, but for those over its own elements."""
+    read: list[Basic] = []
     match statement:
         case Load():
-            read = {expr for _, expr in statement.map.results} | set(statement.map.guard)
+            read += [expr for _, expr in statement.map.results]
+            read += statement.map.guard
             own = {"e", statement.rows.name}
         case Accumulate():
-            read, own = {nest.space[name] for name in "npqk"}, {"lane", "column"}
+            read += [nest.space[name] for name in "npqk"]
+            own = {"lane", "column"}
         case Move():
             return set()
-    return {symbol for expr in read for symbol in expr.free_symbols if symbol.name not in own}
+    return {symbol for expr in read for symbol in symbols_of(expr) if symbol.name not in own}
 
 
 def plain(problem: ConvProblem) -> Nest:
     """The definition: n, p, q, k, c, r, s, one multiply-add in each iteration."""
-    (out_h, out_w), (taps_h, taps_w) = problem.out_extent, problem.kernel
-    extents = (problem.batch, out_h, out_w, problem.out_channels, problem.in_channels, taps_h, taps_w)
+    extents = (problem.batch, *problem.out_extent, problem.out_channels, problem.in_channels, *problem.kernel)
     axes = tuple(Axis(name, extent) for name, extent in zip(SOURCE, extents, strict=True))
     space = IndexMap(name="space", domain=axes, results=tuple((axis.name, axis.symbol) for axis in axes))
-    words = ("images", "output rows", "output columns", "output channels", "input channels", "filter rows")
-    return Nest(problem=problem, space=space, notes=tuple(zip(SOURCE, (*words, "filter columns"), strict=True)))
+    return Nest(problem=problem, space=space, notes=tuple(zip(SOURCE, SOURCE_WORDS, strict=True)))

@@ -1,4 +1,4 @@
-"""What a loop nest really adds up: run it, and list the products that every output received.
+"""The products that a loop nest really adds up: run it, and list those that every output received.
 
 Running means running: loops in their order, loads, moves, masks and accumulators with their state, so that a load that
 stands at the wrong place or a row that did not come along shows up as a wrong product. Elements are numbers, not
@@ -16,7 +16,7 @@ import numpy as np
 
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
-from convc.explain.nests import Accumulate, Load, Move, Nest
+from convc.explain.nests import Accumulate, Load, Move, Nest, Read
 from convc.explain.shared_rows import needed_pixel
 from convc.ir import expr
 from convc.ir.problem import ConvProblem
@@ -45,20 +45,28 @@ class Products:
     term: np.ndarray
     point: np.ndarray
 
+    def key(self, at: int) -> tuple[int, int] | None:
+        """(output, term) of one product, in the order of the list; None behind its end."""
+        return (int(self.out[at]), int(self.term[at])) if at < self.out.size else None
+
 
 def same_products(before: Nest, after: Nest, claim: str) -> Outcome:
     """Whether both nests add the same products to the same outputs; both are run."""
-    one, two = products(before), products(after)
+    one = products(before)
+    two = products(after)
     count = min(one.out.size, two.out.size)
     differs = (one.out[:count] != two.out[:count]) | (one.term[:count] != two.term[:count])
     if not differs.any() and one.out.size == two.out.size:
         return Proof(claim, f"ran: {count} products are the same")
+    # Both lists are sorted, so at the first difference the smaller product is the one that the other nest lacks.
     at = int(np.argmax(differs)) if differs.any() else count
-    keys = [(int(p.out[at]), int(p.term[at])) if at < p.out.size else None for p in (one, two)]
-    if keys[1] is None or (keys[0] is not None and keys[0] < keys[1]):
-        return Counterexample(claim, _loops(before, one.point[at]), _says(before.problem, keys[0], "lacks"))
-    twice = at > 0 and keys[1] == (int(two.out[at - 1]), int(two.term[at - 1]))
-    return Counterexample(claim, _loops(after, two.point[at]), _says(after.problem, keys[1], "gets", twice))
+    wanted = one.key(at)
+    found = two.key(at)
+    if wanted is not None and (found is None or wanted < found):
+        return Counterexample(claim, _loops(before, one.point[at]), _says(before.problem, wanted, "lacks"))
+    assert found is not None, "at the first difference one of the lists goes on"
+    twice = at > 0 and found == two.key(at - 1)
+    return Counterexample(claim, _loops(after, two.point[at]), _says(after.problem, found, "gets", twice))
 
 
 @lru_cache(maxsize=2)
@@ -75,20 +83,26 @@ class _Run:
     """A nest while it runs. Loops without statements further in are done at once, as arrays."""
 
     def __init__(self, nest: Nest) -> None:
-        self.nest, self.problem = nest, nest.problem
+        self.nest = nest
+        self.problem = nest.problem
         self.at = {axis.name: [each for each in nest.body if each.inside == axis.name] for axis in nest.loops}
+        # Loops without statements further in do nothing but multiply: their iterations are one array.
         deepest = max((nest.names.index(each.inside) for each in nest.body), default=-1)
-        self.serial, self.arrays = nest.loops[: deepest + 1], nest.loops[deepest + 1 :]
-        grids = np.meshgrid(*(np.arange(axis.extent) for axis in self.arrays), indexing="ij", sparse=True)
-        self.grid = dict(zip((axis.name for axis in self.arrays), grids, strict=True))
-        self.shape = tuple(axis.extent for axis in self.arrays)
+        self.serial = nest.loops[: deepest + 1]
+        arrays = nest.loops[deepest + 1 :]
+        grids = np.meshgrid(*(np.arange(axis.extent) for axis in arrays), indexing="ij", sparse=True)
+        self.grid = dict(zip((axis.name for axis in arrays), grids, strict=True))
+        self.shape = tuple(axis.extent for axis in arrays)
         self.activation = nest.activation()
-        self.rows = self.loaded = np.zeros((0, 0), np.int64)
+        # The tile as it is now, as its last load left it, and how often it has moved by one since.
+        self.rows = np.zeros((0, 0), np.int64)
+        self.loaded = self.rows
         self.moved = 0
         self.stored: list[np.ndarray] = []
         self.sums: list[np.ndarray] = []
 
     def loop(self, depth: int, point: dict[str, int]) -> None:
+        """Run the loops from `depth` inwards; `point` has the values of those around them."""
         if depth == len(self.serial):
             self.sums.append(self.multiply(point))
             return
@@ -123,21 +137,25 @@ class _Run:
             rows = self.rows.copy()
             rows[: move.lanes - 1] = self.rows[1 : move.lanes]
             rows[last] = self.loaded[last + 1 + self.moved] if move.refreshed else self.rows[last]
-            self.rows, self.moved = rows, self.moved + 1
+            self.rows = rows
+            self.moved += 1
 
     def multiply(self, point: Mapping[str, int]) -> np.ndarray:
         """(output, term, iteration) of each product, zeros included: int64 (3, products)."""
-        points, space = {**point, **self.grid}, self.nest.space
-        values = space.evaluate(points)
-        done = np.broadcast_to(space.holds(points), self.shape)
+        problem = self.problem
+        points = {**point, **self.grid}
+        values = self.nest.space.evaluate(points)
+        done = np.broadcast_to(self.nest.space.holds(points), self.shape)
         x = self.operand(points)
         if self.nest.read is not None and self.nest.read.masks:
-            x = np.where(self.masked(points, values), PADDING, x)
-        (out_h, out_w), (_, taps_w) = self.problem.out_extent, self.problem.kernel
-        out = ((values["n"] * out_h + values["p"]) * out_w + values["q"]) * self.problem.out_channels + values["k"]
-        taps = (values["k"] * self.problem.kernel[0] + values["r"]) * taps_w + values["s"]
-        weight = taps * self.problem.in_channels + values["c"]
-        term = np.where(x < 0, x, x * _weights(self.problem) + weight)
+            x = np.where(self.masked(self.nest.read, points, values), PADDING, x)
+        out_h, out_w = problem.out_extent
+        taps_h, taps_w = problem.kernel
+        out = ((values["n"] * out_h + values["p"]) * out_w + values["q"]) * problem.out_channels + values["k"]
+        taps = (values["k"] * taps_h + values["r"]) * taps_w + values["s"]
+        weight = taps * problem.in_channels + values["c"]
+        # One number says both factors; what is no element (padding, nothing) stays the negative number that it is.
+        term = np.where(x < 0, x, x * _weights(problem) + weight)
         number = np.zeros((), np.int64)
         for axis in self.nest.loops:
             number = number * axis.extent + points[axis.name]
@@ -148,21 +166,23 @@ class _Run:
         if self.nest.read is None:
             return _elements(self.problem, self.activation, points)
         row = np.asarray(expr.evaluate(translate(self.nest.read.row), points))
+        # A wrong rewrite may read a row that the tile does not have: that is a finding, not an IndexError.
         inside = (row >= 0) & (row < self.rows.shape[0])
         return np.where(inside, self.rows[np.where(inside, row, 0), points["e"]], NOTHING)
 
-    def masked(self, points: Mapping, values: Mapping) -> np.ndarray:
+    def masked(self, read: Read, points: Mapping, values: Mapping) -> np.ndarray:
         """Whether a mask leaves the iteration out."""
-        read = self.nest.read
-        tile_m = expr.evaluate(translate(read.tile_m), points)
-        names = {"tile_m": tile_m, "lane": points[self.nest.pixels], "r": values["r"], "s": values["s"]}
-        return np.any(np.broadcast_arrays(*(np.asarray(expr.evaluate(m, names), bool) for m in read.masks)), axis=0)
+        names = {"lane": points[self.nest.pixels], "r": values["r"], "s": values["s"]}
+        if read.tile_m is not None:
+            names["tile_m"] = expr.evaluate(translate(read.tile_m), points)
+        masks = [np.asarray(expr.evaluate(mask, names), bool) for mask in read.masks]
+        return np.any(np.broadcast_arrays(*masks), axis=0)
 
     def kept(self) -> np.ndarray:
         """What stays: of an output that was stored more than once, the last sum; of that, what is not zero."""
         if not any(isinstance(each, Accumulate) for each in self.nest.body):
             self.stored.append(np.concatenate(self.sums, axis=1))
-        last = np.full(_outputs(self.problem), -1)
+        last = np.full(_outputs(self.problem), -1)  # number of the last store to each output
         for number, found in enumerate(self.stored):
             last[found[0]] = number
         kept = [found[:, last[found[0]] == number] for number, found in enumerate(self.stored)]
@@ -172,16 +192,19 @@ class _Run:
 
 def _elements(problem: ConvProblem, index_map: IndexMap, points: Mapping) -> np.ndarray:
     """Number of the activation element that a map leads to, n outermost, then h, w, c; `PADDING` outside its guard."""
-    (height, width), found = problem.in_extent, index_map.evaluate(points)
+    height, width = problem.in_extent
+    found = index_map.evaluate(points)
     number = ((found["n"] * height + found["h"]) * width + found["w"]) * problem.in_channels + found["c"]
     return np.where(index_map.holds(points), number, PADDING)
 
 
 def _weights(problem: ConvProblem) -> int:
+    """How many elements the filter has."""
     return problem.out_channels * problem.kernel[0] * problem.kernel[1] * problem.in_channels
 
 
 def _outputs(problem: ConvProblem) -> int:
+    """How many elements the output has."""
     return problem.gemm_m * problem.out_channels
 
 
@@ -194,16 +217,21 @@ def _loops(nest: Nest, number: int) -> tuple[tuple[str, int], ...]:
 def _says(problem: ConvProblem, key: tuple[int, int], verb: str, twice: bool = False) -> str:
     """A product in words, and what the output needs for that tap if it is another one."""
     out, term = key
-    n, p, q, k = (int(v) for v in np.unravel_index(out, (problem.batch, *problem.out_extent, problem.out_channels)))
+    n, p, q, k = _place(out, (problem.batch, *problem.out_extent, problem.out_channels))
     target = f"out[{n}, {p}, {q}, {k}] {verb}"
     if term == NOTHING:
         return f"{target} an element that nobody loaded"
     x, weight = divmod(term, _weights(problem))
-    has = tuple(int(v) for v in np.unravel_index(x, (problem.batch, *problem.in_extent, problem.in_channels)))
-    shape = (problem.out_channels, *problem.kernel, problem.in_channels)
-    of, r, s, c = (int(v) for v in np.unravel_index(weight, shape))
+    has = _place(x, (problem.batch, *problem.in_extent, problem.in_channels))
+    of, r, s, c = _place(weight, (problem.out_channels, *problem.kernel, problem.in_channels))
     needs = needed_pixel(problem, (n, p, q), r, s)
-    text = f"{target} x{list(has)} * w{[of, r, s, c]}" + (" twice" if twice else "")
-    if has == (needs.n, needs.h, needs.w, c):
+    text = f"{target} x{has} * w{[of, r, s, c]}" + (" twice" if twice else "")
+    needed = [needs.n, needs.h, needs.w, c]
+    if has == needed:
         return text
-    return f"{text}, where x{[needs.n, needs.h, needs.w, c]}{'' if needs.real else ', padding,'} is needed"
+    return f"{text}, where x{needed}{'' if needs.real else ', padding,'} is needed"
+
+
+def _place(number: int, shape: tuple[int, ...]) -> list[int]:
+    """The indices of an element of an array of that shape."""
+    return [int(index) for index in np.unravel_index(number, shape)]

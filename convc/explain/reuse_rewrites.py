@@ -20,19 +20,24 @@ from convc.compiler.index.maps import Counterexample, IndexMap, Proof
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis
+from convc.explain.expressions import replaced, replaced_in_guard, symbols_of
 from convc.explain.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
 from convc.explain.nests import Accumulate, Load, Move, Nest, Read
 from convc.explain.rewrites import Step, checked
+from convc.ir.expr import IntExpr
 
 SUMMED = ("c", "r", "s")
+"""What an output is summed over: input channel, filter row and filter column."""
 
 
 def accumulate(nest: Nest, inside: str) -> Step:
     """Keep the sums of an iteration of loop `inside` in an accumulator: zeroed before it, stored after it."""
-    name, claim = f"accumulate inside {inside}", f"an output is summed within one iteration of {inside}"
+    name = f"accumulate inside {inside}"
+    claim = f"an output is summed within one iteration of {inside}"
     after = replace(nest, body=(Accumulate(inside), *nest.body))
-    summing = set().union(*(nest.space[axis].free_symbols for axis in SUMMED))
-    outside = [axis for axis in map(nest.loop, nest.outside(inside)) if axis.symbol in summing and axis.extent > 1]
+    summing = {symbol for axis in SUMMED for symbol in symbols_of(nest.space[axis])}
+    around = [nest.loop(each) for each in nest.outside(inside)]
+    outside = [axis for axis in around if axis.symbol in summing and axis.extent > 1]
     if outside:
         at = tuple((axis.name, 1) for axis in outside)
         return Step(name, after, Counterexample(claim, at, "its sum goes on after it was stored, and begins with zero"))
@@ -41,25 +46,32 @@ def accumulate(nest: Nest, inside: str) -> Step:
 
 def stage(nest: Nest, inside: str) -> Step:
     """Load the activations that an iteration of loop `inside` multiplies as a tile: a row per lane."""
-    lane, activation, name = nest.loop("lane"), nest.activation(), f"stage activations inside {inside}"
+    lane = nest.loop("lane")
+    activation = nest.activation()
+    # Conditions on other loops (a column of the tile that has no output channel) are not about the activation.
     known = {nest.loop(each).symbol for each in (*nest.outside(inside), "lane", "e")}
     guard = tuple(condition for condition in activation.guard if condition.free_symbols <= known)
     load = Load(inside, lane, replace(activation, guard=guard), f"{lane.extent} pixels, padding is zero")
     after = replace(nest, body=(*nest.body, load), read=Read(row=lane.symbol))
     claim = f"inside {inside} an activation depends on lane and e alone"
-    return checked(name, nest, after, Proof(claim, "the axes of its index map"))
+    return checked(f"stage activations inside {inside}", nest, after, Proof(claim, "the axes of its index map"))
 
 
 def mask_lanes(nest: Nest, maps: ReuseMaps) -> Step:
     """Leave out lanes that need padding, where another pixel may come to stand in its place."""
-    read, tile = _staged(nest), nest.loop("tile").symbol
-    columns, rows = masked_columns(maps), masked_lines(maps)
-    masks = (*((column_mask(maps),) if columns else ()), *((line_mask(maps),) if rows else ()))
+    read = _staged(nest)
+    masks: list[IntExpr] = []
+    where: list[str] = []
+    if columns := masked_columns(maps):
+        masks.append(column_mask(maps))
+        where.append(f"filter columns {', '.join(map(str, columns))}")
+    if rows := masked_lines(maps):
+        masks.append(line_mask(maps))
+        where.append(f"filter rows {', '.join(map(str, rows))}")
+    # The masks number the tiles of all streams; with a stream for each output row, its tiles come after those of p - 1.
+    tile = nest.loop("tile").symbol
     tile_m = tile if maps.stream.merged else nest.loop("p").symbol * maps.tiles + tile
-    after = replace(nest, read=replace(read, masks=masks, tile_m=tile_m))
-    where = [
-        f"filter {what} {', '.join(map(str, taps))}" for what, taps in (("columns", columns), ("rows", rows)) if taps
-    ]
+    after = replace(nest, read=replace(read, masks=tuple(masks), tile_m=tile_m))
     return checked(f"mask_lanes at {' and '.join(where) or 'no filter tap'}", nest, after, prove_masks(nest, maps))
 
 
@@ -68,12 +80,15 @@ def hoist(nest: Nest, maps: ReuseMaps) -> Step:
 
     Filter column s finds in row lane + j(s) what it needs, j(s) lanes from the first column of its buffer.
     """
-    read, halo = _staged(nest), max(buffer.halo for buffer in maps.walk.buffers) if maps.tile.windows == 1 else 0
-    rows = Axis("row", maps.tile.lanes + halo)
+    read = _staged(nest)
     step = max(buffer.step for buffer in maps.walk.buffers)
-    how = f"im2col::w, {maps.tile.lanes} pixels and {halo} of halo"
     if maps.tile.windows > 1:
+        halo = 0  # the last lanes of a window have no output: they are its halo
         how = f"{maps.tile.windows} copies im2col::w of {WINDOW} pixels"
+    else:
+        halo = max(buffer.halo for buffer in maps.walk.buffers)
+        how = f"im2col::w, {maps.tile.lanes} pixels and {halo} of halo"
+    rows = Axis("row", maps.tile.lanes + halo)
     if maps.walk.lead:
         how += "; zero left of the image row that it starts in"
     load = Load("buffer", rows, fetched_map(nest, maps, rows), how)
@@ -88,14 +103,20 @@ def shift_instead_of_load(nest: Nest, maps: ReuseMaps) -> Step:
 
     Rows move inside groups of 32 lanes, as in tensor memory; the last row of each comes from the halo of its group.
     """
-    read, buffers, lanes = _staged(nest), maps.walk.buffers, maps.tile.lanes
+    read = _staged(nest)
+    buffers = maps.walk.buffers
+    lanes = maps.tile.lanes
     refreshed = maps.tile.windows == 1
     move = Move("tap", max(buffer.step for buffer in buffers), lanes, min(WINDOW, lanes), refreshed)
-    halo = max(buffer.halo for buffer in buffers)
-    how = f"im2col::w::128, {lanes} pixels and {halo} of halo for each {move.group}"
-    body = [replace(each, how=how) if refreshed and isinstance(each, Load) else each for each in nest.body]
+    body = nest.body
+    who = f"the {maps.tile.useful} lanes of a window that have outputs"
+    if refreshed:
+        # The rows that come in are loaded with the tile, each behind the group of lanes that it will move into.
+        halo = max(buffer.halo for buffer in buffers)
+        how = f"im2col::w::128, {lanes} pixels and {halo} of halo for each {move.group}"
+        body = tuple(replace(each, how=how) if isinstance(each, Load) else each for each in body)
+        who = f"i = 0..{lanes - 1}"
     after = replace(nest, body=(*body, move), read=replace(read, row=nest.loop("lane").symbol))
-    who = f"the {maps.tile.useful} lanes of a window that have outputs" if not refreshed else f"i = 0..{lanes - 1}"
     claim = f"after j moves lane i holds row i + j of the tile, for {who}"
     return checked("shift_instead_of_load", nest, after, prove_move(maps, move, claim))
 
@@ -109,25 +130,26 @@ def _staged(nest: Nest) -> Read:
 
 def swap_operands(nest: Nest) -> Step:
     """Multiply weights by pixels instead: the transposed product, with a lane per channel and a column per pixel."""
-    read, lane, column = _staged(nest), nest.loop("lane"), nest.loop("column")
+    read = _staged(nest)
+    lane = nest.loop("lane")
+    column = nest.loop("column")
+    # The loops keep their names and places, and take each other's extents: a lane is a row of the accumulator always.
     swap = {lane.symbol: column.symbol, column.symbol: lane.symbol}
     extents = {lane.name: column.extent, column.name: lane.extent}
-    loops = tuple(Axis(axis.name, extents.get(axis.name, axis.extent)) for axis in nest.loops)
     space = IndexMap(
         name="space",
-        domain=loops,
-        results=tuple((name, expr.xreplace(swap)) for name, expr in nest.space.results),
-        guard=tuple(
-            each.func(each.lhs.xreplace(swap), each.rhs.xreplace(swap), evaluate=False) for each in nest.space.guard
-        ),
+        domain=tuple(Axis(axis.name, extents.get(axis.name, axis.extent)) for axis in nest.loops),
+        results=tuple((name, replaced(expr, swap)) for name, expr in nest.space.results),
+        guard=tuple(replaced_in_guard(condition, swap) for condition in nest.space.guard),
     )
     notes = dict(nest.notes)
-    notes["lane"], notes["column"] = "tensor core: rows, output channels", "tensor core: columns, pixels"
+    notes["lane"] = "tensor core: rows, output channels"
+    notes["column"] = "tensor core: columns, pixels"
     after = replace(
         nest,
         space=space,
         swapped=not nest.swapped,
         notes=tuple(notes.items()),
-        read=replace(read, row=read.row.xreplace(swap)),
+        read=replace(read, row=replaced(read.row, swap)),
     )
     return checked("swap_operands", nest, after, Proof("the accumulator is transposed", "(A*B)' = B'*A'"))

@@ -15,14 +15,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sympy import Expr, Integer
+from sympy import Expr, Integer, Symbol
 
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
 from convc.compiler.index.row_stream import WINDOW, LaneTile
-from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.explain.nests import Load, Nest, Statement
+from convc.compiler.index.symbols import Axis
+from convc.explain.expressions import quotient, remainder, replaced
+from convc.explain.nests import Load, Nest, Read, Statement
 from convc.explain.products import POINTS, same_products
 
 
@@ -73,8 +74,10 @@ def interchange(nest: Nest, order: Iterable[str]) -> Step:
     if sorted(order) != sorted(nest.names):
         raise ValueError(f"an order of {', '.join(nest.names)} was expected, got {', '.join(order)}")
     after = replace(nest, space=replace(nest.space, domain=tuple(nest.loop(name) for name in order)))
-    name, claim = f"interchange to {', '.join(order)}", "every output is the sum of the same products"
+    name = f"interchange to {', '.join(order)}"
+    claim = "every output is the sum of the same products"
     for statement in nest.body:
+        # A loop that is around the statement in one order only: it would run more or less often.
         changed = set(after.outside(statement.inside)) ^ set(nest.outside(statement.inside))
         if changed:
             what = f"the {type(statement).__name__.lower()} inside {statement.inside}"
@@ -90,17 +93,22 @@ def flatten(nest: Nest, names: tuple[str, ...], into: str, periods: tuple[int, .
     A period may be longer than its loop: then some values of the new loop are no iteration.
     """
     axes = [nest.loop(name) for name in names]
-    number, weight = axes[0].symbol, math.prod(periods)
-    digits, last = [(names[0], weight, 0)], (axes[0].extent - 1) * weight
+    # The loops are the digits of a number in a mixed radix: a digit counts `weight` iterations of the new loop.
+    weight = math.prod(periods)
+    number: Expr = axes[0].symbol
+    last = (axes[0].extent - 1) * weight
+    digits = [(axes[0].name, weight, 0)]
     for axis, period in zip(axes[1:], periods, strict=True):
         weight //= period
-        number, last = number * period + axis.symbol, last + (axis.extent - 1) * weight
+        number = number * period + axis.symbol
+        last += (axis.extent - 1) * weight
         digits.append((axis.name, weight, period))
+    # The new loop ends with the last iteration, not with the last period: the iterations after it would be none.
     new = Axis(into, last + 1)
-    results = []
+    results: list[tuple[str, Expr]] = []
     for name, unit, period in digits:
-        digit = FloorDiv(new.symbol, Integer(unit))
-        results.append((name, Mod(digit, Integer(period)) if period else digit))
+        digit = quotient(new.symbol, unit)
+        results.append((name, remainder(digit, period) if period else digit))
     forward = IndexMap(name="flatten", domain=(new,), results=tuple(results))
     inverse = IndexMap(name="count", domain=tuple(axes), results=((into, number),))
     text = f"flatten ({', '.join(names)}) into {into}, with periods {', '.join(map(str, periods))}"
@@ -112,12 +120,13 @@ def tile(
 ) -> Step:
     """Cut a loop into tiles of `size` iterations; as many as it needs, or as many as given."""
     old = nest.loop(name)
-    outer, inner = Axis(into[0], -(-old.extent // size) if tiles is None else tiles), Axis(into[1], size)
+    outer = Axis(into[0], -(-old.extent // size) if tiles is None else tiles)
+    inner = Axis(into[1], size)
     forward = IndexMap(name="tile", domain=(outer, inner), results=((name, outer.symbol * size + inner.symbol),))
     inverse = IndexMap(
         name="cut",
         domain=(old,),
-        results=((into[0], FloorDiv(old.symbol, Integer(size))), (into[1], Mod(old.symbol, Integer(size)))),
+        results=((into[0], quotient(old.symbol, size)), (into[1], remainder(old.symbol, size))),
     )
     text = f"tile {name} into {', '.join(into)} by {size}"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
@@ -125,21 +134,25 @@ def tile(
 
 def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, notes: tuple[str, str]) -> Step:
     """Cut a loop into tiles of windows of 32 lanes, of which only the first `shape.useful` are iterations."""
-    old, lane = nest.loop(name), Axis(into[1], shape.lanes)
+    old = nest.loop(name)
     outer = Axis(into[0], -(-old.extent // shape.outputs))
-    window, inside = FloorDiv(lane.symbol, Integer(WINDOW)), Mod(lane.symbol, Integer(WINDOW))
+    lane = Axis(into[1], shape.lanes)
+    # From a lane: its window and its place there, which is an iteration only below `useful`.
+    window = quotient(lane.symbol, WINDOW)
+    inside = remainder(lane.symbol, WINDOW)
     forward = IndexMap(
         name="tile",
         domain=(outer, lane),
         guard=(less(inside, shape.useful),),
         results=((name, outer.symbol * shape.outputs + window * shape.useful + inside),),
     )
-    place = Mod(old.symbol, Integer(shape.outputs))
-    window, inside = FloorDiv(place, Integer(shape.useful)), Mod(place, Integer(shape.useful))
+    # From an iteration: windows of a tile hold `useful` iterations each, and lie WINDOW lanes apart.
+    place = remainder(old.symbol, shape.outputs)
+    found = quotient(place, shape.useful) * WINDOW + remainder(place, shape.useful)
     inverse = IndexMap(
         name="cut",
         domain=(old,),
-        results=((into[0], FloorDiv(old.symbol, Integer(shape.outputs))), (into[1], window * WINDOW + inside)),
+        results=((into[0], quotient(old.symbol, shape.outputs)), (into[1], found)),
     )
     text = f"tile {name} into {', '.join(into)} by {shape.windows} windows of {shape.useful} places in {WINDOW} lanes"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
@@ -152,12 +165,13 @@ def split_taps(nest: Nest, cycle: int) -> Step:
     `convc.compiler.index.row_walk`).
     """
     s = nest.loop("s")
-    buffer, tap = Axis("buffer", min(cycle, s.extent)), Axis("tap", -(-s.extent // cycle))
+    buffer = Axis("buffer", min(cycle, s.extent))
+    tap = Axis("tap", -(-s.extent // cycle))
     forward = IndexMap(name="split", domain=(buffer, tap), results=(("s", tap.symbol * cycle + buffer.symbol),))
     inverse = IndexMap(
         name="share",
         domain=(s,),
-        results=(("buffer", Mod(s.symbol, Integer(cycle))), ("tap", FloorDiv(s.symbol, Integer(cycle)))),
+        results=(("buffer", remainder(s.symbol, cycle)), ("tap", quotient(s.symbol, cycle))),
     )
     notes = {"buffer": "filter columns that share their pixels", "tap": "of the buffer"}
     return reindexed(nest, f"split_taps: s into buffer, tap by s*d modulo u, cycle {cycle}", forward, inverse, notes)
@@ -174,20 +188,25 @@ def reindexed(nest: Nest, name: str, forward: IndexMap, inverse: IndexMap, notes
         raise ValueError(f"{', '.join(old)} are not neighbours among {', '.join(nest.names)}: interchange them first")
     if between := [each.inside for each in nest.body if each.inside in old[:-1]]:
         raise ValueError(f"a statement inside {between[0]} stands between the loops {', '.join(old)}")
-    put = {axis.symbol: forward[axis.name] for axis in inverse.domain}
-    read = nest.read and replace(
-        nest.read, row=nest.read.row.xreplace(put), tile_m=nest.read.tile_m and nest.read.tile_m.xreplace(put)
-    )
     loops = (*nest.loops[:first], *forward.domain, *nest.loops[first + len(old) :])
+    # compose() puts the new axes where it likes: they belong where the old ones stood.
     space = replace(nest.space.compose(forward, "space").simplified(), domain=loops)
     body = tuple(_put_inside(each, old[-1], forward) for each in nest.body)
+    read = None if nest.read is None else _read_after(nest.read, forward, inverse.domain)
     words = tuple(note for note in (*nest.notes, *notes.items()) if note[0] not in old)
     after = replace(nest, space=space, body=body, read=read, notes=words)
     return checked(name, nest, after, one_to_one(forward, inverse))
 
 
+def _read_after(read: Read, forward: IndexMap, old: tuple[Axis, ...]) -> Read:
+    """The read in the symbols of the new loops."""
+    put = {axis.symbol: forward[axis.name] for axis in old}
+    tile_m = None if read.tile_m is None else replaced(read.tile_m, put)
+    return replace(read, row=replaced(read.row, put), tile_m=tile_m)
+
+
 def _put_inside(statement: Statement, innermost: str, forward: IndexMap) -> Statement:
-    """The statement among the new loops."""
+    """The statement among the new loops: inside the last of them, where it was inside the last of the old ones."""
     if isinstance(statement, Load):
         statement = replace(statement, map=statement.map.compose(forward, statement.map.name).simplified())
     inside = forward.domain[-1].name if statement.inside == innermost else statement.inside
@@ -208,9 +227,11 @@ def one_to_one(forward: IndexMap, inverse: IndexMap) -> Outcome:
 
 def _undone(expr: Expr, axis: Axis, domain: tuple[Axis, ...], other: IndexMap) -> bool:
     """Whether an expression in the axes of one map, which the other map computes, is the axis again."""
-    single = {each.symbol: Integer(each.first) for each in other.domain if each.extent == 1}
-    put = expr.xreplace({each.symbol: other[each.name].xreplace(single) for each in domain})
-    return equal(simplify(put, other.ranges), axis.symbol if axis.extent > 1 else Integer(axis.first))
+    # An axis of one value is that number: the algebra compares expressions, and does not look at extents.
+    single: dict[Symbol, Expr] = {each.symbol: Integer(each.first) for each in other.domain if each.extent == 1}
+    computed = {each.symbol: replaced(other[each.name], single) for each in domain}
+    again = simplify(replaced(expr, computed), other.ranges)
+    return equal(again, axis.symbol if axis.extent > 1 else Integer(axis.first))
 
 
 def _counted(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
@@ -219,7 +240,8 @@ def _counted(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
     if math.prod(extents) > ENUMERATION_LIMIT:
         return Unknown(claim, f"the algebra does not show it, and {math.prod(extents)} points are too many to count")
     points = dict(zip((axis.name for axis in forward.domain), np.indices(extents, sparse=True), strict=True))
-    found, inside = forward.evaluate(points), np.broadcast_to(forward.holds(points), extents)
+    found = forward.evaluate(points)
+    inside = np.broadcast_to(forward.holds(points), extents)
     number = np.zeros(extents, np.int64)
     for axis in old:
         inside = inside & (found[axis.name] >= 0) & (found[axis.name] < axis.extent)
@@ -230,10 +252,12 @@ def _counted(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
     if not wrong.size:
         return Proof(claim, f"counted for all {size}")
     at = np.unravel_index(int(wrong[0]), [axis.extent for axis in old])
+    point = tuple((axis.name, int(value)) for axis, value in zip(old, at, strict=True))
     times = int(visits[wrong[0]])
     text = "is left out" if not times else f"is visited {times} times"
-    return Counterexample(claim, tuple((a.name, int(v)) for a, v in zip(old, at, strict=True)), f"it {text}")
+    return Counterexample(claim, point, f"it {text}")
 
 
 def _axes(index_map: IndexMap) -> str:
+    """Names of the axes that a map runs over."""
     return ", ".join(axis.name for axis in index_map.domain)

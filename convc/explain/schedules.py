@@ -1,4 +1,4 @@
-"""Which schedule a plan took, what the others would cost, and whether moving rows in tensor memory is worth it."""
+"""The choice of a schedule: what the others would cost, and whether moving rows in tensor memory is worth it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def choice_lines(plan: Plan) -> Iterator[str]:
             f"of those within {SLACK - 1:.0%} of the fastest the plan takes one that rests on no assumed rule of the "
             "hardware, and of these the one that moves fewest bytes"
         )
-    still, moved = (_best(legal, where) for where in ("shared memory", "tensor memory"))
+    still = _best(legal, "shared memory")
+    moved = _best(legal, "tensor memory")
     if still and moved:
         yield verdict_on_moving(still, moved)
 
@@ -35,7 +36,8 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> str:
     Tensor memory saves reads of shared memory, and costs copies and moves: it pays where those reads are what takes
     longest (N up to about 96, with published rates of a B200), and by more than the estimates may be off.
     """
-    slide, shift = still.schedule.name, moved.schedule.name
+    slide = still.schedule.name
+    shift = moved.schedule.name
     reads = f"{moved.read_cycles:.0f} cycles of reading shared memory instead of {still.read_cycles:.0f}"
     if still.cycles >= SLACK * moved.cycles:
         return f"{shift} pays: about {moved.cycles:.0f} cycles instead of {slide}'s {still.cycles:.0f}, for {reads}"

@@ -1,4 +1,4 @@
-"""How a plan shares activations between filter columns: its lanes, what they cost, its masks, and what it rests on."""
+"""Sharing of activations between filter columns in a plan: lanes, their cost, masks, and the rules it rests on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
     reuse = plan.reuse
     if reuse is None:
         return
-    walk, rows = reuse.walk, "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
+    walk = reuse.walk
+    rows = "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
     yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
     yield lane_use(plan, reuse)
     yield "tiles by border and rows: " + ", ".join(f"{name} {count}" for name, count in other_cuts(plan, reuse))
@@ -33,12 +34,15 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
 
 
 def lane_use(plan: Plan, reuse: Reuse) -> str:
-    """How many lanes of all tiles hold an output pixel, and why the others do not."""
-    tile, stream, used = reuse.tile, reuse.stream, plan.problem.gemm_m
+    """Say how many lanes of all tiles hold an output pixel, and why the others do not."""
+    tile = reuse.tile
+    stream = reuse.stream
+    used = plan.problem.gemm_m
     lanes = reuse.all_tiles * tile.lanes
-    causes = []
+    causes: list[str] = []
     if reuse.windowed:
-        causes.append(f"{tile.lanes // tile.windows - tile.useful} of every {tile.lanes // tile.windows} are halo")
+        window = tile.lanes // tile.windows
+        causes.append(f"{window - tile.useful} of every {window} are halo")
     if reuse.walk.waste:
         causes.append(f"{reuse.walk.waste} of {reuse.walk.period} a row hold no output")
     rows = stream.image_rows - stream.outputs

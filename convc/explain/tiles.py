@@ -1,4 +1,4 @@
-"""What can be shown of the tiles of a kernel: how its loops were derived, what its lanes hold, and why it is right."""
+"""The tiles of a kernel, for people: how its loops were derived, what its lanes hold, and why it is right."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ def plan_maps(plan: Plan) -> ConvMaps:
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:
-    """How the loops came about."""
+    """Print how the loops came about."""
     print_part(console, "derivation", derivation_lines(tiles.derivation()))
 
 
 def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) -> None:
-    """The lanes of a tile, its rows of shared memory, its masks, and the claims."""
+    """Print the lanes of a tile, its rows of shared memory, its masks, and the claims."""
     print_heading(console, "lanes")
     print_lanes(console, table, every)
     print_heading(console, "rows of shared memory")
@@ -112,7 +112,7 @@ def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) ->
 
 
 def write_tile(console: Console, tiles: Tiles, table: LaneTable, svg: Path | None, json_file: Path | None) -> None:
-    """The lanes of a tile in the formats asked for."""
+    """Write the lanes of a tile in the formats asked for."""
     for file, content in (
         (svg, lambda: lanes_svg(table).encode()),
         (json_file, lambda: lanes_json(table, tiles.claims, tiles.cases)),

@@ -1,7 +1,7 @@
 """Which tensors of a graph are constants, and their values.
 
 A weight may be an initializer, the result of a `Constant` or `ConstantOfShape` node, or one of these behind
-`Identity` and `Cast` nodes. Nothing is computed before a convolution asks for it.
+`Identity`, `Cast`, `QuantizeLinear` and `DequantizeLinear` nodes. Nothing is computed before a convolution asks for it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto
 
 from convc.errors import InputError, ModelError
+from convc.frontend import linear_scales
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES, checked_shape, tensor_array, type_name
 from convc.ir import dtypes
 
 _MAX_NESTING = 4
-"""How many `ConstantOfShape` may take their shape from one another; a cycle ends here too."""
+"""How many nodes with constants of their own may stand behind one another; a cycle ends here too."""
 
 
 class Constants:
@@ -64,10 +65,10 @@ class Constants:
         seen: set[str] = set()
         while (array := self._stored(name)) is None:
             node = self._producers.get(name)
-            if node is None or name in seen or node.domain not in ONNX_DOMAINS or nesting > _MAX_NESTING:
+            if node is None or name in seen or nesting > _MAX_NESTING:
                 return None
             seen.add(name)
-            if node.op_type not in ("Identity", "Cast") or len(node.input) != 1:
+            if node.domain not in ONNX_DOMAINS or node.op_type not in ("Identity", "Cast") or len(node.input) != 1:
                 array = self._computed(node, nesting)
                 break
             if node.op_type == "Cast":
@@ -85,7 +86,11 @@ class Constants:
         return tensor_array(self.initializers[name], self._folder) if name in self.initializers else None
 
     def _computed(self, node: NodeProto, nesting: int) -> np.ndarray | None:
-        """The value of a node that makes a constant of nothing or of a shape; None for any other node."""
+        """The value of a node that makes a constant of nothing, of a shape or with a scale; None for any other."""
+        if linear_scales.is_quantize(node) or linear_scales.is_dequantize(node):
+            return self._rescaled(node, nesting)
+        if node.domain not in ONNX_DOMAINS:
+            return None
         if node.op_type == "Constant":
             return self._constant(node)
         if node.op_type == "ConstantOfShape" and len(node.input) == 1:
@@ -130,6 +135,17 @@ class Constants:
         if fill.size != 1:
             raise ModelError(f"expected one number to fill with, got {fill.size}", where=where)
         return np.broadcast_to(fill.reshape(()), checked_shape(dims, fill.dtype, where))
+
+    def _rescaled(self, node: NodeProto, nesting: int) -> np.ndarray | None:
+        """Value of a `QuantizeLinear` or `DequantizeLinear` node; None where one of its inputs is no constant."""
+        x = self.value(node.input[0], nesting + 1)
+        scale = None if x is None else self.value(node.input[1], nesting + 1)
+        has_zero = len(node.input) == 3 and bool(node.input[2])
+        zero = self.value(node.input[2], nesting + 1) if has_zero and scale is not None else None
+        if x is None or scale is None or (has_zero and zero is None):
+            return None
+        rescale = linear_scales.quantised if linear_scales.is_quantize(node) else linear_scales.dequantised
+        return rescale(node, x, scale, zero)
 
 
 def _cast(array: np.ndarray, node: NodeProto) -> np.ndarray:

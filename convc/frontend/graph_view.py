@@ -36,6 +36,7 @@ class GraphView:
         self.types = types
         self.constants = constants
         self.makers = {name: node for node in graph.node for name in node.output if name}
+        self.places = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
         self.readers: dict[str, list[int]] = defaultdict(list)
         for index, node in enumerate(graph.node):
             for name in _read_by(node):

@@ -7,6 +7,7 @@ answer is a network or a `ConvcError`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from convc.frontend.constants import Constants
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
+from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
 from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
 from convc.frontend.quantised_nodes import QUANTISED
@@ -63,7 +65,8 @@ def read_model(
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
             raising; there must be one that can.
-        fuse: let convolutions take in the nodes behind them that a kernel does as it stores (`convc.frontend.fusion`).
+        fuse: let convolutions take in the nodes behind them that a kernel does as it stores (`convc.frontend.fusion`),
+            and make those between DequantizeLinear and QuantizeLinear integer ones (`convc.frontend.integer_convs`).
 
     Raises:
         ModelError: not a model that can be read, or one without convolutions.
@@ -112,6 +115,12 @@ def _read(
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
         raise ModelError("the model has no convolution in its main graph", hint=f"it has {listed}")
+    found = integer_convolutions(model, names, constants) if fuse else Integers(model=model, source=model)
+    if found.model is not model:
+        model = found.model
+        names = node_names(model.graph.node)
+        constants = Constants(model.graph, path.parent, bound)
+    real_for = _real_for(model.graph, names, found)
     types = infer_types(model, constants, batch)
     convs: dict[int, ConvNode] = {}
     skipped: dict[int, SkippedNode] = {}
@@ -119,10 +128,13 @@ def _read(
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
         if not is_convolution(node):
             reason = NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
+            if node.op_type == "DequantizeLinear" and node.output:
+                reason = real_for.get(node.output[0], reason)
             skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=reason)
             continue
         try:
-            convs[index] = NodeReader(node, name, types, constants).read(operands)
+            conv = NodeReader(node, name, types, constants).read(operands)
+            convs[index] = dataclasses.replace(conv, fused=found.taken.get(name, ()))
         except ConvcError as error:
             refused.append(error)
             skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=error.message)
@@ -142,6 +154,15 @@ def _read(
         inputs=tuple(reference(name, types.get(name, UNKNOWN)) for name in inputs),
         outputs=tuple(reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
     )
+
+
+def _real_for(graph: onnx.GraphProto, names: Sequence[str], found: Integers) -> dict[str, str]:
+    """Tensors that were dequantised for a convolution that stays floating-point, and why it does."""
+    reasons: dict[str, str] = {}
+    for node, name in zip(graph.node, names, strict=True):
+        if name in found.floating:
+            reasons |= dict.fromkeys(node.input[:2], f"{name} stays floating-point: {found.floating[name]}")
+    return reasons
 
 
 def _first_of(refused: Sequence[ConvcError], convolutions: int) -> ConvcError:

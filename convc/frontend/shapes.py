@@ -15,6 +15,7 @@ from onnx import numpy_helper, shape_inference
 
 from convc.errors import ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.contrib_shapes import as_standard
 
 _SMALL = 1024
 """Constants of at most this many elements keep their values in the skeleton."""
@@ -85,7 +86,7 @@ def _skeleton(
         if tensor is not None and len(node.output) == 1 and math.prod(tensor.dims) > _SMALL:
             _declare(graph, node.output[0], tensor)
         else:
-            graph.node.append(node)
+            graph.node.append(as_standard(node))
     if batch is None and not shapes:
         graph.value_info.extend(model.graph.value_info)
         graph.output.extend(model.graph.output)

@@ -80,7 +80,8 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
         """Columns of the accumulator that an execution of a step works on, where they are certain."""
-        loops, scope = self._loops(step, nth), self.steps.get(step or "")
+        loops = self._loops(step, nth)
+        scope = self.steps.get(step or "")
         if loops is None or scope is None or scope.width is None:
             return None
         first = _value(scope.first_column, loops)
@@ -88,14 +89,20 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     def reduction(self, step: str | None, nth: int | None) -> dict[str, Bounds]:
         """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
-        loops, scope = self._loops(step, nth), self.steps.get(step or "")
+        loops = self._loops(step, nth)
+        scope = self.steps.get(step or "")
         if loops is None or scope is None:
             return {}
+        r: int | None
+        s: int | None
+        block: int | None
         if "k_step" in loops:
             tap, block = divmod(loops["k_step"], self.blocks)
             r, s = divmod(tap, self.taps[1])
         else:
-            r, block, s = loops.get("r"), loops.get("block"), _value(scope.tap_column, loops)
+            r = loops.get("r")
+            s = _value(scope.tap_column, loops)
+            block = loops.get("block")
         known = {name: (value, value) for name, value in (("r", r), ("s", s)) if value is not None}
         if block is not None:
             first = block * self.block_channels

@@ -1,1 +1,1 @@
-"""What a person reads: tables and pages of text, made of the records that the other rooms leave."""
+"""Reports for people: tables and pages of text, made of the records that the other rooms leave."""

@@ -1,4 +1,4 @@
-"""What the nodes of an annotated model say (`convc.frontend.annotate`): schedule, verdict and counts of each layer."""
+"""Notes on the nodes of a model (`convc.frontend.annotate`): schedule, verdict and counts of each layer."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def notes_of(report: VerifyReport) -> dict[str, dict[str, str]]:
 
 
 def _layer(layer: LayerReport) -> dict[str, str]:
+    """The notes on a convolution that was verified."""
     problem = layer.problem
     counters = layer.counters
     normal = layer.compared("normal")

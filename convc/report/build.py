@@ -1,8 +1,9 @@
-"""What ``convc compile`` says: the layers, their kernels, and what was left out."""
+"""The report of ``convc compile``: the layers, their kernels, and what was left out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -48,8 +49,9 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
 
     ``assembled`` by the kernel's digest.
     """
-    kernels = {
-        digest: {
+    kernels: dict[str, dict[str, Any]] = {}
+    for digest, launch in _launches(build).items():
+        kernels[digest] = {
             "file": str(build.path / "kernels" / digest / "kernel.ptx"),
             "grid": launch.grid,
             "block": launch.block,
@@ -57,14 +59,12 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
             "shared_bytes": launch.shared_bytes,
             "assembled": _taken(assembled[digest]) if digest in assembled else None,
         }
-        for digest, launch in _launches(build).items()
-    }
     network = msgspec.to_builtins(build.network)
     return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
 
 
 def print_fused(console: Console, layers: Sequence) -> None:
-    """Which nodes the kernels do besides the convolutions (any records with ``name`` and ``fused``)."""
+    """Print the nodes that kernels do besides the convolutions (of any records with ``name`` and ``fused``)."""
     taken = [layer for layer in layers if layer.fused]
     for layer in taken[:FUSED]:
         console.print(f"fused: {' + '.join((layer.name, *layer.fused))}", soft_wrap=True)
@@ -83,7 +83,7 @@ def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
 
 
 def print_assembled(console: Console, build: Build, assembled: Mapping[str, Assembled]) -> None:
-    """What ptxas said of each kernel: registers per thread, static and dynamic shared memory, spills."""
+    """Print what ptxas said of each kernel: registers per thread, static and dynamic shared memory, spills."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("cubin of kernel")
     for heading in ("registers", "static shared bytes", "dynamic shared bytes", "spilled bytes"):

@@ -1,4 +1,4 @@
-"""Where reports go: results to stdout, progress to stderr, and progress only when a person is looking."""
+"""Consoles for reports: results to stdout, progress to stderr, and progress only when a person is looking."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def page_text(page: Callable[[Console], None]) -> str:
-    """What a page prints, as a text as wide as in a pipe."""
+    """The text of a page, as wide as in a pipe."""
     paper = io.StringIO()
     page(_Console(file=paper, width=PLAIN_WIDTH, markup=False, highlight=False, emoji=False, color_system=None))
     return paper.getvalue()

@@ -1,4 +1,4 @@
-"""What a launch did, count by count (`convc.machine.state.counters`); what did not happen is left out."""
+"""Counts of a launch as text (`convc.machine.state.counters`); what did not happen is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch did and what the machine noticed, in a few lines."""
+"""Reports on launches: what one did and what the machine noticed, in a few lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
 
 
 def print_layer_run(console: Console, run: LayerRun, file: Path) -> None:
-    """What a run of a layer did and gave, and the file that has it."""
+    """Print what a run of a layer did and gave, and the file that has it."""
     print_run(console, run.name, run.counters, run.seconds)
     y = to_standard_dtype(run.y)
     console.print(f"wrote {file}: {y.dtype.name} {list(y.shape)}")

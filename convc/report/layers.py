@@ -1,4 +1,4 @@
-"""What reports on layers and on whole networks have in common: a row per layer, and the first element that is wrong."""
+"""Parts that reports on layers and on whole networks share: a row per layer, and the first wrong element."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def print_table(
 
 
 def first_wrong(wrong: Comparison) -> str:
-    """Where the first wrong element is, and what it should be."""
+    """Say where the first wrong element is, and what it should be."""
     element = element_place(wrong.first or ())
     return f"the first is ({element}): got {wrong.got!r}, expected {wrong.expected!r}"
 

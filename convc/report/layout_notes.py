@@ -1,4 +1,4 @@
-"""What repacking does and what it costs, one sentence each, from the facts of a `DeviceLayout`."""
+"""Notes on repacking: what it does and what it costs, one sentence each, from the facts of a `DeviceLayout`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
 
 def _padding(layout: DeviceLayout) -> list[str]:
     """What rounding channels up to whole 16 bytes costs."""
-    problem, notes = layout.problem, []
+    problem = layout.problem
+    notes: list[str] = []
     channels = problem.in_channels
     if layout.c_pitch != channels:
         notes.append(

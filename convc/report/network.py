@@ -1,8 +1,9 @@
-"""What is said of a whole network: a row per convolution, the drift of its outputs, and which layer departs first."""
+"""Reports on a whole network: a row per convolution, the drift of its outputs, and the layer that departs first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rich.console import Console
 
@@ -39,6 +40,8 @@ def print_network(console: Console, report: NetworkReport) -> None:
                 _print_wrong(console, layer.name, check)
     print_refused(console, report.stats.refused)
     print_hidden(console, report.stats.hidden)
+    print_elsewhere(console, report.stats.elsewhere)
+    print_floating(console, report.stats.floating)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
@@ -67,17 +70,35 @@ def print_refused(console: Console, refused: Mapping[str, str]) -> None:
         console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
 
 
+def print_floating(console: Console, floating: Mapping[str, str]) -> None:
+    """Quantised convolutions that ran in floating point, and why."""
+    for name, reason in floating.items():
+        console.print(f"floating-point: the quantised convolution {name}: {reason}", soft_wrap=True)
+
+
 def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
     """Convolutions inside nodes that ran on the host."""
     for name, count in hidden.items():
         console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
 
 
+def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
+    """Nodes that were not run by who was chosen, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in elsewhere.items():
+        reasons.setdefault(reason, []).append(name)
+    for reason, names in reasons.items():
+        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        console.print(f"on the host: {listed} {reason}", soft_wrap=True)
+
+
 def print_network_run(console: Console, run: NetworkRun) -> None:
-    """What a run of a network did, in a line or two, and what it gave."""
+    """Print what a run of a network did, in a line or two, and what it gave."""
     stats = run.stats
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
+    print_elsewhere(console, stats.elsewhere)
+    print_floating(console, stats.floating)
     fused = sum(map(len, stats.fused.values()))
     counts = f" with {fused} nodes fused into them, {stats.handed} buffers handed over"
     with_them = counts if fused or stats.handed else ""
@@ -93,15 +114,17 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
 
 def network_run_json(model: str, run: NetworkRun) -> bytes:
     """A run of a network as JSON: its outputs, the files that they went to, and what was done where."""
-    outputs = [
-        {
-            "name": name,
-            "dtype": to_standard_dtype(value).dtype.name if hasattr(value, "dtype") else type(value).__name__,
-            "shape": list(getattr(value, "shape", ())),
-            "file": str(run.files[name]) if name in run.files else None,
-        }
-        for name, value in run.outputs.items()
-    ]
+    outputs: list[dict[str, Any]] = []
+    for name, value in run.outputs.items():
+        array = hasattr(value, "dtype")  # else it is a sequence, or an empty optional
+        outputs.append(
+            {
+                "name": name,
+                "dtype": to_standard_dtype(value).dtype.name if array else type(value).__name__,
+                "shape": list(value.shape) if array else [],
+                "file": str(run.files[name]) if name in run.files else None,
+            }
+        )
     return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": run.stats})
 
 
@@ -114,6 +137,7 @@ def network_json(report: NetworkReport) -> bytes:
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
+    """The cells of a layer."""
     problem = layer.problem
     right = layer.compared("network")
     agrees = layer.compared("network", "onnxruntime")
@@ -131,10 +155,12 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
 
 
 def _allowed(output: OutputReport) -> str:
+    """The drift that would be expected, and whether there is more."""
     return f"up to {number(output.allowed)} expected" + ("" if output.ok else ": DEPARTED")
 
 
 def _print_wrong(console: Console, name: str, check: Check) -> None:
+    """Say how far a layer's result is from what it was compared with."""
     who = "the float64 reference" if check.oracle == "reference" else check.oracle
     wrong = check.comparison
     if wrong is None:

@@ -1,4 +1,4 @@
-"""Where a report goes: to a file, whole or not at all, or to stdout for the name ``-``."""
+"""Targets of reports: a file, which is written whole or not at all, or stdout for the name ``-``."""
 
 from __future__ import annotations
 

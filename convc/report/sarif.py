@@ -59,6 +59,7 @@ def _known(record: Region | Place | None) -> dict | None:
 
 
 def _result(finding: Finding) -> dict:
+    """A finding as a SARIF result."""
     known = finding_json(finding)
     names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
     result: dict = {
@@ -76,5 +77,6 @@ def _result(finding: Finding) -> dict:
 
 
 def _location(site: Site) -> dict:
+    """The line of a site."""
     place = {"artifactLocation": {"uri": site.file}, "region": {"startLine": site.line}}
     return {"physicalLocation": place}

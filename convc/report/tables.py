@@ -56,6 +56,7 @@ def csv_table(reports: Sequence[VerifyReport]) -> bytes:
 
 
 def _record(layer: LayerReport) -> dict[str, Any]:
+    """The values of a layer by column; what it has no value for is left out."""
     problem = layer.problem
     counters = layer.counters
     normal = layer.compared("normal")

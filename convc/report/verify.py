@@ -1,4 +1,4 @@
-"""What ``convc verify`` says: a row per layer; for a wrong one the first wrong element and who wrote it."""
+"""The report of ``convc verify``: a row per layer; for a wrong one the first wrong element and who wrote it."""
 
 from __future__ import annotations
 
@@ -80,14 +80,15 @@ def report_json(report: VerifyReport) -> bytes:
 
 def models_json(models: Sequence[Path], reports: Sequence[VerifyReport | ConvcError]) -> bytes:
     """Reports on several models as one JSON; in place of a report, the error that says why there is none."""
-    records = [
-        {"model": str(model)} | ({"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made))
-        for model, made in zip(models, reports, strict=True)
-    ]
+    records: list[dict[str, Any]] = []
+    for model, made in zip(models, reports, strict=True):
+        found = {"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made)
+        records.append({"model": str(model)} | found)
     return json_text({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
 
 
 def _record(report: VerifyReport) -> dict[str, Any]:
+    """A report as a record for JSON."""
     return model_record(report, "convc-verify/2")
 
 
@@ -122,6 +123,7 @@ def verdict(check: Check, problem: ConvProblem) -> str:
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
+    """Print what is wrong in one check of a layer, and who wrote it."""
     console.print(f"\n{layer.name}, {check.mode} data, {layer.kernel}:")
     if check.fault:
         console.print(check.fault, soft_wrap=True)
@@ -144,6 +146,7 @@ def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
 
 
 def _allowed(mode: str, wrong: Comparison) -> str:
+    """The difference that would have been right, as the end of a sentence."""
     if mode == "integer":
         return " exactly"
     return f", off by at most {number(wrong.limit)}" if wrong.limit > 0 else ""

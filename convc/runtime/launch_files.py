@@ -27,21 +27,21 @@ def read_buffers(launch: LaunchSpec, folder: Path, given: Container[str] = ()) -
         InputError: a file is missing or damaged, or holds another type or shape.
     """
     require_memory(2 * sum(spec.size_bytes for spec in launch.buffers.values()), "the launch's buffers")
-    return {
-        name: _read(name, spec, folder / spec.file)
-        for name, spec in launch.buffers.items()
-        if spec.file is not None and name not in given
-    }
+    contents: dict[str, np.ndarray] = {}
+    for name, spec in launch.buffers.items():
+        if spec.file is not None and name not in given:
+            contents[name] = _read(name, spec, folder / spec.file)
+    return contents
 
 
 def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
-    """Where each buffer with a ``save`` goes.
+    """The file of each buffer with a ``save``.
 
     Raises:
         LaunchError: that is outside the launch file's folder.
         InputError: no file can be written there.
     """
-    targets = {}
+    targets: dict[str, Path] = {}
     root = folder.resolve()
     for name, spec in launch.buffers.items():
         if spec.save is None:
@@ -58,6 +58,7 @@ def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
 
 
 def _read(name: str, spec: BufferSpec, path: Path) -> np.ndarray:
+    """The contents of a buffer, whose file must hold its type and shape."""
     element = ELEMENT_TYPES[spec.dtype]
 
     def check(header: NpyHeader) -> str | None:

@@ -37,7 +37,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRun:
-    """What running a layer gave.
+    """The result of running a layer.
 
     Attributes:
         name: of the layer.
@@ -151,7 +151,7 @@ def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
 def last_writer(
     layer: Layer, x: np.ndarray, element: tuple[int, ...], residual: np.ndarray | None = None
 ) -> Finding | None:
-    """Which CTA, warp and lane wrote the output element (n, k, p, q), and by which line; None if none did.
+    """The CTA, warp, lane and line that wrote the output element (n, k, p, q); None if none did.
 
     Runs the kernel again, watching that address.
     """
@@ -197,6 +197,7 @@ def to_standard_dtype(y: np.ndarray) -> np.ndarray:
 
 
 def _output(layout: DeviceLayout, result: RunResult) -> np.ndarray:
+    """The output buffer as elements, in the kernel's layout."""
     storage = dtypes.BY_NAME[layout.output.dtype].storage
     return result.buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
 
@@ -207,6 +208,7 @@ def from_npy_dtype(dtype: np.dtype) -> np.dtype:
 
 
 def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    """Raise `InputError` where an array is no input of the layer."""
     expected = layout.model.x_shape
     if tuple(shape) != expected:
         raise InputError(f"expected an input of shape {list(expected)} (N, C, H, W), got {list(shape)}", where=where)
@@ -217,6 +219,7 @@ def _check_input(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, 
 
 
 def _check_residual(layout: DeviceLayout, shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    """Raise `InputError` where an array is no residual of the layer."""
     expected = layout.model.y_shape
     if layout.residual is None:
         raise InputError("the layer adds no residual, and there is one", where=where)

@@ -37,7 +37,7 @@ def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
     """What a site is part of; None where no CTA is known."""
     if site.cta is None:
         return None
-    tile = site.cta % layer.launch.grid[0], site.cta // layer.launch.grid[0]
+    tile = (site.cta % layer.launch.grid[0], site.cta // layer.launch.grid[0])
     lanes, columns = _in_accumulator(site, info)
     pixels, channels = info.outputs(tile, lanes, columns)
     region = site.region
@@ -49,13 +49,14 @@ def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
 
 def _in_accumulator(site: Site, info: DebugInfo) -> tuple[Bounds, Bounds]:
     """Lanes and columns of the accumulator that a site is about; all of them where nothing says less."""
-    lanes, columns = (0, info.lanes - 1), (0, info.columns - 1)
-    columns = info.columns_of(site.step, site.nth) or columns
+    lanes = (0, info.lanes - 1)
+    columns = info.columns_of(site.step, site.nth) or (0, info.columns - 1)
     region = site.region
     if region is None or region.lanes is None:
         return lanes, columns
     if region.columns is None:
         return region.lanes, columns
+    # Columns of tensor memory that are not the accumulator's say nothing about channels.
     first, last = (column - info.first_column for column in region.columns)
     return (region.lanes, (first, last)) if first >= 0 and last < info.columns else (lanes, columns)
 
@@ -70,5 +71,6 @@ def _in_output(layer: Layer, region: Region) -> tuple[Bounds, Bounds]:
 
 
 def _pixel(layer: Layer, number: int) -> tuple[int, ...]:
+    """(n, p, q) of an output pixel by its number."""
     problem = layer.layout.problem
     return tuple(int(i) for i in np.unravel_index(number, (problem.batch, *problem.out_extent)))

@@ -2,34 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypedDict, Unpack
+
 import numpy as np
 
 from convc.ir.findings import Finding, Verdict
+from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
+from convc.ptx import Instr
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse, Tables
 from convc.sanitizer.sites import finding, region_of, site_of
-from convc.sanitizer.strength import apart
-from convc.sanitizer.tcgen05_order import Pipeline
+from convc.sanitizer.strength import Strength, apart
+from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 """Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
+
+
+class AccessFields(TypedDict, total=False):
+    """Fields by which an access differs from an ordinary read; the attributes of `Access` say what they mean."""
+
+    component: int
+    time: int
+    actor: str
+    write: bool
+    generic: bool
+    lane: int | None
+    home: int
+    stream: Stream | None
+    after: Mapping[Stream, int]
+    strength: Strength | None
+    nth: int
 
 
 class Accesses(Order):
     """Compares every access with those before it; the first racing pair of instructions is reported."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple, Finding] = {}
+        self.found: dict[tuple[str | int | bool, ...], Finding] = {}
 
-    def begin(self, cohort) -> None:
+    def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
         super().begin(cohort)
         self.log: list[Access] = []
-        self.shadows: dict[tuple, Shadow] = {}
-        self.counts: dict[tuple, int] = {}
+        self.shadows: dict[tuple[str, int | str], Shadow] = {}
+        self.counts: dict[tuple[int, ...], int] = {}
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
         self.allocated: dict[tuple[int, int], int] = {}
@@ -38,14 +59,15 @@ class Accesses(Order):
         """Everything that was found."""
         return list(self.found.values())
 
-    def end(self, cohort) -> None:
+    def end(self, cohort: ObservedCohort) -> None:
         """Work that an exiting CTA knows nothing of may still touch its memory."""
         for key, late in self.exits.findings(self.warps):
             self.found.setdefault(key, late)
 
     def shadow(self, space: str, home: int | str) -> Shadow:
-        """Of the shared or tensor memory of a CTA, or of a buffer."""
-        if (space, home) not in self.shadows:
+        """The shadow of the shared or tensor memory of a CTA, or of a buffer."""
+        found = self.shadows.get((space, home))
+        if found is None:
             match space:
                 case "shared":
                     tables = Tables(self.cohort.shared.bytes.shape[1])
@@ -53,31 +75,37 @@ class Accesses(Order):
                     tables = Tables(LANES * COLUMNS)
                 case _:
                     tables = Sparse()
-            self.shadows[space, home] = Shadow(tables)
-        return self.shadows[space, home]
+            found = self.shadows[space, home] = Shadow(tables)
+        return found
 
-    def entry(self, instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more) -> Access:
+    def entry(
+        self, instr: Instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more: Unpack[AccessFields]
+    ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
-        fields = {
-            "component": clocks.component,
-            "time": clocks.time,
-            "actor": f"warp {warp}",
-            "generic": True,
-            "lane": None,
-            "write": False,
-            "home": row,
-            "stream": None,
-            "after": {},
-            "strength": None,
-            "nth": 0,
-        } | more
+        actor = more.get("actor", f"warp {warp}")
         if self.cohort.watched > 1:
-            fields["actor"] += f" of CTA {self.cohort.number(row)}"
-        return Access(kind=kind, row=row, warp=warp, instr=instr, **fields)
+            actor += f" of CTA {self.cohort.number(row)}"
+        return Access(
+            component=more.get("component", clocks.component),
+            time=more.get("time", clocks.time),
+            actor=actor,
+            kind=kind,
+            write=more.get("write", False),
+            generic=more.get("generic", True),
+            row=row,
+            warp=warp,
+            lane=more.get("lane"),
+            home=more.get("home", row),
+            stream=more.get("stream"),
+            after=more.get("after", {}),
+            strength=more.get("strength"),
+            instr=instr,
+            nth=more.get("nth", 0),
+        )
 
-    def nth(self, instr, *thread: int) -> int:
-        """How often a warp or a thread had come here before."""
-        key = instr.index, *thread
+    def nth(self, instr: Instr, *thread: int) -> int:
+        """Count how often a warp or a thread has come here, and give the number of times before this one."""
+        key = (instr.index, *thread)
         count = self.counts[key] = self.counts.get(key, -1) + 1
         return count
 
@@ -106,11 +134,13 @@ class Accesses(Order):
             if not _ordered(access_set.space, self.log[index], access, clocks):
                 self._report(access_set, index, access, clocks)
 
-    def touch(self, instr, row, thread, barrier: Home, work: AsyncStream | None = None) -> None:
+    def touch(
+        self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
+    ) -> None:
         """A barrier operation comes after the barrier's initialisation."""
         home, address = barrier
         clocks = self.clocks(row, thread[0])
-        more = {"home": home, "generic": work is None}
+        more: AccessFields = {"home": home, "generic": work is None}
         if work is not None:
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
@@ -127,14 +157,14 @@ class Accesses(Order):
         peer = self.cohort.number(access.home)
         message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"
         site = site_of(self.cohort, access, lanes, None)
-        key = "start", access.instr.span.line
+        key = ("start", access.instr.span.line)
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
 
     def _report(self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
         first = self.log[index]
         space = access_set.space
-        lines = first.instr.span.line, second.instr.span.line
+        lines = (first.instr.span.line, second.instr.span.line)
         key = (space, *lines, first.write, second.write)
         weakly = clocks.weak.get(first.component, -1) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"

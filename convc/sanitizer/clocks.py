@@ -24,31 +24,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 Clock = dict[int, int]
+"""The time up to which the owner has been told of a component, by component."""
+
+Who = TypeVar("Who")
 
 
-def join(into: Clock, other: Mapping[int, int]) -> None:
-    """Learn everything that ``other`` knows."""
+def join(into: dict[Who, int], other: Mapping[Who, int]) -> None:
+    """Learn everything that ``other`` knows: the later time of each."""
     for component, time in other.items():
         if into.get(component, -1) < time:
             into[component] = time
 
 
 def _fenced() -> dict[str, Clock]:
+    """A view of what the asynchronous proxy sees of each memory: nothing yet."""
     return {"shared": {}, "global": {}}
 
 
 @dataclass(slots=True)
 class ClockMessage:
-    """What a release carries: the sender's generic, fenced and weak views."""
+    """The message of a release: the sender's generic, fenced and weak views."""
 
     generic: Clock = field(default_factory=dict)
     fenced: dict[str, Clock] = field(default_factory=_fenced)
     weak: Clock = field(default_factory=dict)
 
     def add(self, other: ClockMessage) -> None:
-        """Another release on the same object."""
+        """Join another release on one object to this one."""
         join(self.generic, other.generic)
         join(self.weak, other.weak)
         for space, clock in other.fenced.items():
@@ -96,7 +101,7 @@ class WarpClocks(ClockMessage):
         self.unpublished.clear()
 
     def release(self, scopes: tuple[bool, ...], what: ClockMessage) -> None:
-        """What relaxed writes pass on from now on; see `released`."""
+        """Let relaxed writes pass this on from now on (`released`)."""
         for wide in scopes:
             self.released.setdefault(wide, ClockMessage()).add(what)
 
@@ -134,5 +139,5 @@ class AsyncStream:
         self.time += 1
 
     def known(self, left: int) -> Clock:
-        """What is known once at most ``left`` of the groups closed so far are under way."""
+        """The times that are known once at most ``left`` of the groups closed so far are under way."""
         return {self.component: self.groups[-1 - left]} if len(self.groups) > left else {}

@@ -1,4 +1,4 @@
-"""Do CTAs that nothing orders use the same bytes of global memory, one of them writing?
+"""Global memory between clusters: CTAs that nothing orders use the same bytes, one of them writing.
 
 Clusters run in no particular order, so two that store to one place race, and so do one that stores and one that loads
 (PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
@@ -9,33 +9,51 @@ kernel with strong accesses a lock or a flag may order the others, so a person h
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict
-from convc.machine.state.observer import GlobalRange, Observer
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.state.observer import GlobalRange, Observer, Places, Transfer
+from convc.ptx import Instr
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import strength_of
+
+Executed = tuple[Instr, int]
+"""An instruction, and the linear number of the CTA that executed it."""
 
 
 class Writes(Observer):
     """One finding per pair of instructions and buffer."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple, Finding] = {}
+        self.found: dict[tuple[int, int, str], Finding] = {}
         self.buffers: dict[str, Sparse] = {}
-        self.loads: list[tuple[object, np.ndarray, GlobalRange]] = []
+        self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
 
-    def begin(self, cohort) -> None:
-        """Who wrote where is kept from cohort to cohort."""
+    def begin(self, cohort: ObservedCohort) -> None:
+        """Go on with another cohort; who wrote where is kept."""
         self.cohort = cohort
         self.body = cohort.launch.program.kernel.body
         self.strong = np.array([strength_of(instr) is not None for instr in self.body])
-        space = [str(instr.slots.get("space")) for instr in self.body]
-        outside = [not name.startswith("shared") for name in space]
-        self.orders = bool((self.strong & np.array(outside)).any())
+        spaces = [str(instr.slots.get("space")) for instr in self.body]
+        outside = np.array([not name.startswith("shared") for name in spaces])
+        # Strong accesses outside of shared memory may be a lock or a flag, which orders what this does not follow.
+        self.orders = bool((self.strong & outside).any())
 
-    def global_access(self, strand, instr, kind, buffer, offset, size, mask) -> None:
+    def global_access(
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        kind: str,
+        buffer: str,
+        offset: int | Places,
+        size: int,
+        mask: Places | None,
+    ) -> None:
         """Note loads and stores of all CTAs."""
         if kind == "atom":
             return
@@ -48,15 +66,15 @@ class Writes(Observer):
         shape = (len(rows), len(warps), 32)
         active = np.broadcast_to(np.True_ if mask is None else mask, shape)
         starts = np.broadcast_to(offset, shape)[active].astype(np.int64)
-        cta, warp, lane = (
-            np.broadcast_to(a, shape)[active] for a in (self.cohort.place.number[rows][:, None, None], warps, lanes)
-        )
-        if kind == "st":
-            self._store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
-        else:
+        cta = np.broadcast_to(self.cohort.place.number[rows][:, None, None], shape)[active]
+        if kind != "st":
             self._load(instr, buffer, starts, size, cta)
+            return
+        warp = np.broadcast_to(warps, shape)[active]
+        lane = np.broadcast_to(lanes, shape)[active]
+        self._store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
 
-    def copy(self, strand, instr, transfer) -> None:
+    def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
         memory = transfer.memory
         cta = self.cohort.place.number[transfer.rows]
@@ -85,36 +103,51 @@ class Writes(Observer):
 
     def _cluster(self, cta: np.ndarray) -> np.ndarray:
         """Linear numbers of the clusters of CTAs."""
-        (gx, gy, _), (cx, cy, cz) = self.cohort.launch.grid, self.cohort.launch.cluster
-        x, y, z = cta % gx // cx, cta // gx % gy // cy, cta // (gx * gy) // cz
+        gx, gy, _ = self.cohort.launch.grid
+        cx, cy, cz = self.cohort.launch.cluster
+        x = cta % gx // cx
+        y = cta // gx % gy // cy
+        z = cta // (gx * gy) // cz
         return x + gx // cx * (y + gy // cy * z)
 
-    def _find(self, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray):
+    def _find(
+        self, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray
+    ) -> tuple[Sparse, np.ndarray, np.ndarray, np.ndarray]:
         """(tables, places, their offsets, their CTAs), flat."""
         tables = self.buffers.setdefault(buffer, Sparse())
         places, offsets = tables.find(starts, size)
         return tables, places.reshape(-1), offsets.reshape(-1), np.repeat(cta, places.shape[1])
 
-    def _store(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray, thread) -> None:
-        """Compare with the writers so far, and become the writer."""
+    def _store(
+        self,
+        instr: Instr,
+        buffer: str,
+        starts: np.ndarray,
+        size: int,
+        cta: np.ndarray,
+        thread: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """Compare with the writers so far, and become the writer; `thread` gives warp and lane of a line of bytes."""
         tables, places, offsets, who = self._find(buffer, starts, size, cta)
         writer = tables.get("writer")
         line = tables.get("writer line")
-        before, by = writer[places], line[places]
+        before = writer[places]
+        by = line[places]
         writer[places] = who
         line[places] = instr.index
+        # Where several CTAs of this very instruction store to one place, numpy has kept the last: it is the other one.
         collided = writer[places] != who
-        before, by = np.where(collided, writer[places], before), np.where(collided, instr.index, by)
+        before = np.where(collided, writer[places], before)
+        by = np.where(collided, instr.index, by)
         clash = (before >= 0) & (self._cluster(before) != self._cluster(who))
         clash &= ~(self.strong[instr.index] & self.strong[by])
         if clash.any():
             at = int(clash.argmax())
-            warp, lane = thread(at * len(starts) // len(who))
-            self._report(
-                instr, int(who[at]), self.body[int(by[at])], int(before[at]), buffer, int(offsets[at]), (warp, lane)
-            )
+            one = (instr, int(who[at]))
+            other = (self.body[int(by[at])], int(before[at]))
+            self._report(buffer, int(offsets[at]), one, other, thread(at * len(starts) // len(who)))
 
-    def _load(self, instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
+    def _load(self, instr: Instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
         tables, places, _, who = self._find(buffer, starts, size, cta)
         reader = tables.get("reader")
@@ -137,37 +170,38 @@ class Writes(Observer):
             clash &= ~(self.strong[loads] & self.strong[stores])
             for load in np.unique(loads[clash]).tolist():
                 at = int((clash & (loads == load)).argmax())
-                instr = self.body[load]
-                other = self.body[int(stores[at])]
-                offset = start + at * tables.unit
-                self._report(instr, int(reader[at]), other, int(writer[at]), buffer, offset, None)
+                one = (self.body[load], int(reader[at]))
+                other = (self.body[int(stores[at])], int(writer[at]))
+                self._report(buffer, start + at * tables.unit, one, other, None)
 
-    def _report(
-        self, instr, cta: int, other, by: int, buffer: str, offset: int, thread: tuple[int, int] | None
-    ) -> None:
-        """``instr`` of CTA ``cta`` meets ``other`` of CTA ``by`` in a buffer; it is a store if its thread is known."""
-        key = instr.index, other.index, buffer
+    def _report(self, buffer: str, offset: int, one: Executed, other: Executed, thread: tuple[int, int] | None) -> None:
+        """``one`` meets ``other``, which stores there; it is a store too if its thread (warp, lane) is known."""
+        instr, cta = one
+        store, by = other
+        key = (instr.index, store.index, buffer)
         if key in self.found:
             return
         where = f"buffer {buffer!r} at byte {offset}"
         if thread is not None:
-            message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {other.span.line})"
+            message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {store.span.line})"
         else:
-            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {other.span.line}): nothing orders the two"
+            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {store.span.line}): nothing orders the two"
         region = Region(space="global", buffer=buffer, runs=((offset, offset),))
-
-        def site(instr, cta: int, thread: tuple[int, int] | None) -> Site:
-            warp, lanes = (None, ()) if thread is None else (thread[0], thread[1:])
-            span = instr.span
-            return Site(file=span.file, line=span.line, step=instr.step, cta=cta, warp=warp, lanes=lanes, region=region)
-
         verdict = Verdict.review if self.orders else Verdict.error
         self.found[key] = finding(
-            verdict, "race-global-memory", message, site(instr, cta, thread), site(other, by, None)
+            verdict, "race-global-memory", message, _site(one, region, thread), _site(other, region, None)
         )
 
 
-def _flat(memory: GlobalRange, cta: np.ndarray):
+def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Site:
+    """The site of an instruction of a CTA, by one thread (warp, lane) where that is known."""
+    instr, cta = what
+    span = instr.span
+    site = Site(file=span.file, line=span.line, step=instr.step, cta=cta, region=region)
+    return site if thread is None else dataclasses.replace(site, warp=thread[0], lanes=(thread[1],))
+
+
+def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
     """(starts of lines, bytes per line, the CTA of each) of copies by all of some CTAs."""
     for which, starts, size in memory.lines(np.arange(len(cta))):
         inside = starts >= 0

@@ -1,4 +1,4 @@
-"""What orders what: the synchronisation of one cluster, as vector clocks.
+"""Happens-before: the synchronisation of one cluster, as vector clocks.
 
 Followed are the CTAs of the first cluster of every cohort, all with one set of clocks. Messages pass through mbarriers
 (of the own CTA, or of a peer by its shared::cluster address), CTA barriers, the cluster barrier, and single locations
@@ -9,10 +9,15 @@ operation out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from convc.machine.isa.observe import actors
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import Observer
+from convc.ptx import Instr
 from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
 from convc.sanitizer.strength import Locations
 
@@ -33,23 +38,25 @@ class Barrier:
 
 
 class Order(Observer):
-    """Who knows of what; ``met`` are (CTA, peer) where the one knows that the other has started.
+    """The clocks of everybody; ``met`` are (CTA, peer) where the one knows that the other has started.
 
     Subclasses override `touch`.
     """
 
-    def begin(self, cohort) -> None:
+    def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
         self.owner: list[int] = []
         self.warps: dict[tuple[int, int], WarpClocks] = {}
-        self.streams: dict[tuple, AsyncStream] = {}
+        self.streams: dict[tuple[str | int, ...], AsyncStream] = {}
         self.barriers: dict[Home, Barrier] = {}
-        self.meetings: dict[tuple, ClockMessage] = {}
+        self.meetings: dict[tuple[str | int, ...], ClockMessage] = {}
         self.locations = Locations()
         self.met: set[tuple[int, int]] = set()
 
-    def touch(self, instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None) -> None:
+    def touch(
+        self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
+    ) -> None:
         """A thread (warp, lane) operates on a barrier, or (with ``work``) has it signalled when that is done."""
 
     # ---- who -----------------------------------------------------------------------------------------------------
@@ -61,20 +68,20 @@ class Order(Observer):
 
     def clocks(self, row: int, warp: int) -> WarpClocks:
         """The clocks of a warp."""
-        key = row, warp
+        key = (row, warp)
         if key not in self.warps:
             self.warps[key] = WarpClocks(component=self.component(row))
         return self.warps[key]
 
     def stream(self, kind: str, row: int, *thread: int) -> AsyncStream:
         """The stream of asynchronous work of a kind that a thread or a warp issues."""
-        key = kind, row, *thread
+        key = (kind, row, *thread)
         if key not in self.streams:
             self.streams[key] = AsyncStream(self.component(row))
         return self.streams[key]
 
     def barrier(self, home: Home) -> Barrier:
-        """What is known of a barrier."""
+        """The copies and messages of a barrier."""
         if home not in self.barriers:
             self.barriers[home] = Barrier(AsyncStream(self.component(home[0])))
         return self.barriers[home]
@@ -87,12 +94,12 @@ class Order(Observer):
 
     # ---- mbarriers -------------------------------------------------------------------------------------------------
 
-    def init(self, strand, instr, barrier) -> None:
+    def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """mbarrier.init: a new object, also where there was one before."""
         for _, row, _, _, _ in actors(strand):
             self.barriers.pop((row, barrier), None)
 
-    def settle(self, homes) -> None:
+    def settle(self, homes: Iterable[Home]) -> None:
         """A phase that has completed is there for waits to acquire; to be called when a whole event has been told."""
         for row, address in homes:
             machine = self.cohort.barriers.get(address)
@@ -105,10 +112,10 @@ class Order(Observer):
                 barrier.done.add(barrier.open)
                 barrier.open = ClockMessage()
 
-    def arrive(self, strand, instr, barrier, homes) -> None:
+    def arrive(self, strand: ObservedStrand, instr: Instr, barrier: int, homes: np.ndarray | None) -> None:
         """Release, where it is an arrival and not relaxed."""
         name = instr.form.name
-        touched = set()
+        touched: set[Home] = set()
         for at, row, _, warp, lanes in actors(strand):
             home = (row if homes is None else int(homes[at]), barrier)
             clocks = self.clocks(row, warp)
@@ -126,7 +133,7 @@ class Order(Observer):
                 opened.add(clocks)
         self.settle(touched)
 
-    def wait(self, strand, instr, barrier, done) -> None:
+    def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
         """Acquire, at once or behind the next acquire fence."""
         waiting = [(row, warp, int(lanes[0])) for at, row, _, warp, lanes in actors(strand) if done[at]]
         self.settle({(row, barrier) for row, _, _ in waiting})
@@ -140,7 +147,14 @@ class Order(Observer):
             else:
                 clocks.add(message)
 
-    def commit(self, strand, instr, barrier, thread, signals) -> None:
+    def commit(
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        barrier: int,
+        thread: tuple[int, int],
+        signals: Sequence[tuple[int, int]],
+    ) -> None:
         """The barriers hear of all earlier tensor operations of this thread, and of what the thread knows.
 
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
@@ -159,12 +173,12 @@ class Order(Observer):
 
     # ---- groups of copies ------------------------------------------------------------------------------------------
 
-    def commit_group(self, strand, instr) -> None:
+    def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:
         """Close the running group."""
         for stream, _ in self._groups(strand, instr, ("bulk read", "bulk write")):
             stream.close()
 
-    def wait_group(self, strand, instr, left) -> None:
+    def wait_group(self, strand: ObservedStrand, instr: Instr, left: int) -> None:
         """The warp knows of all but the latest groups; with ``.read``, only that their sources have been read."""
         kinds = ("bulk read",) if "read" in instr.mods else ("bulk read", "bulk write")
         for stream, clocks in self._groups(strand, instr, kinds):
@@ -172,24 +186,30 @@ class Order(Observer):
                 stream.close()
             clocks.learn(stream.known(left))
 
-    def _groups(self, strand, instr, kinds: tuple[str, ...]) -> list[tuple[AsyncStream, WarpClocks]]:
+    def _groups(
+        self, strand: ObservedStrand, instr: Instr, kinds: tuple[str, ...]
+    ) -> list[tuple[AsyncStream, WarpClocks]]:
         """The streams that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
         bulk = instr.form.name.startswith("cp.async.bulk")
-        keys = []
+        found: list[tuple[AsyncStream, WarpClocks]] = []
         for _, row, _, warp, lanes in actors(strand):
-            threads = [(warp, lane) for lane in lanes.tolist()] if bulk else [(warp,)]
-            keys += [(kind, row, *thread) for thread in threads for kind in (kinds if bulk else ("cp.async",))]
-        return [(self.streams[key], self.clocks(key[1], key[2])) for key in keys if key in self.streams]
+            keys = [("cp.async", row, warp)]
+            if bulk:
+                keys = [(kind, row, warp, lane) for lane in lanes.tolist() for kind in kinds]
+            # A thread that has issued no copy has no stream: its groups are empty.
+            found += [(self.streams[key], self.clocks(row, warp)) for key in keys if key in self.streams]
+        return found
 
     # ---- barriers of the CTA and of the cluster ----------------------------------------------------------------------
 
-    def cta_barrier(self, strand, instr, index, leave) -> None:
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, index: int, leave: bool) -> None:
         """bar.sync: everybody who arrives tells everybody who leaves."""
+        assert strand.ticket is not None, "a warp at a CTA barrier holds a ticket"
         generations = strand.ticket.generation
         for at, row, _, warp, _ in actors(strand):
             self._meet(("cta", row, index, int(generations[at])), self.clocks(row, warp), leave)
 
-    def cluster_barrier(self, strand, instr, leave) -> None:
+    def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """barrier.cluster; a relaxed arrival passes on what a fence before it released."""
         tickets = self.cohort.cluster_barrier.ticket
         for _, row, _, warp, _ in actors(strand):
@@ -200,7 +220,8 @@ class Order(Observer):
             relaxed = "relaxed" in instr.mods and not leave
             self._meet(meeting, clocks.released.get(True, NOTHING) if relaxed else clocks, leave)
 
-    def _meet(self, meeting: tuple, clocks: ClockMessage, leave: bool) -> None:
+    def _meet(self, meeting: tuple[str | int, ...], clocks: ClockMessage, leave: bool) -> None:
+        """Tell a meeting what one knows, or hear from it what all who arrived knew."""
         message = self.meetings.setdefault(meeting, ClockMessage())
         if leave:
             clocks.add(message)
@@ -209,13 +230,13 @@ class Order(Observer):
 
     # ---- fences ----------------------------------------------------------------------------------------------------
 
-    def fence(self, strand, instr) -> None:
+    def fence(self, strand: ObservedStrand, instr: Instr) -> None:
         """Proxy fences, thread fences, tcgen05 fences and waits."""
         for _, row, _, warp, _ in actors(strand):
             clocks = self.clocks(row, warp)
             match instr.form.name:
                 case "tcgen05.wait":
-                    stream = self.stream("tcgen05." + instr.slots["op"].removeprefix("wait::"), row, warp)
+                    stream = self.stream("tcgen05." + _chosen(instr, "op").removeprefix("wait::"), row, warp)
                     known = {stream.component: stream.time}
                     join(clocks.unpublished, known)
                     join(clocks.weak, known)
@@ -234,7 +255,7 @@ class Order(Observer):
                     clocks.release((False, True), made)
                 case "fence" | "fence.sync_restrict":
                     slots = instr.slots
-                    clocks.fence(slots.get("sem") or "both", slots.get("scope") or slots["level"])
+                    clocks.fence(slots.get("sem") or "both", slots.get("scope") or _chosen(instr, "level"))
 
     @staticmethod
     def _proxy(clocks: WarpClocks, kind: str) -> None:
@@ -242,3 +263,10 @@ class Order(Observer):
         for space, fenced in clocks.fenced.items():
             if kind == "async" or kind.startswith(f"async.{space}"):
                 join(fenced, clocks.generic)
+
+
+def _chosen(instr: Instr, slot: str) -> str:
+    """The modifier of a slot that the instruction's form does not let a text leave out."""
+    found = instr.slots[slot]
+    assert found is not None, f"{instr.form.name} always has a modifier for {slot}"
+    return found

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from convc.ir.findings import Finding, Verdict
+from convc.machine.state.observed import ObservedCohort
 from convc.sanitizer.clocks import Clock, WarpClocks, join
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.sites import finding, site_of
@@ -21,7 +22,7 @@ from convc.sanitizer.sites import finding, site_of
 class Exits:
     """The last visit of every component to the memory of every CTA; a stream of work completes in order."""
 
-    def __init__(self, cohort) -> None:
+    def __init__(self, cohort: ObservedCohort) -> None:
         self.cohort = cohort
         self.visits: dict[tuple[int, int], tuple[Access, np.ndarray]] = {}
 

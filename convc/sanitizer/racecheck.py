@@ -11,15 +11,20 @@ global memory is the matter of `convc.sanitizer.cross_cluster`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from convc.machine.isa.observe import actors, lane_accesses
-from convc.machine.state.observer import Transfer
+from convc.machine.state.observed import ObservedStrand
+from convc.machine.state.observer import LaneAccess, Operation, Places, Transfer
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
-from convc.sanitizer.accesses import Accesses
+from convc.ptx import Instr
+from convc.sanitizer.accesses import Accesses, AccessFields
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
-from convc.sanitizer.shadow import Access, AccessSet
-from convc.sanitizer.strength import RELAXED, Strength, strength_of
+from convc.sanitizer.happens_before import Home
+from convc.sanitizer.shadow import Access, AccessSet, Sparse
+from convc.sanitizer.strength import RELAXED, Location, Strength, strength_of
 from convc.sanitizer.tcgen05_order import Pipeline
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
@@ -31,7 +36,7 @@ class Races(Accesses):
 
     # ---- ordinary instructions -----------------------------------------------------------------------------------
 
-    def shared(self, strand, instr, kind, accesses) -> None:
+    def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """Ordinary loads, stores and atomics, and cp.async."""
         strength = strength_of(instr)
         name = WRITERS.get(instr.form.name, kind)
@@ -41,14 +46,15 @@ class Races(Accesses):
             warp = access.warp
             clocks = self.clocks(row, warp)
             clocks.tick()
-            more = {"home": access.home, "strength": strength, "nth": counted[row, warp], "write": kind != "ld"}
+            more: AccessFields = {"home": access.home, "strength": strength, "nth": counted[row, warp]}
+            more["write"] = kind != "ld"
             more |= self._stream(name, row, warp, clocks)
             entry = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, entry, clocks)
-            starts = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
+            starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
             self._observe(starts, kind, row, strength, clocks)
 
-    def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> dict[str, int]:
+    def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
         if name not in ("cp.async", "init"):
             return {}
@@ -57,7 +63,9 @@ class Races(Accesses):
             clocks.learn({stream.component: stream.next()})
         return {"component": stream.component, "time": stream.time}
 
-    def _observe(self, places: list[tuple], kind: str, row: int, strength: Strength | None, clocks: WarpClocks) -> None:
+    def _observe(
+        self, places: list[Location], kind: str, row: int, strength: Strength | None, clocks: WarpClocks
+    ) -> None:
         """Release and acquire at the locations of a strong access; a weak store makes an end of what was there."""
         if strength is None and not (kind == "st" and self.locations.held):
             return
@@ -67,7 +75,16 @@ class Races(Accesses):
             if kind != "ld":
                 self.locations.write(place, row, clocks, strength, update=kind == "atom")
 
-    def global_access(self, strand, instr, kind, buffer, offset, size, mask) -> None:
+    def global_access(
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        kind: str,
+        buffer: str,
+        offset: int | Places,
+        size: int,
+        mask: Places | None,
+    ) -> None:
         """Ordinary loads, stores and atomics, and the sources of cp.async."""
         strength = strength_of(instr)
         starts = np.broadcast_to(np.asarray(offset), (strand.row_count, len(strand.warps), 32))
@@ -75,7 +92,8 @@ class Races(Accesses):
             clocks = self.clocks(row, warp)
             clocks.tick()
             own = starts[at, w, lanes].astype(np.int64)
-            more = {"strength": strength, "nth": self.nth(instr, row, warp), "write": kind in ("st", "atom")}
+            more: AccessFields = {"strength": strength, "nth": self.nth(instr, row, warp)}
+            more["write"] = kind in ("st", "atom")
             more |= self._stream(kind, row, warp, clocks)
             self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, clocks, **more), clocks)
             self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, clocks)
@@ -85,16 +103,17 @@ class Races(Accesses):
     ) -> None:
         """Lanes (n,), each at its own, or one lane at all offsets of a buffer access ``size`` bytes from there on."""
         if starts.size:
-            found = self.shadow("global", buffer).tables.find(starts, size)
-            places, offsets = (part.reshape(len(lanes), -1) for part in found)
+            tables = self.shadow("global", buffer).tables
+            assert isinstance(tables, Sparse), "the shadow of a buffer has pages"
+            places, offsets = (part.reshape(len(lanes), -1) for part in tables.find(starts, size))
             self.perform(AccessSet("global", buffer, lanes, places, offsets), access, clocks)
 
-    def init(self, strand, instr, barrier) -> None:
+    def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """mbarrier.init writes the object."""
         super().init(strand, instr, barrier)
         self.shared(strand, instr, "st", lane_accesses(strand, barrier, 8))
 
-    def async_store(self, strand, instr, parts) -> None:
+    def async_store(self, strand: ObservedStrand, instr: Instr, parts: Sequence[tuple[LaneAccess, int]]) -> None:
         """st.async, red.async: ordinary stores that others know of when the barrier's phase completes."""
         strength = strength_of(instr)
         name = instr.form.name
@@ -120,7 +139,9 @@ class Races(Accesses):
             self._signal(instr, access.row, (access.warp, int(access.lanes[0])), home, clocks)
         self.settle({(access.home, address) for access, address in parts})
 
-    def _signal(self, instr, row: int, thread: tuple[int, int], home: tuple[int, int], clocks: WarpClocks) -> None:
+    def _signal(
+        self, instr: Instr, row: int, thread: tuple[int, int], home: tuple[int, int], clocks: WarpClocks
+    ) -> None:
         """The barrier hears of a copy when that is done, and of what its issuer knew."""
         barrier = self.barrier(home)
         self.touch(instr, row, thread, home, barrier.copies)
@@ -129,7 +150,7 @@ class Races(Accesses):
 
     # ---- asynchronous copies ---------------------------------------------------------------------------------------
 
-    def copy(self, strand, instr, transfer: Transfer) -> None:
+    def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """A tensor or bulk copy: ordered after what its issuer knows."""
         issuers = np.flatnonzero(transfer.rows < self.cohort.watched).tolist()
         for at in issuers:
@@ -137,23 +158,27 @@ class Races(Accesses):
         if transfer.barrier is not None:
             self.settle({(bell, transfer.barrier) for at in issuers for bell in transfer.signals[at].tolist()})
 
-    def _copy(self, instr, transfer: Transfer, at: int) -> None:
+    def _copy(self, instr: Instr, transfer: Transfer, at: int) -> None:
         """What one of the issuing CTAs does."""
         row = int(transfer.rows[at])
-        (warp, lane) = transfer.thread
+        warp, lane = transfer.thread
         clocks = self.clocks(row, warp)
         nth = self.nth(instr, row, warp, lane)
         lanes = np.array([lane])
         clocks.tick()
-        homes = list(zip(transfer.homes[at].tolist(), transfer.signals[at].tolist(), strict=True))
+        homes = transfer.homes[at].tolist()
+        signals: list[Home] = []
         if transfer.barrier is None:
             reads = self.stream("bulk read", row, warp, lane)
             writes = self.stream("bulk write", row, warp, lane)
         else:
-            reads = writes = self.barrier((homes[0][1], transfer.barrier)).copies
+            signals = [(bell, transfer.barrier) for bell in transfer.signals[at].tolist()]
+            reads = self.barrier(signals[0]).copies
+            writes = reads
         strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
 
         def entry(stream: AsyncStream, home: int, write: bool) -> Access:
+            """The access of the copy to the memory of one CTA, by one of its streams."""
             return self.entry(
                 instr,
                 "copy",
@@ -172,20 +197,19 @@ class Races(Accesses):
             )
 
         self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), clocks)
-        memory = transfer.memory
-        for _, starts, size in memory.lines(np.array([at])) if memory is not None else ():
-            inside = starts[starts >= 0]
+        if memory := transfer.memory:
             store = memory.kind != "ld"
-            self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
-        for home, bell in homes:
-            signal = (bell, transfer.barrier)
+            for _, starts, size in memory.lines(np.array([at])):
+                inside = starts[starts >= 0]
+                self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
+        for home, signal in zip(homes, signals, strict=True):  # none where the copy goes to global memory
             stream = self.barrier(signal).copies
             self.access("shared", home, transfer.writes[None], lanes, entry(stream, home, True), clocks)
             self._signal(instr, row, (warp, lane), signal, clocks)
 
     # ---- tensor memory ---------------------------------------------------------------------------------------------
 
-    def tensor_op(self, strand, instr, operation) -> None:
+    def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
         """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
         warp, lane = operation.thread
         for row in [row for row in operation.rows if row < self.cohort.watched]:
@@ -194,7 +218,7 @@ class Races(Accesses):
             clocks.tick()
             stream = (operation.kind, operation.target)
             time = work.next()
-            fields = {
+            fields: AccessFields = {
                 "component": work.component,
                 "time": time,
                 "actor": f"{operation.kind} of warp {warp}",
@@ -206,10 +230,12 @@ class Races(Accesses):
             }
             for home in (row & ~1, row | 1) if operation.pair else (row,):
                 lanes = np.array([lane])
-                read = self.entry(instr, operation.kind, row, warp, clocks, home=home, **fields)
+                fields["home"] = home
+                read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
                 self.access("shared", home, operation.shared[None], lanes, read, clocks)
                 self.access("tensor", home, operation.reads[None], lanes, read, clocks)
-                write = self.entry(instr, operation.kind, row, warp, clocks, home=home, write=True, **fields)
+                writing: AccessFields = {**fields, "write": True}
+                write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
                 self.access("tensor", home, operation.writes[None], lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
@@ -219,7 +245,7 @@ class Races(Accesses):
             self.pipelines[work.component] = Pipeline(ordered)
         return self.pipelines[work.component]
 
-    def tensor(self, strand, instr, kind, accesses) -> None:
+    def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st: known to others only behind their wait."""
         for access in accesses:
             clocks = self.clocks(access.row, access.warp)
@@ -239,7 +265,9 @@ class Races(Accesses):
             )
             self.access("tensor", access.home, access.places, access.lanes, entry, clocks)
 
-    def allocate(self, strand, instr, row, warp, column, columns, free) -> None:
+    def allocate(
+        self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
+    ) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
         cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(1, -1)
         if free:

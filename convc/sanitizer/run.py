@@ -19,6 +19,7 @@ from convc.sanitizer.racecheck import Races
 from convc.sanitizer.warps import Warps
 
 EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+"""Names of everything that an observer may be told."""
 
 
 class ObserverList(Observer):
@@ -30,7 +31,8 @@ class ObserverList(Observer):
             setattr(self, name, functools.partial(_notify, told))
 
 
-def _notify(told: Sequence[Callable], *args, **more) -> None:
+def _notify(told: Sequence[Callable[..., None]], *args: object, **more: object) -> None:
+    """Call one method of several observers."""
     for method in told:
         method(*args, **more)
 
@@ -72,47 +74,65 @@ def check_kernel(
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
+    kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress)
     checkers = (Races(), Warps(), Writes())
-    broken: list[Finding] = []
-    more = {"file": file, "progress": progress}
-    result = _attempt(broken, text, launch, buffers, options=options, observer=ObserverList(checkers), **more)
-    if result is not None:
+    found: list[Finding] = []
+    result = kernel.attempt(options, ObserverList(checkers))
+    if isinstance(result, Finding):
+        found.append(result)
+    else:
         for policy in ("late", "seeded"):
-            other = dataclasses.replace(options, policy=policy)
-            late = _attempt(broken, text, launch, buffers, options=other, **more)
-            if late is not None:
-                broken += _differences(result, late, policy, file)
+            late = kernel.attempt(dataclasses.replace(options, policy=policy))
+            found += [late] if isinstance(late, Finding) else _differences(result, late, policy, file)
         if all_switches:
-            broken += _open_questions(result, text, launch, buffers, options=options, **more)
-    seen = [*broken, *(finding for checker in checkers for finding in checker.findings())]
-    seen += result.findings if result else ()
-    return Checked(findings=tuple(sorted(seen, key=lambda f: (-f.verdict, f.line, f.rule))), result=result)
+            found += _open_questions(kernel, result, options)
+    for checker in checkers:
+        found += checker.findings()
+    if not isinstance(result, Finding):
+        found += result.findings
+    return Checked(
+        findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),
+        result=None if isinstance(result, Finding) else result,
+    )
 
 
-def _attempt(
-    broken: list[Finding], text, launch, buffers, *, file: str, options: RunOptions, **more
-) -> RunResult | None:
-    """Run; a fault or a hang becomes a finding."""
-    try:
-        return run(text, launch, buffers, file=file, options=options, **more)
-    except (MachineFault, DeadlockError) as fault:
-        span = fault.span
-        when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
-        where = f" [{fault.where}]" if fault.where and fault.warp is None else ""
-        broken.append(
-            Finding(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kernel:
+    """A launch that can be run under several options."""
+
+    text: str
+    launch: LaunchSpec
+    buffers: Mapping[str, np.ndarray]
+    file: str
+    progress: Callable[[int, int], None] | None
+
+    def attempt(self, options: RunOptions, observer: Observer | None = None) -> RunResult | Finding:
+        """Run; a fault or a hang becomes a finding."""
+        try:
+            return run(
+                self.text,
+                self.launch,
+                self.buffers,
+                file=self.file,
+                options=options,
+                observer=observer,
+                progress=self.progress,
+            )
+        except (MachineFault, DeadlockError) as fault:
+            span = fault.span
+            when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
+            where = f" [{fault.where}]" if fault.where and fault.warp is None else ""
+            return Finding(
                 verdict=Verdict.error,
                 rule="hang" if isinstance(fault, DeadlockError) else "fault",
                 message=fault.message + where + when,
-                file=span.file if span else file,
+                file=span.file if span else self.file,
                 line=span.line if span else 0,
                 step=fault.step,
                 cta=fault.cta,
                 warp=fault.warp,
                 lanes=fault.lanes,
             )
-        )
-        return None
 
 
 def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> list[Finding]:
@@ -126,18 +146,18 @@ def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> 
     return []
 
 
-def _open_questions(result: RunResult, text, launch, buffers, *, options: RunOptions, **more) -> list[Finding]:
+def _open_questions(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Finding]:
     """A finding for each other setting of a switch that changes the result, or lets the kernel fail."""
-    found = []
+    found: list[Finding] = []
     for name, switches in options.switches.others():
-        failed: list[Finding] = []
-        other = _attempt(failed, text, launch, buffers, options=dataclasses.replace(options, switches=switches), **more)
-        changes = [fault.message for fault in failed]
-        if other is not None:
+        other = kernel.attempt(dataclasses.replace(options, switches=switches))
+        if isinstance(other, Finding):
+            changes = [other.message]
+        else:
             changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in _changed(result, other)]
         if changes:
             message = f"the result depends on an open question: with switch {name}, {', '.join(changes)}"
-            found.append(Finding(verdict=Verdict.review, rule="open-question", message=message, file=more["file"]))
+            found.append(Finding(verdict=Verdict.review, rule="open-question", message=message, file=kernel.file))
     return found
 
 

@@ -12,13 +12,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.ptx import Instr
 from convc.sanitizer.strength import Strength
 from convc.sanitizer.tcgen05_order import Stream
 
 LANES = 32
 PAGE = 4096
+"""Bytes of a buffer that are looked up together."""
+
 COARSEST = 16
-"""Bytes of a buffer that are looked up together, and most of them that are one place."""
+"""Most bytes of a buffer that are one place."""
+
+Key = str | tuple[int, bool, Stream | None]
+"""A table of last accesses: a name, or (component, whether they write, stream of tensor operations)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +57,20 @@ class Access:
     stream: Stream | None
     after: Mapping[Stream, int]
     strength: Strength | None
-    instr: object
+    instr: Instr
     nth: int
 
     def __str__(self) -> str:
         step = f", step {self.instr.step}" if self.instr.step else ""
         what = f"{self.kind}, line {self.instr.span.line}{step}"
-        verb = "signal" if self.kind == "mbarrier" and not self.generic else "write" if self.write else "read"
-        return f"{verb} by {self.actor} ({what})"
+        if self.kind == "mbarrier" and not self.generic:
+            return f"signal by {self.actor} ({what})"
+        return f"{'write' if self.write else 'read'} by {self.actor} ({what})"
 
 
 @dataclass(frozen=True, slots=True)
 class AccessSet:
-    """What lanes of a warp access.
+    """The places that lanes of a warp access.
 
     Attributes:
         space: ``shared``, ``tensor`` or ``global``.
@@ -86,10 +93,10 @@ class Tables:
     def __init__(self, size: int = 0) -> None:
         self.size = size
         self.unit = 1
-        self.arrays: dict[object, np.ndarray] = {}
+        self.arrays: dict[Key, np.ndarray] = {}
 
-    def get(self, key: object) -> np.ndarray:
-        """The table of a key."""
+    def get(self, key: Key) -> np.ndarray:
+        """The table of a key, empty at first."""
         found = self.arrays.get(key)
         if found is None:
             found = self.arrays[key] = np.full(self.size, -1, np.int32)
@@ -110,6 +117,7 @@ class Sparse(Tables):
 
     def find(self, starts: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Places of ``size`` bytes from each offset on: (n, m) places, and the offset of each."""
+        # The lowest bit that is set anywhere is the largest power of two that divides all offsets and the size.
         low = int(np.bitwise_or.reduce(starts, axis=None)) | size | COARSEST
         unit = low & -low
         if unit < self.unit:
@@ -133,6 +141,7 @@ class Sparse(Tables):
             yield page * PAGE, slice(first, first + per_page)
 
     def _open(self, pages: np.ndarray) -> None:
+        """Give pages their places, behind those in use; the tables at least double, so that growing stays cheap."""
         self.pages[pages] = np.arange(self.used, self.used + len(pages))
         self.used += len(pages)
         needed = self.used * PAGE // self.unit
@@ -143,6 +152,7 @@ class Sparse(Tables):
                 self.arrays[key] = np.concatenate([table, np.full(more, -1, np.int32)])
 
     def _refine(self, ratio: int) -> None:
+        """Cut every place into so many, each with the accesses that the whole had."""
         self.unit //= ratio
         self.size *= ratio
         for key, table in self.arrays.items():
@@ -160,7 +170,8 @@ class Shadow:
         """Log numbers of the accesses that one of ``places`` has to be ordered after."""
         found: set[int] = set()
         for key, table in self.tables.arrays.items():
-            if write or key == "write" or key[1]:
+            # Reads race with writes alone: with the last one ("write"), and with atomics and tensor operations.
+            if write or isinstance(key, str) or key[1]:
                 entries = table[places]
                 first = entries.flat[0]
                 same = (entries == first).all()  # nearly always
@@ -168,9 +179,9 @@ class Shadow:
         return sorted(found - {-1})
 
     def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
+        """Find where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
         here = np.zeros(places.shape, bool)
-        lanes = []
+        lanes: list[np.ndarray] = []
         for table in self.tables.arrays.values():
             entry = table[places]
             own = entry >> 5 == number

@@ -7,6 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict, merged
+from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS
 from convc.sanitizer.shadow import LANES, Access, AccessSet
 
@@ -17,7 +18,7 @@ COLLECTIVE = ("alloc", "dealloc")
 """Kinds of accesses that a warp makes as one."""
 
 
-def site_of(cohort, access: Access, lanes: np.ndarray, region: Region | None) -> Site:
+def site_of(cohort: ObservedCohort, access: Access, lanes: np.ndarray, region: Region | None) -> Site:
     """The site of one access, of which ``lanes`` matter; of a thread, or of a warp as one, it is all that issue it."""
     span = access.instr.span
     if access.kind in COLLECTIVE:
@@ -51,10 +52,11 @@ def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dic
     """
     offsets = np.unique(access_set.offsets[here])
     if access_set.space == "tensor":
-        lanes, columns = offsets // COLUMNS, offsets % COLUMNS
-        first = max(
-            (start for (row, start) in allocated if row == access_set.home and start <= int(columns.min())), default=0
-        )
+        lanes = offsets // COLUMNS
+        columns = offsets % COLUMNS
+        # Columns count from the first of the allocation that they are in: the one that begins last before them.
+        before = [start for row, start in allocated if row == access_set.home and start <= int(columns.min())]
+        first = max(before, default=0)
         return Region(
             space="tensor",
             lanes=(int(lanes.min()), int(lanes.max())),
@@ -63,4 +65,5 @@ def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dic
     runs = merged(tuple(offsets.tolist()), unit)
     if len(runs) > RUNS:
         runs = ((runs[0][0], runs[-1][1]),)
-    return Region(space=access_set.space, buffer=access_set.home if access_set.space == "global" else None, runs=runs)
+    buffer = access_set.home if isinstance(access_set.home, str) else None
+    return Region(space=access_set.space, buffer=buffer, runs=runs)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from convc.ptx import Instr
 from convc.sanitizer.clocks import ClockMessage, WarpClocks
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
@@ -39,13 +40,14 @@ RELAXED = Strength("gpu", False, False)
 """What the asynchronous reductions into global memory are (PTX manual, cp.reduce.async.bulk)."""
 
 
-def strength_of(instr) -> Strength | None:
+def strength_of(instr: Instr) -> Strength | None:
     """Of a load, store or atomic; None where it is weak."""
     return _strength(instr.form.name, instr.mods)
 
 
 @lru_cache(maxsize=1024)
 def _strength(form: str, mods: tuple[str, ...]) -> Strength | None:
+    """The strength by the name of a form and its modifiers; one that names no order is weak, unless it is atomic."""
     atomic = form.startswith(("atom", "red"))
     if form not in FORMS or not (atomic or {"relaxed", "acquire", "release", "volatile"} & set(mods)):
         return None
@@ -60,13 +62,17 @@ def apart(first: Strength | None, second: Strength | None, same_cta: bool) -> bo
     return first is not None and second is not None and (same_cta or (first.wide and second.wide))
 
 
+Location = tuple[str, int | str, int]
+"""A place that strong accesses meet at: the space, the CTA or the buffer, and the offset there."""
+
+
 class Locations:
-    """What the latest writes of single locations pass on, by the CTA that released it and whether others may hear."""
+    """Messages of the latest writes of single locations, by the CTA that released them and whether others may hear."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple, dict[tuple[int, bool], ClockMessage]] = {}
+        self.held: dict[Location, dict[tuple[int, bool], ClockMessage]] = {}
 
-    def read(self, place: tuple, row: int, clocks: WarpClocks, strength: Strength) -> None:
+    def read(self, place: Location, row: int, clocks: WarpClocks, strength: Strength) -> None:
         """A strong read: hear now, or behind the next acquire fence."""
         for (source, wide), message in self.held.get(place, {}).items():
             if source != row and not (wide and strength.wide):
@@ -76,11 +82,14 @@ class Locations:
             else:
                 clocks.pending.setdefault(source != row, ClockMessage()).add(message)
 
-    def write(self, place: tuple, row: int, clocks: WarpClocks, strength: Strength | None, update: bool) -> None:
+    def write(self, place: Location, row: int, clocks: WarpClocks, strength: Strength | None, update: bool) -> None:
         """A write; an atomic ``update`` passes on what was held there."""
         if not update:
             self.held.pop(place, None)
-        for wide in (False, True) if strength is not None and strength.wide else (False,) if strength else ():
+        if strength is None:
+            return
+        for wide in (False, True) if strength.wide else (False,):
+            # A relaxed write passes on what a release fence before it has prepared, if there was one.
             message = clocks if strength.release else clocks.released.get(wide)
             if message is not None:
                 self.held.setdefault(place, {}).setdefault((row, wide), ClockMessage()).add(message)

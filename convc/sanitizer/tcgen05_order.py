@@ -7,9 +7,10 @@ instruction also comes after everything that the ones before it come after, so p
 
 from __future__ import annotations
 
+from convc.machine.tensor_core.mma import Accumulator
 from convc.sanitizer.clocks import join
 
-Stream = tuple[str, object]
+Stream = tuple[str, Accumulator | None]
 """Kind of an instruction, and accumulator and shape of an mma (None for others)."""
 
 PAIRS = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
@@ -17,7 +18,7 @@ PAIRS = {("cp", "mma"), ("shift", "mma"), ("mma", "shift")}
 
 
 class Pipeline:
-    """What each stream of one thread's instructions comes after: times of the latest instructions, by stream."""
+    """The order of one thread's tcgen05 instructions: what each stream comes after, as latest times by stream."""
 
     def __init__(self, ashift_ordered: bool) -> None:
         self.ashift_ordered = ashift_ordered
@@ -35,6 +36,7 @@ class Pipeline:
         return after
 
     def _ordered(self, first: Stream, second: Stream) -> bool:
+        """Whether the tensor core keeps an instruction of the second stream behind one of the first."""
         kinds = first[0].split(".")[0], second[0].split(".")[0]
         if kinds == ("mma", "mma"):
             return first[1] == second[1]

@@ -9,10 +9,14 @@ compilers that move arithmetic above the wait rely on the assembler to track the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from convc.ir.findings import Finding, Region, Verdict
 from convc.machine.isa.observe import watched_rows
-from convc.machine.state.observer import Observer
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.tensor_core.tensor_memory import COLUMNS
+from convc.ptx import Instr
 
 Warp = tuple[int, int]
 """Row of the CTA in its cohort, and number of the warp."""
@@ -24,26 +28,26 @@ class Warps(Observer):
     """Watches the first cluster of every cohort."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple, Finding] = {}
+        self.found: dict[tuple[str, int], Finding] = {}
 
     def findings(self) -> list[Finding]:
         """Everything that was found."""
         return list(self.found.values())
 
-    def begin(self, cohort) -> None:
+    def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
         self.depth: dict[int, int] = {}
         self.parted: set[Warp] = set()
-        self.filling: dict[Warp, dict[int, tuple[object, Region]]] = {}
+        self.filling: dict[Warp, dict[int, tuple[Instr, Region]]] = {}
 
-    def step(self, strand, instr) -> None:
+    def step(self, strand: ObservedStrand, instr: Instr) -> None:
         """Look at an instruction before it runs."""
         self._converged(strand, instr)
         if self.filling:
             self._registers(strand, instr)
 
-    def tensor(self, strand, instr, kind, accesses) -> None:
+    def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """A tcgen05.ld begins to fill registers."""
         if kind == "ld":
             slots = strand.program.flow.facts[instr.index].writes
@@ -52,13 +56,14 @@ class Warps(Observer):
                 region = Region(space="tensor", lanes=(int(lanes.min()), int(lanes.max())))
                 self.filling.setdefault((access.row, access.warp), {}).update(dict.fromkeys(slots, (instr, region)))
 
-    def fence(self, strand, instr) -> None:
+    def fence(self, strand: ObservedStrand, instr: Instr) -> None:
         """tcgen05.wait::ld: they are filled."""
         if "wait::ld" in instr.mods:
             for warp in _warps(strand):
                 self.filling.pop(warp, None)
 
-    def _converged(self, strand, instr) -> None:
+    def _converged(self, strand: ObservedStrand, instr: Instr) -> None:
+        """Follow which warps have parted; an aligned instruction finds them together."""
         depth = strand.depth(instr.index)
         if depth < self.depth.get(id(strand), 0):
             self.parted |= _warps(strand)
@@ -72,25 +77,29 @@ class Warps(Observer):
             self.parted -= warps
             message = "an aligned instruction follows a divergent branch without bar.warp.sync in between"
             verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
-            self._report(("aligned", instr.index), verdict, "aligned-after-divergence", message, instr, min(warps))
+            found = self._finding(instr, min(warps), verdict, "aligned-after-divergence", message)
+            self.found.setdefault(("aligned", instr.index), found)
 
-    def _registers(self, strand, instr) -> None:
+    def _registers(self, strand: ObservedStrand, instr: Instr) -> None:
+        """An instruction must not touch registers that a tcgen05.ld still fills."""
         facts = strand.program.flow.facts[instr.index]
         for warp in _warps(strand):
             filling = self.filling.get(warp, {})
             early = filling.keys() & (facts.reads | facts.writes)
             for load, region in {filling[slot][0].index: filling[slot] for slot in early}.values():
-                name = strand.program.kernel.registers[min(s for s in early if filling[s][0] is load)].name
+                first = min(slot for slot in early if filling[slot][0] is load)
+                name = strand.program.kernel.registers[first].name
                 message = f"{name} is used before tcgen05.wait::ld completes the tcgen05.ld of line {load.span.line}"
-                self._report(
-                    ("early", load.index), Verdict.review, "register-before-wait", message, instr, warp, region
-                )
+                found = self._finding(instr, warp, Verdict.review, "register-before-wait", message, region)
+                self.found.setdefault(("early", load.index), found)
+                # One report a load: its other registers would say the same.
                 self.filling[warp] = {s: other for s, other in self.filling[warp].items() if other[0] is not load}
 
-    def _report(
-        self, key: tuple, verdict: Verdict, rule: str, message: str, instr, warp: Warp, region: Region | None = None
-    ) -> None:
-        finding = Finding(
+    def _finding(
+        self, instr: Instr, warp: Warp, verdict: Verdict, rule: str, message: str, region: Region | None = None
+    ) -> Finding:
+        """A finding about an instruction of a whole warp."""
+        return Finding(
             verdict=verdict,
             rule=rule,
             message=message,
@@ -102,13 +111,13 @@ class Warps(Observer):
             lanes=tuple(range(32)),
             region=region,
         )
-        self.found.setdefault(key, finding)
 
 
-def _warps(strand) -> set[Warp]:
+def _warps(strand: ObservedStrand) -> set[Warp]:
     """The warps of a strand in the CTAs that are watched."""
     return {(row, warp) for _, row in watched_rows(strand) for warp in strand.warps.tolist()}
 
 
-def _aligned(instr) -> bool:
+def _aligned(instr: Instr) -> bool:
+    """Whether all lanes of the warp must execute the instruction together."""
     return "aligned" in instr.mods or (instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync")

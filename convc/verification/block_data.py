@@ -31,11 +31,13 @@ def numbers_in_blocks(
     Returns:
         float32 x and w, in the shapes of the problem.
     """
-    block, terms = FORMATS[problem.operand].block, problem.gemm_k
-    numbers, spread = next(
-        ((numbers, spread) for numbers, spread in CHOICES if terms * numbers[-1] ** 2 * 4**spread <= room(numbers[-1])),
-        CHOICES[-1],
-    )
+    block = FORMATS[problem.operand].block
+    terms = problem.gemm_k
+
+    def fits(numbers: tuple[int, ...], spread: int) -> bool:
+        return terms * numbers[-1] ** 2 * 4**spread <= room(numbers[-1])
+
+    numbers, spread = next((choice for choice in CHOICES if fits(*choice)), CHOICES[-1])
     largest = numbers[-1]
     taps_shape = (problem.out_channels, problem.group_channels, *problem.kernel)
     x = _draw(rng, problem.x_shape, problem.groups, block, numbers, spread)

@@ -1,4 +1,4 @@
-r"""How far from the exact convolution a right kernel may be: derived, not tuned.
+r"""Bounds on how far from the exact convolution a right kernel may be: derived, not tuned.
 
 A result is y = s + b rounded to the result type, with s a sum of L = C*R*S products of two operands.
 
@@ -91,13 +91,15 @@ def error_bound(
     """
     if problem.operand_dtype.integer:
         return None
-    split, (n, gamma) = problem.operand in PASSES, sum_gamma(problem)
+    n, gamma = sum_gamma(problem)
+    split = problem.operand in PASSES
     floors = (SMALLEST, SMALLEST) if split else (problem.operand_dtype.min_normal, problem.filter_dtype.min_normal)
+    # Subnormal operands count as the smallest normal number: see "Underflow" above.
     if problem.operand in dtypes.SCALED_OPERANDS:
         raised = as_multiplied(problem, x, w, floors=True)
         x, w = as_multiplied(problem, x, w)
     else:
-        raised = _at_least(x, floors[0]), _at_least(w, floors[1])
+        raised = (_at_least(x, floors[0]), _at_least(w, floors[1]))
     magnitude = reference.conv_sums(problem, *raised, None if b is None else np.abs(b))
     relative = gamma * GROWTH + MISSING[problem.operand] if split else gamma
     bound = relative * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
@@ -108,7 +110,7 @@ def error_bound(
 
 
 def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:
-    """What a kernel should give, before the final rounding: the oracle on the numbers that the tensor core multiplies.
+    """The right result before the final rounding: the oracle on the numbers that the tensor core multiplies.
 
     Args:
         x, w: operands as the kernel gets them, (N, C, H, W) and (K, C, R, S); block-scaled ones stand for others.

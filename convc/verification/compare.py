@@ -1,4 +1,4 @@
-"""Is this result right? One rule for exact and for bounded comparison.
+"""Comparison of a result with the oracle: one rule, exact or within a bound.
 
 The oracle says s, the exact value, and the bound e says that the kernel's accumulator lies from s - e to s + e.
 Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With
@@ -64,7 +64,8 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
     else:
         expected = y_ref
         slack = np.where(np.isfinite(y_ref), bound, 0.0)  # an infinite or NaN reference must be met as it is
-        low, high = _round(dtype, y_ref - slack), _round(dtype, y_ref + slack)
+        low = _round(dtype, y_ref - slack)
+        high = _round(dtype, y_ref + slack)
     both_nan = np.isnan(got) & np.isnan(expected)
     wrong = ~((low <= got) & (got <= high) | both_nan)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -92,4 +93,5 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
 
 
 def _round(dtype: DType, values: np.ndarray) -> np.ndarray:
+    """Values rounded to a type, as float64."""
     return dtypes.decode(dtype, dtypes.encode(dtype, values))

@@ -51,9 +51,8 @@ def integer_data(problem: ConvProblem, seed: int) -> Arrays:
     if problem.operand_dtype.integer:
         return _whole_range(problem, rng)
     if problem.operand in FORMATS:
-        x, w, largest = numbers_in_blocks(
-            problem, rng, lambda largest: _largest_sum(problem) - _added(problem) * largest
-        )
+        most = _largest_sum(problem)
+        x, w, largest = numbers_in_blocks(problem, rng, lambda largest: most - _added(problem) * largest)
         return x, w, _integers(rng, largest, (problem.out_channels,)) if problem.bias else None
     x_max, w_max = _integer_ranges(problem, seed)
     x = _integers(rng, x_max, problem.x_shape)
@@ -107,7 +106,8 @@ def _whole_range(problem: ConvProblem, rng: np.random.Generator) -> Arrays:
     def draw(dtype: dtypes.DType, shape: tuple[int, ...]) -> np.ndarray:
         return rng.integers(int(dtype.min_finite), int(dtype.max_finite), shape, np.int16, endpoint=True)
 
-    x, w = draw(problem.operand_dtype, problem.x_shape), draw(problem.filter_dtype, problem.w_shape)
+    x = draw(problem.operand_dtype, problem.x_shape)
+    w = draw(problem.filter_dtype, problem.w_shape)
     for _ in range(1, problem.filter_parts):
         w += draw(problem.filter_dtype, problem.w_shape)
     b = None
@@ -153,11 +153,13 @@ def _added(problem: ConvProblem) -> int:
 
 
 def _require_arrays(problem: ConvProblem) -> None:
+    """Raise `LimitError` where x and w do not fit into memory."""
     size = 4 * (math.prod(problem.x_shape) + math.prod(problem.w_shape))
     require_memory(size, f"the test data of {problem.name!r}")
 
 
 def _largest_sum(problem: ConvProblem) -> int:
+    """The largest whole number that a sum may reach."""
     return min((1 << 24) - 1, int(problem.out_dtype.max_finite))
 
 
@@ -178,11 +180,13 @@ def _integer_ranges(problem: ConvProblem, seed: int) -> tuple[int, int]:
     terms = problem.gemm_k
 
     def fits(x_max: int, w_max: int) -> bool:
+        """Whether all three rules hold for these magnitudes."""
         variance = terms * _variance(x_max) * _variance(w_max)
         largest = terms * x_max * w_max + _added(problem) * x_max
         exact = x_max <= x_limit and w_max <= w_limit and largest <= _largest_sum(problem)
         return exact and variance <= typical_max**2
 
+    # Parts carry different bits: the side with more of them must reach beyond one part, before both grow by turns.
     x_max = w_max = 1
     if x_limit > w_limit:
         while fits(2 * x_max, 3) and x_max < x_limit:
@@ -203,6 +207,7 @@ def _variance(largest: int) -> float:
 
 
 def _integers(rng: np.random.Generator, largest: int, shape: tuple[int, ...]) -> np.ndarray:
+    """float32 whole numbers, evenly from -largest to largest."""
     kind = np.int16 if largest < 1 << 15 else np.int32
     return rng.integers(-largest, largest, size=shape, dtype=kind, endpoint=True).astype(np.float32)
 
@@ -214,6 +219,7 @@ def _thin(rng: np.random.Generator, w: np.ndarray, keep: int) -> None:
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: dtypes.DType, scale: float) -> np.ndarray:
+    """Normal numbers, rounded to a type."""
     values = rng.standard_normal(shape, dtype=np.float32)
     values *= np.float32(scale)
     return dtypes.quantise(dtype, values)

@@ -1,4 +1,4 @@
-r"""How the bound of a sum goes through an epilogue: by Lipschitz constants, and what each step rounds by itself.
+r"""The bound of a sum through an epilogue: by Lipschitz constants, and what each step rounds by itself.
 
 Let v be what a step gets exactly, v' what it gets in the kernel, and |v' - v| <= e. A step f with Lipschitz constant
 C moves that to C*e, and the kernel's own f errs by a further r, so that the result is within C*e + r. With
@@ -64,13 +64,15 @@ def through_epilogue(
     Returns:
         float64 (N, K, P, Q).
     """
-    value, error = sums, bound
+    value = sums
+    error = bound
     with np.errstate(all="ignore"):
         for step in problem.epilogue:
             after = reference.epilogue_step(step, value, residual)
             error = _after(step, value, after, error, residual)
             largest = np.abs(after) + error
-            value, error = after, np.where(largest <= dtypes.F32.max_finite, error, np.inf)  # also where it is NaN
+            error = np.where(largest <= dtypes.F32.max_finite, error, np.inf)  # infinite also where it is NaN
+            value = after
     return error
 
 

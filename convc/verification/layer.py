@@ -86,7 +86,7 @@ def layer_report(
     counters: Counters | None = None,
     drift: float | None = None,
 ) -> LayerReport:
-    """What is to be said of a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
+    """The report on a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
@@ -186,14 +186,19 @@ class _Data:
 
 
 def _data(mode: Mode, conv: ConvNode, seed: int) -> _Data:
+    """The operands of one check: exact numbers without the model's, or normal data with its weights."""
     integer = mode == "integer"
-    x, weight, bias = (
-        integer_data(conv.problem, seed) if integer else normal_data(conv.problem, seed, conv.weight, conv.bias)
-    )
+    if integer:
+        x, weight, bias = integer_data(conv.problem, seed)
+    else:
+        x, weight, bias = normal_data(conv.problem, seed, conv.weight, conv.bias)
+    multiplier = conv.multiplier
+    if integer or multiplier is None:
+        multiplier = multipliers(conv.problem, seed)
     return _Data(
         x=x,
         weight=weight,
         bias=bias,
-        multiplier=multipliers(conv.problem, seed) if integer or conv.multiplier is None else conv.multiplier,
+        multiplier=multiplier,
         residual=residual_data(conv.problem, seed, integer=integer),
     )

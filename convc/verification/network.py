@@ -28,7 +28,7 @@ from convc.layout.split_precision import MISSING
 from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, with_integers
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.inline import inlined
 from convc.runtime.network.node_info import element_dtype
@@ -38,6 +38,9 @@ from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport, NetworkReport, OutputReport
+
+_HALF_STEP = 2.0**-9
+"""What rounding to 8 bits moves a number by at most, as a share of their range."""
 
 
 def verify_graph(
@@ -50,7 +53,7 @@ def verify_graph(
     host: str = "reference",
     progress: Progress = SILENT,
 ) -> NetworkReport:
-    """Give a model random weights, run it, and compare.
+    """Give a model random weights, run it, and compare. Quantised convolutions are integer ones and keep their weights.
 
     Args:
         model: with a checked header.
@@ -67,12 +70,15 @@ def verify_graph(
     convolutions = convolutions or Convolutions()
     model = inlined(model)
     weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
-    graph = Graph(model, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
+    source = with_integers(model, folder, weights)
+    graph = Graph(source, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
     feeds = random_inputs(graph.inputs, seed, batch)
-    nodes = dict(zip(graph.names, model.graph.node, strict=True))
+    nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
     version = ort_session.available() or ""
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
-    whole, silent = _whole(model, feeds, weights, [nodes[name].output[0] for name in graph.convolutions], version)
+    made = {output for node in model.graph.node for output in node.output}
+    shown = [nodes[name].output[0] for name in graph.convolutions if nodes[name].output[0] in made]
+    whole, silent = _whole(model, feeds, weights, shown, version)
     layers: list[LayerReport] = []
     reference = HostNodes(model, {})
 
@@ -125,20 +131,26 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
 
 
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
-    """Root mean square of the difference as a share of that of ``expected``; None where there is nothing to compare,
-    infinite where shapes differ."""
+    """Root mean square of the difference as a share of that of ``expected``.
+
+    None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error.
+    """
     if expected is None:
         return None
     if got.shape != expected.shape:
         return math.inf
+    if not expected.size:
+        return 0.0
     wide = expected.astype(np.float64)
-    size = math.sqrt(float(np.mean(wide**2))) if wide.size else 0.0
-    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2))) if wide.size else 0.0
-    return error / size if size > 0 else (0.0 if error == 0 else math.inf)
+    size = math.sqrt(float(np.mean(wide**2)))
+    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2)))
+    if size > 0:
+        return error / size
+    return 0.0 if error == 0 else math.inf
 
 
 def allowed_drift(depth: int, unit: float) -> float:
-    """What rounding of operands to a type with this unit, ``depth`` times one after the other, may come to."""
+    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to."""
     return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
 
 
@@ -157,14 +169,18 @@ def _whole(
 
 
 def _unit(layers: list[LayerReport]) -> float:
-    """The unit roundoff of the narrowest type that a layer multiplies or stores."""
+    """The unit roundoff of the narrowest type that a layer multiplies or stores; half a step of 8-bit numbers."""
+    if any(layer.problem.requantised for layer in layers):
+        return _HALF_STEP
     floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
     own = MISSING | {name: layout.unit_roundoff for name, layout in FORMATS.items()}
-    units = ((own.get(p.operand, p.operand_dtype.unit_roundoff), p.out_dtype.unit_roundoff) for p in floats)
-    return max((unit for pair in units for unit in pair), default=0.0)
+    units = [own.get(problem.operand, problem.operand_dtype.unit_roundoff) for problem in floats]
+    units += [problem.out_dtype.unit_roundoff for problem in floats]
+    return max(units, default=0.0)
 
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputReport:
+    """The report on one output of the network."""
     if not isinstance(value, np.ndarray):
         return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
     numeric = value.dtype.kind in "fV"

@@ -12,7 +12,8 @@ numbers by what its node uses it for:
     scale just before a residual sum                half of that, so that sums of many branches stay small
     ==============================================  ======================================================
 
-Fan-in is the number of terms of each sum. Single numbers, integers, and tensors that go elsewhere keep their values.
+Fan-in is the number of terms of each sum. Single numbers, integers (also behind a DequantizeLinear), and tensors that
+go elsewhere keep their values.
 A tensor's numbers depend on the seed and on its own name, not on the rest of the model.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import onnx
@@ -57,6 +59,8 @@ def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dic
         source = name
         while source in producers and producers[source].op_type in _FORWARD and start.value(source) is None:
             source = producers[source].input[0]
+        if source in producers and producers[source].op_type in ("QuantizeLinear", "DequantizeLinear"):
+            continue
         value = start.value(source)
         if value is not None and value.size > 1 and value.dtype in _FLOATS and node.domain in ONNX_DOMAINS:
             roles.setdefault(source, (draw, value))
@@ -134,22 +138,30 @@ def _matrix(axis: int, gain: int) -> Draw:
 
 
 def _shift(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Small normal numbers, for what is added."""
     return _normal(rng, shape, 0.1)
 
 
 def _scale(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers about 1, for what is multiplied."""
     return rng.uniform(0.8, 1.25, shape).astype(np.float32)
 
 
 def _half(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Numbers about one half, for branches that are summed."""
     return _scale(rng, shape) / np.float32(2)
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...], deviation: float) -> np.ndarray:
+    """float32, normally distributed around 0."""
     values = rng.standard_normal(shape, dtype=np.float32)
     values *= np.float32(deviation)
     return values
 
 
-def _attribute(node: onnx.NodeProto, name: str, default):
-    return next((onnx.helper.get_attribute_value(found) for found in node.attribute if found.name == name), default)
+def _attribute(node: onnx.NodeProto, name: str, default: Any) -> Any:
+    """The value of an attribute; the default where the node leaves it out."""
+    for attribute in node.attribute:
+        if attribute.name == name:
+            return onnx.helper.get_attribute_value(attribute)
+    return default

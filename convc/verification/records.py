@@ -1,4 +1,4 @@
-"""What verifying finds of a result, of a layer and of a model: one family of records for layers and whole networks.
+"""Findings about a result, a layer and a model: one family of records for layers and whole networks.
 
 `convc verify` runs each layer on data of its own, on integers and on normal data. With random weights a network is run
 as a whole, and each layer on what reached it. The question is the same, whether every element is what somebody else
@@ -101,7 +101,7 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReport:
-    """What verifying a model found.
+    """Findings about a model.
 
     Attributes:
         source: the model.
@@ -132,7 +132,7 @@ class ModelReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VerifyReport(ModelReport):
-    """What verifying the layers of a model found, each on data of its own.
+    """Findings about the layers of a model, each on data of its own.
 
     Attributes:
         skipped: nodes that were not compiled.
@@ -165,7 +165,7 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class NetworkReport(ModelReport):
-    """What a run of a whole network with random weights showed; ``layers`` are in the order in which they ran.
+    """Findings of a run of a whole network with random weights; ``layers`` are in the order in which they ran.
 
     Attributes:
         stats: what ran where.

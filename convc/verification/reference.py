@@ -52,8 +52,16 @@ def conv_sums(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarr
         raise ValueError(f"expected x {problem.x_shape} and w {problem.w_shape}, got {x.shape} and {w.shape}")
     if problem.transposed:
         return transposed(problem, x, w, bias)
-    names = ("stride", "dilation", "pad_lo", "pad_hi", "pad_value", "groups")
-    return conv(x, w, bias, **{name: getattr(problem, name) for name in names})
+    return conv(
+        x,
+        w,
+        bias,
+        stride=problem.stride,
+        dilation=problem.dilation,
+        pads=(problem.pad_lo, problem.pad_hi),
+        pad_value=problem.pad_value,
+        groups=problem.groups,
+    )
 
 
 def requantise(sums: np.ndarray, multiplier: np.ndarray, zero_point: int, out: DType) -> np.ndarray:
@@ -76,32 +84,36 @@ def requantise(sums: np.ndarray, multiplier: np.ndarray, zero_point: int, out: D
 
 
 def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    """Transposed convolution (ONNX ``ConvTranspose``) in float64, (N, K, *out): every input pixel times the filter is
-    added where it belongs; x (N, C, *in), w (C, K/G, *kernel), bias (K,) or None."""
-    groups, depth = problem.groups, problem.out_channels // problem.groups
+    """Transposed convolution (ONNX ``ConvTranspose``): every input pixel times the filter is added where it belongs.
+
+    Args:
+        x, w, bias: (N, C, *in), (C, K/G, *kernel), and (K,) or None.
+
+    Returns:
+        float64 (N, K, *out).
+    """
+    groups = problem.groups
+    depth = problem.out_channels // groups
     full = [out + lo + hi for out, lo, hi in zip(problem.out_extent, problem.pad_lo, problem.pad_hi, strict=True)]
     total = np.zeros((problem.batch, groups, depth, *full))
     pixels = x.astype(np.float64).reshape(problem.batch, groups, problem.group_channels, -1)
     filters = w.astype(np.float64).reshape(groups, problem.group_channels, depth, *problem.kernel)
     for tap in np.ndindex(*problem.kernel):
         products = np.matmul(filters[(..., *tap)].swapaxes(1, 2), pixels)
-        place = (
-            slice(t * d, t * d + (extent - 1) * u + 1, u)
-            for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True)
-        )
+        place: list[slice] = []
+        for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True):
+            place.append(slice(t * d, t * d + (extent - 1) * u + 1, u))
         total[(..., *place)] += products.reshape(*total.shape[:3], *problem.in_extent)
-    cropped = total[(..., *(slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)))]
-    cropped = cropped.reshape(problem.y_shape)
+    inside = [slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)]
+    cropped = total[(..., *inside)].reshape(problem.y_shape)
     return cropped if bias is None else cropped + np.asarray(bias, np.float64).reshape(-1, *(1,) * problem.rank)
 
 
 def epilogue(problem: ConvProblem, sums: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
-    """What a problem's epilogue makes of exact sums (N, K, P, Q), in float64."""
+    """Apply a problem's epilogue to exact sums (N, K, P, Q), in float64."""
     if problem.residual != (residual is not None) or (residual is not None and residual.shape != problem.y_shape):
-        raise ValueError(
-            f"expected {f'a residual {problem.y_shape}' if problem.residual else 'no residual'}, "
-            f"got {None if residual is None else residual.shape}"
-        )
+        expected = f"a residual {problem.y_shape}" if problem.residual else "no residual"
+        raise ValueError(f"expected {expected}, got {None if residual is None else residual.shape}")
     for step in problem.epilogue:
         sums = epilogue_step(step, sums, residual)
     return sums
@@ -134,8 +146,7 @@ def conv(
     *,
     stride: Sequence[int] | None = None,
     dilation: Sequence[int] | None = None,
-    pad_lo: Sequence[int] | None = None,
-    pad_hi: Sequence[int] | None = None,
+    pads: tuple[Sequence[int], Sequence[int]] | None = None,
     groups: int = 1,
     pad_value: float = 0.0,
 ) -> np.ndarray:
@@ -146,7 +157,7 @@ def conv(
         w: (K, C / groups, *kernel).
         bias: (K,) or None.
         stride, dilation: one per spatial axis, default 1.
-        pad_lo, pad_hi: one per spatial axis, default 0.
+        pads: pixels before and behind, each one per spatial axis, default 0.
         pad_value: what x is outside its extent.
         groups: output channels k of group g see only the input channels of group g.
 
@@ -157,13 +168,14 @@ def conv(
         ValueError: when shapes do not fit or the output is empty.
     """
     rank = x.ndim - 2
-    stride, dilation = tuple(stride or (1,) * rank), tuple(dilation or (1,) * rank)
-    pad_lo, pad_hi = tuple(pad_lo or (0,) * rank), tuple(pad_hi or (0,) * rank)
+    stride = tuple(stride or (1,) * rank)
+    dilation = tuple(dilation or (1,) * rank)
+    pad_lo, pad_hi = pads or ((0,) * rank, (0,) * rank)
     batch, channels = x.shape[:2]
     filters, depth, *kernel = w.shape
     if w.ndim != x.ndim or rank < 1 or depth * groups != channels or filters % groups:
         raise ValueError(f"x {x.shape} and w {w.shape} do not fit together with {groups} group(s)")
-    padded = _padded(x, pad_lo, pad_hi, pad_value)
+    padded = _padded(x, tuple(pad_lo), tuple(pad_hi), pad_value)
     span = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     out = tuple((e - s) // u + 1 for e, s, u in zip(padded.shape[2:], span, stride, strict=True))
     if min(out) < 1:

@@ -18,12 +18,14 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from convc.errors import InputError, WorkerError
 
 MAX_JOBS = 1024
+"""Most worker processes that can be asked for."""
+
 AUTO_JOBS = 8
 """Most processes that are started without being asked for: each takes about 100 MiB."""
 
@@ -82,7 +84,14 @@ def cores() -> int:
 # ---- processes on this machine ------------------------------------------------------------------------------
 
 
+class _Receiver(Protocol):
+    """The receiving end of a pipe; its class has another name on each operating system."""
+
+    def recv(self) -> object: ...
+
+
 def _processes(jobs: int) -> OpenExecutor:
+    """Worker processes; each holds one end of a pipe that nothing is sent through, and leaves when it is closed."""
     context = multiprocessing.get_context("spawn")
     held, lifeline = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(held,))
@@ -97,13 +106,13 @@ def _processes(jobs: int) -> OpenExecutor:
     return OpenExecutor(executor, jobs, close, takes_back=False)
 
 
-def _start_worker(lifeline: Connection) -> None:
+def _start_worker(lifeline: _Receiver) -> None:
     """Prepare a worker process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 
 
-def _end_with(lifeline: Connection) -> None:
+def _end_with(lifeline: _Receiver) -> None:
     """Leave when the parent closes its end, or is no more."""
     with suppress(EOFError, OSError):
         lifeline.recv()
@@ -117,10 +126,14 @@ def _dask_address(name: str) -> str:
     """``tcp://HOST:PORT`` for ``dask://HOST:PORT``."""
     try:
         parts = urlsplit(name)
-        host, port, rest = parts.hostname, parts.port, parts.path.strip("/") or parts.query or parts.username
-    except ValueError:
-        host, port, rest = None, None, None
-    if not name.startswith("dask://") or not host or port is None or rest:
+        host = parts.hostname
+        port = parts.port
+        complete = not (parts.path.strip("/") or parts.query or parts.username)
+    except ValueError:  # a port that is no number, or an address in half a pair of brackets
+        host = None
+        port = None
+        complete = False
+    if not name.startswith("dask://") or not host or port is None or not complete:
         raise InputError(
             f"expected an executor, processes or dask://HOST:PORT, got {name!r}",
             hint="a Dask scheduler prints its address when it starts: tcp://HOST:PORT becomes dask://HOST:PORT",
@@ -129,6 +142,7 @@ def _dask_address(name: str) -> str:
 
 
 def _dask(address: str) -> OpenExecutor:
+    """A Dask cluster, whose loggers are silent as long as it is used."""
     try:
         import distributed
     except ImportError:
@@ -153,7 +167,9 @@ def _dask(address: str) -> OpenExecutor:
             where=address.replace("tcp", "dask", 1),
             hint="start one with `dask scheduler`, and workers with `dask worker tcp://HOST:PORT --nthreads 1`",
         ) from None
-    workers = len(client.nthreads())
+    # Untyped: for a synchronous client this is a dictionary, for an asynchronous one something to wait for.
+    threads: Any = client.nthreads()
+    workers = len(threads)
     if workers == 0:
         client.close()
         speak()

@@ -38,10 +38,13 @@ COMPILING = 0.25
 """Part of the progress of a check that is compiling."""
 
 WORTH_S = 3.0
+"""Processes that need not be used are used for work that takes longer: starting them takes about a second."""
+
 MACS_PER_S = 2e9
+"""Multiply-adds of a layer that one process does in a second, about."""
+
 LAUNCH_S = 0.03
-"""Processes that need not be used are used for work that takes longer than the first, estimated from the others:
-starting them takes about a second."""
+"""Seconds that a layer takes however small it is, about."""
 
 _one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
@@ -97,10 +100,12 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
+    """The thread pools of this process; looking for them takes milliseconds."""
     return ThreadpoolController()
 
 
 def _require(digest: str) -> None:
+    """Raise `WorkerError` where the sender's convc is another one."""
     if digest != compiler_digest():
         raise WorkerError(
             "a worker has another version of convc, or of the libraries it compiles with, than this process",
@@ -115,13 +120,14 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
         PlanError: a problem has no kernel.
         WorkerError: compiling loses its worker, each time, or see `Pool.run`.
     """
+    # Backwards, so that a problem that several layers share is called by the name of the first.
     names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
     problems = list(names)
     digest = compiler_digest()
-    pieces = [
-        Task(name=f"compile {names[problem]}", function=compile_job, arguments=(digest, problem, kernels.options))
-        for problem in problems
-    ]
+    pieces: list[Task] = []
+    for problem in problems:
+        arguments = (digest, problem, kernels.options)
+        pieces.append(Task(name=f"compile {names[problem]}", function=compile_job, arguments=arguments))
     if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)
     for count, (index, kernel) in enumerate(pool.run(pieces), 1):
@@ -150,7 +156,7 @@ def check_all(
     """
     compile_all(kernels, convs, pool, progress.part(0.0, COMPILING))
     digest = compiler_digest()
-    pieces = []
+    pieces: list[Task] = []
     for conv in convs:
         kernel = kernels.compiled(conv.problem)
         runs = _in_parts(conv, kernel, pool, seed, modes, options, progress)
@@ -186,14 +192,11 @@ def _in_parts(
         return {}
     digest = compiler_digest()
     asked: list[tuple[Mode, tuple[int, int]]] = [(mode, ctas) for mode in modes for ctas in ranges]
-    pieces = [
-        Task(
-            name=f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data",
-            function=part_job,
-            arguments=(digest, conv, kernel, mode, seed, options, ctas),
-        )
-        for mode, ctas in asked
-    ]
+    pieces: list[Task] = []
+    for mode, ctas in asked:
+        name = f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data"
+        arguments = (digest, conv, kernel, mode, seed, options, ctas)
+        pieces.append(Task(name=name, function=part_job, arguments=arguments))
     clean: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
     for count, (index, part) in enumerate(pool.run(pieces), 1):
         if isinstance(part, LayerRun):

@@ -58,7 +58,7 @@ class Pool:
         self._open = executor_opener(executor, jobs)
         self._own = not isinstance(executor, Executor)
         self._crew: OpenExecutor | None = None
-        self._probe: Future | None = None
+        self._probe: Future[Any] | None = None
         self._losses = 0
         self._failed_starts = 0  # pools in a row in which no worker said a word
 
@@ -77,9 +77,10 @@ class Pool:
         Raises:
             WorkerError: workers do not start, or are lost again and again; or the cluster went away.
         """
-        waiting, suspects = deque(range(len(pieces))), deque[int]()
-        suspected: set[int] = set()
-        flying: dict[Future, int] = {}
+        waiting = deque(range(len(pieces)))
+        suspects: deque[int] = deque()  # to be done again, one at a time
+        suspected: set[int] = set()  # all that were ever suspects: they are not tried a third time
+        flying: dict[Future[Any], int] = {}
         try:
             while waiting or suspects or flying:
                 alone = bool(suspects) or any(index in suspected for index in flying.values())
@@ -117,6 +118,7 @@ class Pool:
                     future.cancel()
 
     def _ready(self) -> OpenExecutor:
+        """The executor, opened where it is not; the first thing that it does is to answer."""
         if self._crew is None:
             self._crew = self._open()
             self._probe = self._crew.executor.submit(_answer)
@@ -140,8 +142,10 @@ class Pool:
             raise WorkerError(f"worker processes were lost {self._losses} times", where=under_way)
 
     def _close(self, give_up: bool) -> None:
-        if self._crew is not None:
-            crew, self._crew = self._crew, None
+        """Let go of the executor, if one is open."""
+        crew = self._crew
+        self._crew = None
+        if crew is not None:
             crew.close(give_up)
 
 
@@ -149,12 +153,13 @@ def _answer() -> None:
     """What a worker does first: it is alive."""
 
 
-def _lost(future: Future) -> bool:
+def _lost(future: Future[Any]) -> bool:
     """Whether a piece is without a result because a worker process died."""
     return not future.cancelled() and isinstance(future.exception(), BrokenExecutor)
 
 
 def _given_up(name: str) -> WorkerError:
+    """The result of a piece that killed its worker twice."""
     return WorkerError(
         "the worker process died each time it did this",
         where=name,
@@ -162,7 +167,7 @@ def _given_up(name: str) -> WorkerError:
     )
 
 
-def _result(future: Future, name: str) -> Any:
+def _result(future: Future[Any], name: str) -> Any:
     """What a piece gave; the words of other libraries for lost workers become ours."""
     try:
         return future.result()

@@ -17,7 +17,7 @@ ARROWS = {
     "ir ptx support": "errors",
     "frontend layout": "ir support",
     "machine": "ir ptx",
-    "sanitizer": "ir machine",
+    "sanitizer": "ir ptx machine",
     "compiler": "_version ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels",
     "runtime": "ir build compiler.kernels layout frontend machine support",

@@ -62,7 +62,7 @@ def test_the_wheel_carries_templates_models_and_grammar(wheel):
     for folder, inside, patterns in (
         ("templates", "convc/_templates", ("*.j2",)),
         ("models", "convc/_models", ("*.onnx", "*.toml", "*.py")),
-        ("convc", "convc", ("*.py", "*.txt", "*.md", "*.svg")),
+        ("convc", "convc", ("*.py", "*.txt", "*.md", "*.svg", "py.typed")),
     ):
         for pattern in patterns:
             files = [path for path in (ROOT / folder).rglob(pattern) if "__pycache__" not in path.parts]

@@ -78,7 +78,7 @@ EXCUSES = (
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
     Excuse(
-        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @epilogue\.epilogue",
+        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @epilogue\.apply",
         "what stands in for a residual past the edges is added to values that are not stored",
     ),
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),

@@ -157,7 +157,8 @@ class _Writer:
             case FloorDiv(a, b) | Mod(a, b):
                 self._divide(to, bits, isinstance(expr, Mod), a, b)
             case Select(cond, a, b):
-                first, second = self.value(a, bits), self.value(b, bits)
+                first = self.value(a, bits)
+                second = self.value(b, bits)
                 self.lines.append(f"selp.b{bits} {to}, {first}, {second}, {self.predicate(cond)};")
             case _:
                 raise ValueError(f"{expr} is a condition; only a selection can use it")
@@ -180,7 +181,9 @@ class _Writer:
     def _divide(self, to: str, bits: int, remainder: bool, a: IntExpr, b: IntExpr) -> None:
         if bounds(b, self.ranges)[0] <= 0:
             raise ValueError(f"the divisor {b} may not be positive")
-        power, dividend, divisor = _power(b), self.value(a, bits), self.value(b, bits)
+        power = _power(b)
+        dividend = self.value(a, bits)
+        divisor = self.value(b, bits)
         if power is not None and remainder:
             self.lines.append(f"and.b{bits} {to}, {dividend}, {(1 << power) - 1};")
         elif power is not None:
@@ -188,7 +191,8 @@ class _Writer:
         elif self.nonnegative(a):
             self.lines.append(f"{'rem' if remainder else 'div'}.u{bits} {to}, {dividend}, {divisor};")
         else:  # towards zero first; a negative remainder says that rounding down is one step further
-            rest, below = self.fresh("t" if bits == 32 else "w"), self.fresh("p")
+            rest = self.fresh("t" if bits == 32 else "w")
+            below = self.fresh("p")
             self.lines.append(f"rem.s{bits} {rest}, {dividend}, {divisor};")
             self.lines.append(f"setp.lt.s{bits} {below}, {rest}, 0;")
             if remainder:
@@ -206,7 +210,8 @@ class _Writer:
         match cond:
             case Less(a, b):
                 bits = max(self.bits(a), self.bits(b))
-                first, second = self.value(a, bits), self.value(b, bits)
+                first = self.value(a, bits)
+                second = self.value(b, bits)
                 to = self.fresh("p")
                 self.lines.append(f"setp.lt.s{bits} {to}, {first}, {second};")
             case And(args):

@@ -33,7 +33,7 @@ def row_pieces(step: RowAccess) -> list[tuple[str, str, int]]:
 
 
 def row_names(step: RowAccess) -> dict[str, Any]:
-    """What the templates around such pieces take."""
+    """The names that templates around pieces of a row take."""
     return {
         "buffer": step.buffer,
         "at": step.at,
@@ -62,7 +62,7 @@ def lane_pieces(step: LaneAccess) -> list[tuple[str, str, str]]:
 
 
 def lane_names(step: LaneAccess) -> dict[str, Any]:
-    """What the templates around such pieces take."""
+    """The names that templates around elements of a lane take."""
     element = dtypes.BY_NAME[step.out].bytes
     return {
         "buffer": step.buffer,

@@ -130,7 +130,8 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
 
 def _about(program: TileProgram) -> list[str]:
     """What a reader of the text should know first."""
-    storage, grid = program.storage, program.launch.grid
+    storage = program.storage
+    grid = program.launch.grid
     lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")

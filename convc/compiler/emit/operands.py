@@ -1,4 +1,4 @@
-"""How tiles, rings and instructions are spelled in operands of PTX."""
+"""The spelling of tiles, rings and instructions in operands of PTX."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def descriptor(tile: SmemTile, row: int = 0) -> str:
 
 
 def more_atoms(count: int) -> list[str]:
-    """What each instruction behind the first of a step works on."""
+    """Say what each instruction behind the first of a step works on."""
     return [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, count)]
 
 

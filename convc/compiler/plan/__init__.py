@@ -1,1 +1,1 @@
-"""Which tiling, which storage, which launch, and why not another (entry: `convc.compiler.schedules.planner.plan`)."""
+"""The choice of tiling, storage and launch, with the reasons (entry: `convc.compiler.schedules.planner.plan`)."""

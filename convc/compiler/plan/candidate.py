@@ -1,4 +1,4 @@
-"""What a schedule offers for a problem: its legal candidates, each with its work and its price."""
+"""The offer of a schedule for a problem: its legal candidates, each with its work and its price."""
 
 from __future__ import annotations
 

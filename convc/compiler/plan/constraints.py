@@ -1,4 +1,4 @@
-"""What a plan must not break: each rule is one function that answers None or a sentence with the numbers.
+"""The rules that a plan keeps: each is one function that answers None or a sentence with the numbers.
 
 Rules about the problem hold whatever the tiling; if one is broken no kernel exists. Rules about a tiling only take that
 candidate out of the race. Each rule names the limit in `convc.ir.arch` and the reason in the hardware.

@@ -30,7 +30,7 @@ class Coordinate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorCoordinates:
-    """Where the scale factors of a step of the K loop lie (see `convc.compiler.plan.scale_factors`).
+    """The places of scale factors in a step of the K loop (`convc.compiler.plan.scale_factors`).
 
     Attributes:
         factor_a, factor_b: first factor that the copies of a step bring, of a pixel and of a tap.
@@ -44,7 +44,7 @@ class FactorCoordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapCoordinates:
-    """Where every filter tap loads its own activation tile.
+    """The coordinates of a kernel whose filter taps load an activation tile each.
 
     Attributes:
         start_w, start_h, start_n: where the tile's im2col copy begins, for the first tap.
@@ -75,7 +75,7 @@ class TapCoordinates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowCoordinates:
-    """Where an activation tile is a piece of image rows, and the filter columns of a filter row share it.
+    """The coordinates of a kernel whose activation tile is a piece of image rows, shared by filter columns.
 
     Attributes:
         start_w: where the tile's copy begins along W.

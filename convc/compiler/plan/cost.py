@@ -1,4 +1,4 @@
-"""How long a candidate should take: a small model of one launch, in SM clock cycles.
+"""The time that a candidate should take: a small model of one launch, in SM clock cycles.
 
 The K loop of a CTA goes at the pace of its slowest supplier: the tensor core, the port through which it reads shared
 memory, the port through which TMA fills it, the SM's share of L2, or the latency of copies, of which as many are under
@@ -108,7 +108,8 @@ def _latency(ring: RingUse, each_stage: float, rates: Rates) -> float:
 
 def _epilogue_cycles(tiled: TiledProblem, work: CtaWork) -> float:
     """Time of the epilogue: its arithmetic hides behind what it stores, and reads of a residual."""
-    problem, rates = tiled.layout.problem, tiled.arch.rates
+    problem = tiled.layout.problem
+    rates = tiled.arch.rates
     moved = tiled.tiling.block_m * tiled.tiling.block_n * problem.out_dtype.bytes * (1 + problem.residual)
     return max(moved / rates.store_bytes, work.stores * rates.store_cycles)
 

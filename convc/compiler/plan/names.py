@@ -25,7 +25,8 @@ MapName = NewType("MapName", str)
 PointerName = NewType("PointerName", str)
 """A kernel parameter that points at a buffer in global memory."""
 
-A, B = SmemName("a"), SmemName("b")
+A = SmemName("a")
+B = SmemName("b")
 """Tiles of activations and of filter rows in shared memory."""
 
 ACC = TmemName("acc")

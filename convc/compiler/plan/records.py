@@ -1,4 +1,4 @@
-"""What a plan is made of: small records, each one decision.
+"""The parts of a plan: small records, each one decision.
 
 A plan says *how* one convolution becomes one launch: which piece of the output a CTA makes (`Tiling`), where its
 operands lie (`convc.compiler.plan.storage`), how its K loop runs (`Pipeline`), which tensor maps feed it (`Loads`),
@@ -86,8 +86,13 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """The tensor maps: `a` over the activations (im2col), `b` over the filter (tile), and `factors` over the scale
-    factors of both, in that order, where they have any."""
+    """The tensor maps of a kernel.
+
+    Attributes:
+        a: over the activations (im2col).
+        b: over the filter (tile).
+        factors: over the scale factors of both, in that order, where they have any.
+    """
 
     a: TensorMap
     b: TensorMap
@@ -115,7 +120,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """How long the launch should take, in SM clock cycles, and why (see `convc.compiler.plan.cost`).
+    """The time that a launch should take, in SM clock cycles, and why (`convc.compiler.plan.cost`).
 
     Attributes:
         ctas, busy_sms: CTAs of the launch, and SMs that have one in a full round.
@@ -156,7 +161,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reuse(Geometry):
-    """How a plan shares activations between filter columns (see `convc.compiler.index.reuse`).
+    """The sharing of activations between filter columns (`convc.compiler.index.reuse`).
 
     Attributes:
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
@@ -218,7 +223,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexing:
-    """What the index maps say about a kernel.
+    """The index maps of a kernel, lowered.
 
     Attributes:
         coordinates: index arithmetic that the kernel does.
@@ -239,7 +244,7 @@ class Indexing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How one convolution becomes one launch.
+    """One convolution as one launch, with every decision.
 
     Attributes:
         layout: the problem and its device buffers.
@@ -275,7 +280,7 @@ class Plan:
 
     @property
     def reuse(self) -> Reuse | None:
-        """How activations are shared; None: every filter tap loads its own tile."""
+        """The sharing of activations; None: every filter tap loads its own tile."""
         return self.indexing.reuse
 
 

@@ -1,4 +1,4 @@
-"""How scale factors of blocks of channels come to the tensor core.
+"""The way of scale factors of blocks of channels to the tensor core.
 
 The factors of a pixel lie behind its channels, so that a second im2col map, with the same walk, brings them: a row of
 16 bytes for every row of the activation tile. The tensor core wants them elsewhere: those of row r in lane r % 32 of
@@ -39,9 +39,12 @@ WORD_BYTES = 4
 """Bytes of a cell of tensor memory."""
 STORE_THREADS = SM_100A.limits.tmem_lanes
 
-SCALES_A, SCALES_B = SmemName("scales_a"), SmemName("scales_b")
-FACTORS_A, FACTORS_B = TmemName("factors_a"), TmemName("factors_b")
-LANDED, READY = RingName("landed"), RingName("ready")
+SCALES_A = SmemName("scales_a")
+SCALES_B = SmemName("scales_b")
+FACTORS_A = TmemName("factors_a")
+FACTORS_B = TmemName("factors_b")
+LANDED = RingName("landed")
+READY = RingName("ready")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,7 @@ def factor_maps(layout: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap
 def factor_coordinates(
     blocks: BlockFormat, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline
 ) -> FactorCoordinates:
-    """Where the factors of a step start, from the channels with which it starts."""
+    """Find where the factors of a step start, from the channels with which it starts."""
     size = blocks.factor_bytes
     factors = tiling.row_bytes // size
     copy = ROW_BYTES * size

@@ -1,4 +1,4 @@
-"""Where operand tiles, barriers and the accumulator lie.
+"""The places of operand tiles, barriers and the accumulator.
 
 Shared memory of a CTA, from its start: operand tiles with all their stages, the barriers, the table of lane masks where
 there is one, and the word that receives the address of the tensor-memory allocation. Every stage starts at a multiple
@@ -102,7 +102,7 @@ class BarrierRing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
-    """Where everything lies in one CTA.
+    """The memory of one CTA.
 
     Attributes:
         smem: operand tiles.

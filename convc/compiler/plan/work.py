@@ -1,4 +1,4 @@
-"""What one CTA of a plan does, in numbers that the machine can count.
+"""The work of one CTA of a plan, in numbers that the machine can count.
 
 The estimate (`convc.compiler.plan.cost`) is made from these, and `convc verify` prints what the machine counted for the
 same kernel: the two must agree.

@@ -62,7 +62,7 @@ def variants() -> tuple[str, ...]:
 
 
 def choices() -> dict[str, tuple[str, ...]]:
-    """What each field of `ScheduleOptions` may be."""
+    """List the values that each field of `ScheduleOptions` may have."""
     return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS}
 
 

@@ -1,4 +1,4 @@
-"""What a schedule is: one way to run a convolution, from its candidates to its roles.
+"""A schedule: one way to run a convolution, from its candidates to its roles.
 
 A schedule is one record in one file. `convc.compiler.schedules.all.SCHEDULES` lists them; the command line, the
 planner, the reports and the derivations read that tuple, and nothing else in convc knows a schedule by its name.
@@ -26,7 +26,7 @@ ROWS: tuple[Rows, ...] = ("outer", "merged")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a plan is asked to keep; None leaves it to the planner.
+    """The demands on a plan; None leaves one to the planner.
 
     Attributes:
         border, rows: how the output is cut (schedules that share activations).
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """What the roles of a kernel do, as far as it depends on the schedule.
+    """The steps of a kernel's roles, as far as they depend on the schedule.
 
     Attributes:
         load, multiply, epilogue: the steps of the three roles that run side by side.
@@ -84,7 +84,7 @@ class Schedule(ABC):
 
     @property
     def assumed(self) -> int:
-        """How many assumed rules it rests on."""
+        """The number of assumed rules that it rests on."""
         return sum(rule.evidence == "assumed" for rule in self.rests_on)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What every step of a tile program covers: the record that findings take their coordinates from."""
+"""The outputs and inputs that every step covers: the record from which findings take their coordinates."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ Loops = tuple[tuple[str, int], ...]
 
 def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
     """The record of a plan and its program."""
-    pixel, channel = plan.indexing.coordinates.m.value, plan.indexing.coordinates.k.value
+    pixel = plan.indexing.coordinates.m.value
+    channel = plan.indexing.coordinates.k.value
     if "lane" in channel.variables():  # the accumulator is transposed: pixels are its columns
         pixel = substitute(pixel, {"lane": Var("column")})
     accumulator = plan.storage.tmem_tile(ACC)
-    problem, pipeline = plan.problem, plan.pipeline
+    problem = plan.problem
+    pipeline = plan.pipeline
     elements = 1 if plan.layout.blocks is None else plan.layout.blocks.packed  # in what the kernel counts as a channel
     return DebugInfo(
         pixel=to_json(pixel),

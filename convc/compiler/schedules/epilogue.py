@@ -98,7 +98,7 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
 
 
 def this_lane(plan: Plan) -> tuple[Step, ...]:
-    """Which lane of tensor memory a thread has."""
+    """Find the lane of tensor memory that a thread has."""
     note = "warp w reads lanes 32*w to 32*w + 31"
     return (Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=Var("thread")),)
 

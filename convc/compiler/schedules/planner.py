@@ -73,7 +73,8 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
 
 def _finished(chosen: ScheduleCandidates, choices: tuple[ScheduleSummary, ...]) -> Plan:
     """The plan of a schedule's best candidate."""
-    best, name = chosen.best, chosen.schedule
+    best = chosen.best
+    name = chosen.schedule
     return Plan(
         layout=best.tiled.layout,
         schedule=name,
@@ -95,7 +96,8 @@ def _alternatives(chosen: Candidate, legal: Sequence[Candidate]) -> tuple[Altern
     """The best candidate of every other width, best first."""
     best: dict[int, Alternative] = {}
     for candidate in sorted(legal, key=lambda one: one.cost.cycles):
-        tiling, cost = candidate.tiled.tiling, candidate.cost
+        tiling = candidate.tiled.tiling
+        cost = candidate.cost
         if tiling.block_n != chosen.tiled.tiling.block_n and tiling.block_n not in best:
             best[tiling.block_n] = Alternative(tiling=tiling, cycles=cost.cycles, bottleneck=cost.bottleneck)
     return tuple(best.values())

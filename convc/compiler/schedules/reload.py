@@ -41,7 +41,8 @@ from convc.ir.arch import Arch
 from convc.ir.expr import Const, Var, substitute
 from convc.layout.device_layout import DeviceLayout
 
-FULL, EMPTY = RingName("full"), RingName("empty")
+FULL = RingName("full")
+EMPTY = RingName("empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

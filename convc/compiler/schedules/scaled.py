@@ -66,7 +66,7 @@ def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
 
 
 def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
-    """What the warps of the epilogue do while the accumulator grows."""
+    """Carry factors to tensor memory while the accumulator grows."""
     factors = coordinates.factors
     blocks = plan.layout.blocks
     if factors is None or blocks is None:
@@ -105,7 +105,7 @@ def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
 
 
 def wait_for_factors(plan: Plan) -> tuple[Step, ...]:
-    """What the role that multiplies waits for besides the tiles."""
+    """Wait for the factors besides the tiles."""
     if plan.layout.blocks is None:
         return ()
     return (RingWait(id="mma.ready", note="until the factors are in tensor memory", ring=READY, starts_open=False),)

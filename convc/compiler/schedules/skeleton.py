@@ -1,4 +1,4 @@
-"""What all schedules have in common: the set-up of a CTA, its end, its parameters and its launch.
+"""The common part of all schedules: the set-up of a CTA, its end, its parameters and its launch.
 
 Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
 loads and one multiplies.
@@ -32,12 +32,16 @@ MMA_WARP = 5
 WARPS = 6
 THREADS = 32 * WARPS
 
-MAP_A, MAP_B = MapName("map_a"), MapName("map_b")
-MAP_SCALES_A, MAP_SCALES_B = MapName("map_scales_a"), MapName("map_scales_b")
+MAP_A = MapName("map_a")
+MAP_B = MapName("map_b")
+MAP_SCALES_A = MapName("map_scales_a")
+MAP_SCALES_B = MapName("map_scales_b")
 MAPS = (MAP_A, MAP_B, MAP_SCALES_A, MAP_SCALES_B)
 """Parameters for the tensor maps of `Loads.all`."""
 
-BIAS, RESIDUAL, OUT = PointerName("bias"), PointerName("residual"), PointerName("out")
+BIAS = PointerName("bias")
+RESIDUAL = PointerName("residual")
+OUT = PointerName("out")
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
 

@@ -43,7 +43,7 @@ class Role:
 
     @property
     def who(self) -> str:
-        """Which threads the role has, for people."""
+        """The threads of the role, for people."""
         one = self.first_warp == self.last_warp
         warps = f"warp {self.first_warp}" if one else f"warps {self.first_warp} to {self.last_warp}"
         return f"one lane of {warps}" if self.elected else warps

@@ -1,4 +1,4 @@
-"""What a step uses and makes, read off the types of its fields.
+"""The names that a step uses and makes, read off the types of its fields.
 
 A field's annotation says what it names (`convc.compiler.plan.names`): one name, an optional one, a tuple of names, or
 tuples with names among other values. An expression reads its variables. So a new step says it all by its fields.

@@ -1,4 +1,4 @@
-"""Does a tile program hold together? Checked on steps and records, before any text exists.
+"""Checks that a tile program holds together, on steps and records, before any text exists.
 
 Each check is a function that yields one sentence per contradiction it finds. Those about names, memory and warps are
 here, those about rings in `convc.compiler.tile.verify_rings`.

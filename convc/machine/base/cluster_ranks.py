@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -23,15 +24,22 @@ OFFSET = (1 << RANK_SHIFT) - 1
 """Mask of the address inside a CTA."""
 
 Extent = tuple[int, int, int]
+Axes = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""One array per axis x, y, z."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where the CTAs of a cohort are in the grid: arrays of shape (ctas,), one per axis x, y, z."""
+    """Where the CTAs of a cohort are in the grid, arrays of shape (ctas,).
 
-    ctaid: tuple[np.ndarray, np.ndarray, np.ndarray]
-    clusterid: tuple[np.ndarray, np.ndarray, np.ndarray]
-    cluster_ctaid: tuple[np.ndarray, np.ndarray, np.ndarray]
+    Attributes:
+        ctaid, clusterid, cluster_ctaid: as the special registers of these names.
+        rank: number of the CTA in its cluster. number: of the CTA in the grid. Both count x fastest.
+    """
+
+    ctaid: Axes
+    clusterid: Axes
+    cluster_ctaid: Axes
     rank: np.ndarray
     number: np.ndarray
 
@@ -44,15 +52,15 @@ class Place:
 def place(grid: Extent, cluster: Extent, first: int, ctas: int) -> Place:
     """CTAs number ``first .. first + ctas - 1`` in cluster order; ``number`` is the linear CTA number in the grid."""
     row = np.arange(first, first + ctas)
-    rank, index = row % math.prod(cluster), row // math.prod(cluster)
+    index, rank = np.divmod(row, math.prod(cluster))
     inner = _unravel(rank, cluster)
-    outer = _unravel(index, tuple(g // c for g, c in zip(grid, cluster, strict=True)))
-    at = tuple(o * c + i for o, c, i in zip(outer, cluster, inner, strict=True))
-    number = at[0] + grid[0] * (at[1] + grid[1] * at[2])
-    return Place(ctaid=at, clusterid=outer, cluster_ctaid=inner, rank=rank, number=number)
+    outer = _unravel(index, (grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2]))
+    x, y, z = (o * c + i for o, c, i in zip(outer, cluster, inner, strict=True))
+    number = x + grid[0] * (y + grid[1] * z)
+    return Place(ctaid=(x, y, z), clusterid=outer, cluster_ctaid=inner, rank=rank, number=number)
 
 
-def _unravel(index: np.ndarray, extent: Extent) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _unravel(index: np.ndarray, extent: Extent) -> Axes:
     return index % extent[0], index // extent[0] % extent[1], index // (extent[0] * extent[1])
 
 
@@ -63,6 +71,10 @@ def own_address(ranks: np.ndarray, size: int, local: int, bits: int) -> Value:
     return narrow((local + (ranks.astype(DTYPE[bits]) << DTYPE[bits].type(RANK_SHIFT))).reshape(-1, 1, 1))
 
 
+@overload
+def own_offset(address: int, ranks: np.ndarray, size: int, what: str) -> int: ...
+@overload
+def own_offset(address: np.ndarray, ranks: np.ndarray, size: int, what: str) -> np.ndarray: ...
 def own_offset(address: Value, ranks: np.ndarray, size: int, what: str) -> Value:
     """The local part of addresses in the own CTA, of CTAs with these ranks; faults where one names another CTA."""
     if size == 1 and isinstance(address, int):

@@ -97,4 +97,4 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"there is no switch {name!r}", hint=f"{guess}switches: {', '.join(OPEN)}")
         given[name] = setting
-    return Switches(**given, **more)
+    return replace(DEFAULTS, **given, **more)

@@ -13,9 +13,9 @@ Floating-point registers hold bit patterns too, since PTX ``.b32`` registers are
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import overload
+from typing import TypeGuard, overload
 
 import numpy as np
 
@@ -43,6 +43,11 @@ FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.flo
 MASK = {bits: (1 << bits) - 1 for bits in (1, 8, 16, 32, 64, 128)}
 POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF, 128: (1 << 128) - 1}
 """What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
+
+
+def plain(values: Sequence[Value]) -> TypeGuard[list[int]]:
+    """Whether all values are numbers, the same for every thread."""
+    return all(type(value) is int for value in values)
 
 
 def width(type_name: str) -> int:

@@ -5,8 +5,6 @@ Forms without semantics are collected and refused together, before anything runs
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
@@ -65,6 +63,7 @@ class DecodedKernel:
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
         self._joins: set[int] = set()
+        self._flow: Flow | None = None
 
     def shared_bytes(self, dynamic: int) -> int:
         """Shared memory of a CTA: system area, static variables, dynamic part."""
@@ -84,10 +83,12 @@ class DecodedKernel:
                     f"{', '.join(map(str, full))}"
                 )
 
-    @cached_property
+    @property
     def flow(self) -> Flow:
         """Control-flow facts, computed when a branch first diverges."""
-        return Flow([_facts(instr, self.slots) for instr in self.kernel.body])
+        if self._flow is None:
+            self._flow = Flow([_facts(instr, self.slots) for instr in self.kernel.body])
+        return self._flow
 
     def watch_join(self, join: int | None) -> None:
         """From now on, arriving at ``join`` checks for waiting lanes.

@@ -9,10 +9,12 @@ function whose address the module takes and whose parameters are as long as thos
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from convc.errors import UnmodelledError
 from convc.machine.execute.functions import fitting
+from convc.machine.execute.renaming import Renaming, aim
+from convc.machine.isa.operands import expect
 from convc.machine.state.variables import function_address
 from convc.ptx import (
     Address,
@@ -25,15 +27,13 @@ from convc.ptx import (
     Kernel,
     Label,
     Module,
-    NotPred,
-    Pair,
+    Operand,
+    Prototype,
     Reg,
     Register,
-    Sink,
     Symbol,
-    TensorAddress,
+    Targets,
     Variable,
-    Vector,
 )
 
 MAX_DEPTH = 32
@@ -61,9 +61,30 @@ def _form(name: str) -> Form:
     return Form(name=name, opcode=name, pattern=name, section="", ptx=(1, 0), target="sm_50")
 
 
-MOV, SETP, BRA, TRAP, LOAD, STORE, DROPPED = (
-    _form(name) for name in ("mov", "setp", "bra", "trap", "ld", "st", "dropped.printf")
-)
+MOV = _form("mov")
+SETP = _form("setp")
+BRA = _form("bra")
+TRAP = _form("trap")
+LOAD = _form("ld")
+STORE = _form("st")
+DROPPED = _form("dropped.printf")
+
+
+@dataclass(frozen=True, slots=True)
+class _Expansion:
+    """A call, and the copy of the function that takes its place.
+
+    Attributes:
+        call: the instruction, without its guard.
+        prefix: begins the names of the copy's own variables.
+        renaming: what the copy calls the function's registers and variables.
+        formals: the registers of those parameters and results that are registers, by name.
+    """
+
+    call: Instr
+    prefix: str
+    renaming: Renaming
+    formals: dict[str, Reg]
 
 
 def inline_calls(module: Module, kernel: Kernel) -> Kernel:
@@ -88,7 +109,8 @@ class _Inliner:
         self.copies = 0
 
     def run(self) -> Kernel:
-        self._copy(self.kernel, {}, 0, 0)
+        """The kernel with all copies."""
+        self._copy(self.kernel, Renaming(0, {}), 0)
         return replace(
             self.kernel,
             body=tuple(self.body),
@@ -99,14 +121,14 @@ class _Inliner:
             extern_shared=self.dynamic,
         )
 
-    def _copy(self, function: Kernel, names: dict[str, str], first_slot: int, depth: int) -> None:
-        """Append a copy of ``function``; ``names``: its variables' names here."""
+    def _copy(self, function: Kernel, renaming: Renaming, depth: int) -> None:
+        """Append a copy of ``function``, inside ``depth`` calls."""
         starts: list[int] = []
         jumps: list[int] = []
         returns: list[int] = []
         for instr in function.body:
             starts.append(len(self.body))
-            moved = self._move(instr, names, first_slot)
+            moved = renaming.instr(instr)
             if instr.form.name == "call":
                 self._call(moved, depth)
             elif instr.form.name == "call.indirect":
@@ -122,20 +144,21 @@ class _Inliner:
                 self._append(moved)
         starts.append(len(self.body))
         for index in jumps:
-            self.body[index] = _aim(self.body[index], lambda target: starts[target])
+            self.body[index] = aim(self.body[index], lambda target: starts[target])
         for index in returns:
-            self.body[index] = _aim(self.body[index], lambda _: starts[-1])
+            self.body[index] = aim(self.body[index], lambda _: starts[-1])
 
     def _choose(self, brx: Instr) -> list[int]:
         """brx.idx as a chain of comparisons; returns where its branches are. An index past the end is a trap."""
-        index, targets = brx.operands
+        index = brx.operands[0]
+        labels = expect(brx.operands[1], Targets).labels
         hit = self._predicate("brx")
-        jumps = []
+        jumps: list[int] = []
         skip = self._skip_unless(brx)
         brx = replace(brx, guard=None)
-        for number, label in enumerate(targets.labels):
+        for number, label in enumerate(labels):
             self._add(brx, SETP, (hit, index, Imm(number, False, number)), ("eq", "u32"))
-            last = number == len(targets.labels) - 1
+            last = number == len(labels) - 1
             if last:
                 why = f"the index of brx.idx is past its list of {number + 1} targets"
                 self._add(brx, TRAP, (), (why,), guard=Guard(hit.slot, hit.name, negate=True))
@@ -160,10 +183,12 @@ class _Inliner:
         return place
 
     def _end_skip(self, skip: int | None) -> None:
+        """Let a branch of `_skip_unless` lead to what comes next."""
         if skip is not None:
-            self.body[skip] = _aim(self.body[skip], lambda _: len(self.body))
+            self.body[skip] = aim(self.body[skip], lambda _: len(self.body))
 
     def _append(self, instr: Instr) -> None:
+        """Append an instruction; the kernel must not grow beyond measure."""
         if len(self.body) >= MAX_BODY:
             raise UnmodelledError(
                 f"the kernel has more than {MAX_BODY} instructions with the bodies of its calls", span=instr.span
@@ -171,7 +196,12 @@ class _Inliner:
         self.body.append(replace(instr, index=len(self.body)))
 
     def _add(
-        self, like: Instr, form: Form, operands: tuple, mods: tuple[str, ...] = (), guard: Guard | None = None
+        self,
+        like: Instr,
+        form: Form,
+        operands: tuple[Operand, ...],
+        mods: tuple[str, ...] = (),
+        guard: Guard | None = None,
     ) -> None:
         """Append an instruction that the text does not have, in the place and under the guard of ``like``."""
         self._append(
@@ -181,6 +211,7 @@ class _Inliner:
     # ---- calls ---------------------------------------------------------------------------------------------
 
     def _call(self, call: Instr, depth: int) -> None:
+        """A call of a function by its name."""
         name = next(o for o in call.operands if isinstance(o, Func)).name
         function = self.functions.get(name)
         if function is None:
@@ -202,7 +233,7 @@ class _Inliner:
                 zero = Imm(0, False, 0)
                 if isinstance(actual, Reg):
                     self._add(call, MOV, (actual, zero), (variable.type,))
-                else:
+                elif isinstance(actual, Symbol):
                     self._add(call, STORE, (Address(actual), zero), ("param", variable.type))
         else:
             self._expand(call, function, depth)
@@ -210,12 +241,12 @@ class _Inliner:
 
     def _call_through_pointer(self, call: Instr, depth: int) -> None:
         """Compare the address with that of one function after the other; the one it is of is called."""
-        pointer = call.args["pointer"]
+        pointer = expect(call.args["pointer"], Reg)
         miss = self._predicate("call")
-        ends = []
+        ends: list[int] = []
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
-        within = fitting(self.module, call.args["prototype"])
+        within = fitting(self.module, expect(call.args["prototype"], Prototype))
         missed = f"a call through {pointer.name}, which holds the address of no function that fits,"
         if depth >= MAX_DEPTH:
             within = []
@@ -235,129 +266,91 @@ class _Inliner:
         self._end_skip(skip)
 
     def _expand(self, call: Instr, function: Kernel, depth: int) -> None:
+        """Append a copy of a function that a call reaches, with what hands over its arguments and results."""
         position = next(i for i, o in enumerate(call.operands) if isinstance(o, Func | Reg))
         results = _arguments(call.operands[:position])
         arguments = _arguments(call.operands[position + 1 :])
         if len(results) != len(function.returns) or len(arguments) != len(function.params):
             raise UnmodelledError(f"the call of {function.name!r} does not fit its declaration", span=call.span)
+        into = self._declare(call, function)
+        for variable, actual in zip(function.params, arguments, strict=True):
+            self._pass(into, variable, actual)
+        for variable, actual in zip(function.returns, results, strict=True):
+            if variable.space != "reg" and isinstance(actual, Symbol):
+                into.renaming.names[variable.name] = actual.name
+            elif variable.space != "reg":
+                self._own(into, variable)
+        self._copy(function, into.renaming, depth + 1)
+        for variable, actual in zip(function.returns, results, strict=True):
+            self._take(into, variable, actual)
+
+    def _declare(self, call: Instr, function: Kernel) -> _Expansion:
+        """Give the registers and variables of a function their counterparts in a new copy of it."""
         self.copies += 1
-        first_slot = len(self.registers)
         prefix = f"{function.name}#{self.copies}:"
-        self.registers += [
+        first_slot = len(self.registers)
+        registers = [
             Register(name=f"{prefix}{r.name}", type=r.type, slot=first_slot + r.slot) for r in function.registers
         ]
+        self.registers += registers
         names: dict[str, str] = {}
-        for variable in function.local:
-            names[variable.name] = prefix + variable.name
-            self.local.append(replace(variable, name=prefix + variable.name))
-        for variable in function.call_params:
-            names[variable.name] = prefix + variable.name
-            self.call_params.append(replace(variable, name=prefix + variable.name))
+        for here, variables in ((self.local, function.local), (self.call_params, function.call_params)):
+            for variable in variables:
+                names[variable.name] = prefix + variable.name
+                here.append(replace(variable, name=prefix + variable.name))
         for variable in function.shared:
+            # Shared memory is one for all copies.
             own = variable.name if variable.name in self.outside else f"{function.name}:{variable.name}"
             names[variable.name] = own
             self.shared[own] = replace(variable, name=own)
         if function.extern_shared is not None:
             self.dynamic = function.extern_shared
-        registers = iter(r for r in self.registers[first_slot:])
-        formal_slots = {}
-        for variable in (*function.returns, *function.params):
-            if variable.space == "reg":
-                register = next(registers)
-                formal_slots[variable.name] = Reg(register.slot, register.name, register.type)
-        for variable, actual in zip(function.params, arguments, strict=True):
-            self._pass(call, variable, actual, names, prefix, formal_slots)
-        for variable, actual in zip(function.returns, results, strict=True):
-            if variable.space != "reg" and isinstance(actual, Symbol):
-                names[variable.name] = actual.name
-            elif variable.space != "reg":
-                self._own(variable, names, prefix)
-        self._copy(function, names, first_slot, depth + 1)
-        for variable, actual in zip(function.returns, results, strict=True):
-            if variable.space == "reg" and isinstance(actual, Reg):
-                self._add(call, MOV, (actual, formal_slots[variable.name]), (variable.type,))
-            elif isinstance(actual, Reg):
-                place = Address(Symbol(names[variable.name], "param"))
-                self._add(call, LOAD, (actual, place), ("param", variable.type))
-            elif variable.space == "reg" and isinstance(actual, Symbol):
-                place = Address(Symbol(actual.name, "param"))
-                self._add(call, STORE, (place, formal_slots[variable.name]), ("param", variable.type))
+        # The parser declares the registers of results and parameters before all others, in this order.
+        formal = [variable for variable in (*function.returns, *function.params) if variable.space == "reg"]
+        formals = {
+            variable.name: Reg(register.slot, register.name, register.type)
+            for variable, register in zip(formal, registers, strict=False)
+        }
+        return _Expansion(call, prefix, Renaming(first_slot, names), formals)
 
-    def _own(self, variable: Variable, names: dict[str, str], prefix: str) -> None:
-        """Give a formal parameter a place of its own."""
-        names[variable.name] = prefix + variable.name
-        self.call_params.append(replace(variable, name=prefix + variable.name))
+    def _own(self, into: _Expansion, variable: Variable) -> Address:
+        """Give a formal parameter a place of its own, and return it."""
+        name = into.prefix + variable.name
+        into.renaming.names[variable.name] = name
+        self.call_params.append(replace(variable, name=name))
+        return Address(Symbol(name, "param"))
 
-    def _pass(self, call: Instr, variable: Variable, actual, names, prefix: str, formal_slots) -> None:
+    def _pass(self, into: _Expansion, variable: Variable, actual: Operand) -> None:
         """Hand over one argument."""
+        call = into.call
         if variable.space == "reg":
+            register = into.formals[variable.name]
             if isinstance(actual, Symbol) and actual.space == "param":
                 place = Address(Symbol(actual.name, "param"))
-                self._add(call, LOAD, (formal_slots[variable.name], place), ("param", variable.type))
+                self._add(call, LOAD, (register, place), ("param", variable.type))
             else:
-                self._add(call, MOV, (formal_slots[variable.name], actual), (variable.type,))
+                self._add(call, MOV, (register, actual), (variable.type,))
         elif isinstance(actual, Symbol) and actual.space == "param":
-            names[variable.name] = actual.name
+            into.renaming.names[variable.name] = actual.name
         elif isinstance(actual, Reg | Imm):
-            self._own(variable, names, prefix)
-            place = Address(Symbol(names[variable.name], "param"))
-            self._add(call, STORE, (place, actual), ("param", variable.type))
+            self._add(call, STORE, (self._own(into, variable), actual), ("param", variable.type))
         else:
             raise UnmodelledError(f"the machine cannot pass {actual} to {variable.name!r}", span=call.span)
 
-    # ---- operands ------------------------------------------------------------------------------------------
-
-    def _move(self, instr: Instr, names: dict[str, str], first_slot: int) -> Instr:
-        """The instruction with this copy's registers and variables."""
-        if not first_slot and not names:
-            return instr
-        moved = {id(o): _renamed(o, names, first_slot) for o in instr.operands}
-        args = {
-            key: None if o is None else moved.get(id(o)) or _renamed(o, names, first_slot)
-            for key, o in instr.args.items()
-        }
-        guard = instr.guard
-        if guard is not None:
-            guard = replace(guard, slot=guard.slot + first_slot)
-        return replace(instr, operands=tuple(moved[id(o)] for o in instr.operands), args=args, guard=guard)
+    def _take(self, into: _Expansion, variable: Variable, actual: Operand) -> None:
+        """Take over one result, where it is not in its place already."""
+        call = into.call
+        if variable.space == "reg" and isinstance(actual, Reg):
+            self._add(call, MOV, (actual, into.formals[variable.name]), (variable.type,))
+        elif isinstance(actual, Reg):
+            place = Address(Symbol(into.renaming.names[variable.name], "param"))
+            self._add(call, LOAD, (actual, place), ("param", variable.type))
+        elif variable.space == "reg" and isinstance(actual, Symbol):
+            place = Address(Symbol(actual.name, "param"))
+            self._add(call, STORE, (place, into.formals[variable.name]), ("param", variable.type))
 
 
-def _arguments(operands: tuple) -> tuple:
+def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
+    """The items of the one list of arguments among operands, if there is one."""
     found = [o.items for o in operands if isinstance(o, Arguments)]
     return found[0] if found else ()
-
-
-def _aim(instr: Instr, where) -> Instr:
-    def aimed(operand):
-        return Label(operand.name, where(operand.target)) if isinstance(operand, Label) else operand
-
-    return replace(
-        instr, operands=tuple(aimed(o) for o in instr.operands), args={k: aimed(o) for k, o in instr.args.items()}
-    )
-
-
-def _renamed(operand, names: dict[str, str], first_slot: int):
-    """An operand with registers shifted by ``first_slot`` and variables renamed."""
-
-    def again(inner):
-        return _renamed(inner, names, first_slot)
-
-    match operand:
-        case Reg(slot=slot, name=name, type=kind):
-            return Reg(slot + first_slot, name, kind)
-        case Symbol(name=name, space=space, offset=offset):
-            return Symbol(names.get(name, name), space, offset)
-        case Address(base=base, offset=offset):
-            return Address(again(base), offset)
-        case Vector(items=items):
-            return Vector(tuple(again(item) for item in items))
-        case Arguments(items=items):
-            return Arguments(tuple(again(item) for item in items))
-        case TensorAddress(map=base, coords=coords):
-            return TensorAddress(again(base), again(coords))
-        case Pair(first=first, second=second):
-            return Pair(again(first), again(second))
-        case NotPred(reg=reg):
-            return NotPred(again(reg))
-        case Sink() | _:
-            return operand

@@ -7,6 +7,7 @@ from __future__ import annotations
 import convc.machine.isa.copies.async_copies
 import convc.machine.isa.copies.async_stores
 import convc.machine.isa.copies.bulk_copies
+import convc.machine.isa.copies.bulk_groups
 import convc.machine.isa.copies.tensor_copies
 import convc.machine.isa.copies.tensormap
 import convc.machine.isa.float.convert

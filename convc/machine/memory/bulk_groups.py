@@ -15,7 +15,8 @@ from convc.ir.findings import Verdict
 from convc.machine.base.findings import FindingSink, Who
 from convc.ptx import Instr
 
-OPEN, COMMITTED = 0, 1
+OPEN = 0
+COMMITTED = 1
 
 
 class BulkGroups:

@@ -15,6 +15,7 @@ buffer is a flat uint8 array padded to 16 bytes, which lets aligned vector acces
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
@@ -97,6 +98,10 @@ class GlobalMemory:
         index -= MODULE_FIRST
         return self.module[index] if 0 <= index < len(self.module) else None
 
+    @overload
+    def locate(self, address: int, size: int) -> tuple[Buffer, int]: ...
+    @overload
+    def locate(self, address: np.ndarray, size: int) -> tuple[Buffer, np.ndarray]: ...
     def locate(self, address: int | np.ndarray, size: int) -> tuple[Buffer, int | np.ndarray]:
         """The buffer and the byte offsets of accesses of ``size`` bytes; faults on stray or misaligned addresses."""
         first = address if isinstance(address, int) else int(address.flat[0])
@@ -106,13 +111,14 @@ class GlobalMemory:
                 f"global address {first:#x} is in no buffer",
                 hint="is the pointer parameter the right one, and loaded with .u64?",
             )
+        offset: int | np.ndarray
         if isinstance(address, int):
-            offset: int | np.ndarray = address - buffer.base
-            low = high = offset
+            offset = low = high = address - buffer.base
             misaligned = offset % size
         else:
             offset = (address - np.uint64(buffer.base)).view(np.int64)
-            low, high = int(offset.min()), int(offset.max())
+            low = int(offset.min())
+            high = int(offset.max())
             misaligned = bool((offset & (size - 1)).any())
         if low < 0 or high + size > buffer.size:
             where = low if low < 0 else high

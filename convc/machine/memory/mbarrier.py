@@ -51,7 +51,7 @@ class MBarrier:
                 self._settle(ctas)
             return
         pending = self._wide("pending", ctas)
-        np.subtract.at(pending, slice(None) if rows is None else rows, count)
+        np.subtract.at(pending, np.arange(ctas) if rows is None else rows, count)
         if (pending < 0).any():
             raise self._overflow("arrivals")
         self._settle(ctas)
@@ -69,7 +69,7 @@ class MBarrier:
                 self._settle(ctas)
             return
         tx = self._wide("tx", ctas)
-        np.add.at(tx, slice(None) if rows is None else rows, amount)
+        np.add.at(tx, np.arange(ctas) if rows is None else rows, amount)
         if (abs(tx) > MAX_COUNT).any():
             raise self._overflow("transaction bytes")
         self._settle(ctas)
@@ -84,23 +84,23 @@ class MBarrier:
 
     def completed(self, rows: np.ndarray | None, parity: Count) -> bool | np.ndarray:
         """Whether the phase with this parity has completed: True when the current phase's parity differs."""
-        phase = self.phase if rows is None or type(self.phase) is int else self.phase[rows]
+        phase = self.phase if rows is None or isinstance(self.phase, int) else self.phase[rows]
         return (phase & 1) != (parity & 1)
 
     def state(self, rows: np.ndarray | None) -> Count:
         """The opaque state that an arrival returns: completed phases above 32 bits of pending arrivals."""
-        phase, pending = (v if rows is None or type(v) is int else v[rows] for v in (self.phase, self.pending))
+        phase, pending = (v if rows is None or isinstance(v, int) else v[rows] for v in (self.phase, self.pending))
         return (phase << 32) | pending
 
     def passed(self, rows: np.ndarray | None, state: Count) -> bool | np.ndarray:
         """Whether the phase in which `state` was taken has completed."""
-        phase = self.phase if rows is None or type(self.phase) is int else self.phase[rows]
+        phase = self.phase if rows is None or isinstance(self.phase, int) else self.phase[rows]
         return phase > (state >> 32)
 
     def describe(self, row: int) -> str:
         """State in one CTA, for reports."""
         phase, pending, expected, tx = (
-            int(v if type(v) is int else v[row]) for v in (self.phase, self.pending, self.expected, self.tx)
+            int(v if isinstance(v, int) else v[row]) for v in (self.phase, self.pending, self.expected, self.tx)
         )
         return f"phase {phase} (parity {phase & 1}), {pending} of {expected} arrivals pending, {tx} bytes outstanding"
 
@@ -114,14 +114,15 @@ class MBarrier:
     def _complete(self) -> None:
         """Every CTA begins the next phase."""
         self.phase += 1
-        self.pending = self.expected if type(self.expected) is int else self.expected.copy()
+        self.pending = self.expected if isinstance(self.expected, int) else self.expected.copy()
 
     def _settle(self, ctas: int) -> None:
         """Complete phases where both counts are zero."""
-        done = (self._wide("pending", ctas) == 0) & (self._wide("tx", ctas) == 0)
+        pending = self._wide("pending", ctas)
+        done = (pending == 0) & (self._wide("tx", ctas) == 0)
         phase = self._wide("phase", ctas)
         phase[done] += 1
-        self.pending[done] = self.expected if type(self.expected) is int else self.expected[done]
+        pending[done] = self.expected if isinstance(self.expected, int) else self.expected[done]
         self._collapse()
 
     def _collapse(self) -> None:

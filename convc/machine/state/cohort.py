@@ -107,49 +107,49 @@ class Cohort:
 
     def special(self, name: str, warps: np.ndarray) -> Value:
         """A special register for the warps of a strand, as narrow as it is (PTX manual, "Special Registers")."""
-        launch = self.launch
-        bx, by, bz = launch.block
         base, _, axis = name.partition(".")
         index = "xyz".find(axis) if axis else 0
-        thread = (np.asarray(warps)[:, None] * 32 + np.arange(32)[None, :])[None]
+        same = self._same_for_all().get(base)
+        if same is not None:
+            return same[index]
+        lanes = np.arange(32, dtype=np.uint32).reshape(1, 1, 32)
         match base:
-            case "tid":
-                value = (thread % bx, thread // bx % by, thread // (bx * by))[index]
-                return narrow(value.astype(np.uint32))
             case "ctaid" | "clusterid" | "cluster_ctaid" | "cluster_ctarank":
                 return self.place.register(base, index)
-            case "ntid":
-                return (bx, by, bz)[index]
-            case "nctaid":
-                return launch.grid[index]
-            case "laneid":
-                return np.arange(32, dtype=np.uint32).reshape(1, 1, 32)
+            case "tid":
+                bx, by, _ = self.launch.block
+                thread = np.asarray(warps).reshape(1, -1, 1) * 32 + lanes
+                at = (thread % bx, thread // bx % by, thread // (bx * by))
+                return narrow(at[index].astype(np.uint32))
             case "warpid":
                 return narrow(np.asarray(warps, np.uint32).reshape(1, -1, 1))
-            case "nwarpid":
-                return -(-bx * by * bz // 32)
-            case "dynamic_smem_size":
-                return launch.dynamic_shared
-            case "total_smem_size" | "aggr_smem_size":
-                return self.shared.size
-            case "smid" | "gridid" | "clock" | "clock64" | "globaltimer":
-                return 0
-            case "nsmid":
-                return 1
-            case "cluster_nctarank":
-                return self.cluster_size
-            case "cluster_nctaid":
-                return launch.cluster[index]
-            case "nclusterid":
-                return launch.grid[index] // launch.cluster[index]
-            case "is_explicit_cluster":
-                return self.cluster_size > 1
-        lanes = np.arange(32, dtype=np.uint64)
+            case "laneid":
+                return lanes
+        own = 1 << lanes.astype(np.uint64)
         masks = {
-            "lanemask_eq": 1 << lanes,
-            "lanemask_lt": (1 << lanes) - 1,
-            "lanemask_le": (2 << lanes) - 1,
-            "lanemask_gt": 0xFFFFFFFF & ~((2 << lanes) - 1),
-            "lanemask_ge": 0xFFFFFFFF & ~((1 << lanes) - 1),
+            "lanemask_eq": own,
+            "lanemask_lt": own - 1,
+            "lanemask_le": 2 * own - 1,
+            "lanemask_gt": ~(2 * own - 1),
+            "lanemask_ge": ~(own - 1),
         }
-        return masks[base].astype(np.uint32).reshape(1, 1, 32)
+        return masks[base].astype(np.uint32)
+
+    def _same_for_all(self) -> dict[str, tuple[int, ...]]:
+        """Special registers that all threads of a launch read the same in; along x, y, z where they have axes."""
+        launch = self.launch
+        clusters = tuple(ctas // size for ctas, size in zip(launch.grid, launch.cluster, strict=True))
+        return {
+            "ntid": launch.block,
+            "nctaid": launch.grid,
+            "nclusterid": clusters,
+            "cluster_nctaid": launch.cluster,
+            "cluster_nctarank": (self.cluster_size,),
+            "is_explicit_cluster": (self.cluster_size > 1,),
+            "nwarpid": (self.warps,),
+            "dynamic_smem_size": (launch.dynamic_shared,),
+            "total_smem_size": (self.shared.size,),
+            "aggr_smem_size": (self.shared.size,),
+            "nsmid": (1,),
+            **dict.fromkeys(("smid", "gridid", "clock", "clock64", "globaltimer"), (0,)),
+        }

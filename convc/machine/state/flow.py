@@ -10,7 +10,7 @@ Everything is computed on basic blocks, once per kernel and only when a branch r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -46,7 +46,7 @@ class Flow:
                 leaders.add(i + 1)
         self.starts = sorted(s for s in leaders if s < count)
         self.ends = [*self.starts[1:], count]
-        self.block_of = {}
+        self.block_of: dict[int, int] = {}
         for block, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
             for i in range(start, end):
                 self.block_of[i] = block
@@ -57,7 +57,7 @@ class Flow:
 
     def _successors(self, last: int, count: int) -> list[int]:
         fact = self.facts[last]
-        out = []
+        out: list[int] = []
         if fact.target is not None:
             out.append(self.block_of[fact.target] if fact.target < count else self.exit)
         if fact.falls:
@@ -98,13 +98,13 @@ class Flow:
         if self._live is None:
             self._live = self._liveness()
         block = self.block_of[index]
-        live = set().union(*(self._live[s] for s in self.successors[block]))
+        live = frozenset[int]().union(*(self._live[s] for s in self.successors[block]))
         for i in reversed(range(index, self.ends[block])):
             live = (live - self.facts[i].writes) | self.facts[i].reads
-        return frozenset(live)
+        return live
 
     def _liveness(self) -> list[frozenset[int]]:
-        summary: list[Callable] = []
+        summary: list[tuple[frozenset[int], frozenset[int]]] = []
         for start, end in zip(self.starts, self.ends, strict=True):
             reads: set[int] = set()
             writes: set[int] = set()
@@ -117,9 +117,9 @@ class Flow:
         while changed:
             changed = False
             for block in reversed(range(self.exit)):
-                out = frozenset().union(*(live[s] for s in self.successors[block]))
-                reads, writes = summary[block]
-                new = reads | (out - writes)
+                out = frozenset[int]().union(*(live[s] for s in self.successors[block]))
+                read, written = summary[block]
+                new = read | (out - written)
                 if new != live[block]:
                     live[block] = new
                     changed = True

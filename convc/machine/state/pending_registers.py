@@ -31,7 +31,7 @@ def finish(strand: Strand, moves: list[RegisterMove], names: frozenset[int] | No
     Returns:
         What is left to be performed.
     """
-    warps = None if strand.mask is None else strand.mask.any(axis=2, keepdims=True)
+    warps = None if strand.mask is None else np.asarray(strand.mask.any(axis=2, keepdims=True))
     left: list[RegisterMove] = []
     for move in moves:
         if names is not None and not names & move.fills:

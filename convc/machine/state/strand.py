@@ -193,14 +193,15 @@ class Strand:
     def write(self, slot: int, value: Value) -> None:
         """Write a register, merging with the lanes that wait where somebody still reads them."""
         keep = self.keep
-        if keep is None or slot not in keep:
+        mask = self.mask
+        if keep is None or mask is None or slot not in keep:
             self.regs[slot] = value
             return
         old = self.regs[slot]
         if not isinstance(value, np.ndarray) and not isinstance(old, np.ndarray) and value == old:
             return
         bits = self.program.widths[slot]
-        self.regs[slot] = np.where(self.mask, array(value, bits), array(old, bits))
+        self.regs[slot] = np.where(mask, array(value, bits), array(old, bits))
 
     # ---- splitting ---------------------------------------------------------------------------------------------
 
@@ -274,11 +275,11 @@ class Strand:
         self.program.watch_join(join)
         base = np.ones((1, 1, 1), bool) if self.mask is None else self.mask
         taken = np.broadcast_to(taken, np.broadcast_shapes(taken.shape, base.shape)) & base
-        run, run_mask = target, taken
-        other: int | None = branch + 1
-        other_mask: np.ndarray | None = ~taken & base
-        if target == join:
-            run, run_mask, other, other_mask = branch + 1, other_mask, target, taken
+        jumping = (target, taken)
+        falling = (branch + 1, ~taken & base)
+        next_first = target == join or (branch + 1 != join and self.cohort.launch.switches.divergence == "next")
+        (run, run_mask), (other, other_mask) = (falling, jumping) if next_first else (jumping, falling)
+        keep = flow.live_in(join)
         if other == join:
             # One side has nothing to do before the join (an "if" without "else"): its lanes only wait. A loop comes
             # by again with fewer and fewer lanes; the frame of its first round says what comes after all.
@@ -286,15 +287,12 @@ class Strand:
             if top is not None and top.join == join and top.other is None:
                 self.set_mask(run_mask)
                 return run
-            other = other_mask = None
-        elif self.cohort.launch.switches.divergence == "next":
-            run, run_mask, other, other_mask = branch + 1, other_mask, target, run_mask
-        self.frames.append(Frame(join, other, other_mask, self.mask, self.keep))
+            self.frames.append(Frame(join, None, None, self.mask, self.keep))
+        else:
+            self.frames.append(Frame(join, other, other_mask, self.mask, self.keep))
+            keep |= flow.live_in(other)
         # A register that is read again after the join, or by the other side, must not lose the values of the lanes
         # that wait now; every other register may become a plain value, as if this side were all there is.
-        keep = flow.live_in(join)
-        if other is not None:
-            keep |= flow.live_in(other)
         self.keep = keep | (self.keep or frozenset())
         self.set_mask(run_mask)
         return run

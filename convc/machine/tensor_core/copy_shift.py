@@ -220,7 +220,8 @@ class Shift:
 
     def execute(self, path: Datapath) -> None:
         """Shift now."""
-        lane, column = self.taddr >> 16, self.taddr & 0xFFFF
+        lane = self.taddr >> 16
+        column = self.taddr & 0xFFFF
         extent = path.switches.shift_extent
         rows = None if self.rows is None else np.asarray(self.rows)
         if lane % 32 or lane >= 128:

@@ -13,7 +13,10 @@ import numpy as np
 from convc.machine.tensor_core import numerics
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
-from convc.machine.tensor_core.mma_operands import Operands
+from convc.machine.tensor_core.mma_operands import Operands, Select
+
+Factors = list[np.ndarray]
+"""Scale factors of A (ctas, rows, factors) and of B (ctas, n, factors)."""
 
 WORKING_SET = 1 << 22
 """Bytes of operands and accumulators processed at a time: many CTAs a call, and they stay inside a level-3 cache."""
@@ -56,8 +59,26 @@ class Product:
 
     # ---- arithmetic ------------------------------------------------------------------------------------------------
 
-    def _multiply(self, select, a, b, factors, lanes, column: int, mask: np.ndarray | None) -> None:
-        """One product for the selected CTAs: a (ctas or 1, banks or 1, rows, k), b (ctas or 1, b_rows, k)."""
+    def _multiply(
+        self,
+        select: Select,
+        a: np.ndarray,
+        b: np.ndarray,
+        factors: Factors | None,
+        lanes: np.ndarray,
+        column: int,
+        mask: np.ndarray | None,
+    ) -> None:
+        """One product for some CTAs.
+
+        Args:
+            select: the CTAs.
+            a: float32 (ctas or 1, banks or 1, rows, k).
+            b: float32 (ctas or 1, b_rows, k).
+            factors: scale factors, where the kind has them.
+            lanes: of D. column: its first one.
+            mask: bool (ctas or 1, lanes): which lanes are written; None for all.
+        """
         shape = self.shape
         accumulate = self.first.accumulate
         desc = shape.desc
@@ -112,7 +133,7 @@ class Product:
         found = np.matmul(left, self._banked(b).swapaxes(-1, -2))
         return found.reshape(a.shape[0], shape.banks * shape.rows, shape.columns)
 
-    def _rounded(self, a, b, factors, old: np.ndarray) -> np.ndarray:
+    def _rounded(self, a: np.ndarray, b: np.ndarray, factors: Factors | None, old: np.ndarray) -> np.ndarray:
         """New cells by plain arithmetic."""
         shape = self.shape
         first = self.first
@@ -141,11 +162,11 @@ class Product:
         total = product.astype(np.int64)
         if self.first.accumulate:
             total += np.ascontiguousarray(old).view(np.int32)
-        if self.shape.desc.saturate:
+        if self.shape.saturate:
             total = np.clip(total, -(1 << 31), (1 << 31) - 1)
         return (total & 0xFFFFFFFF).astype(np.uint32)
 
-    def _scaled(self, a: np.ndarray, b: np.ndarray, factors) -> tuple[np.ndarray, np.ndarray]:
+    def _scaled(self, a: np.ndarray, b: np.ndarray, factors: Factors) -> tuple[np.ndarray, np.ndarray]:
         """Operands times their scale factors, in float64."""
         of_a, of_b = (np.repeat(f.astype(np.float64), self.shape.k // f.shape[-1], axis=-1) for f in factors)
         return a * of_a[:, None], self._joined(b) * of_b
@@ -157,7 +178,7 @@ class Product:
         both = b.reshape(b.shape[0] // 2, self.shape.n, -1)
         return np.repeat(both, 2, axis=0)
 
-    def _exact(self, a, b, factors, old: np.ndarray) -> np.ndarray:
+    def _exact(self, a: np.ndarray, b: np.ndarray, factors: Factors | None, old: np.ndarray) -> np.ndarray:
         """New cells as the hardware adds, bank by bank."""
         shape = self.shape
         desc = self.shape.desc
@@ -170,12 +191,18 @@ class Product:
             left = a[:, min(bank, a.shape[1] - 1)]
             right = b[:, part]
             c = addend[:, lanes]
-            if shape.factors and shape.kind != "mxf8f6f4":
-                out[:, lanes] = numerics.fused_groups(left, right, factors[0], factors[1][:, part], desc.scale_type, c)
+            if factors is None:
+                x = numerics.terms(left, desc.a_type)
+                y = numerics.terms(right, desc.b_type)
+                out[:, lanes] = numerics.fused(x, y, c, shape.d_type)
                 continue
-            x, y = numerics.terms(left, desc.a_type), numerics.terms(right, desc.b_type)
-            if shape.factors:
-                x = numerics.scale(x, factors[0], desc.scale_type)
-                y = numerics.scale(y, factors[1][:, part], desc.scale_type)
-            out[:, lanes] = numerics.fused(x, y, c, shape.d_type)
+            scale_type = shape.block_scaled.scale_type
+            of_a = factors[0]
+            of_b = factors[1][:, part]
+            if shape.kind == "mxf8f6f4":
+                x = numerics.scale(numerics.terms(left, desc.a_type), of_a, scale_type)
+                y = numerics.scale(numerics.terms(right, desc.b_type), of_b, scale_type)
+                out[:, lanes] = numerics.fused(x, y, c, shape.d_type)
+            else:
+                out[:, lanes] = numerics.fused_groups(left, right, of_a, of_b, scale_type, c)
         return out

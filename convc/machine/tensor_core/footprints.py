@@ -9,6 +9,7 @@ from convc.machine.base.switches import Switches
 from convc.machine.tensor_core import fetch, formats, scale_factors
 from convc.machine.tensor_core.copy_shift import SHIFT_COLUMNS, Copy, Shift, copy_places, shift_parts
 from convc.machine.tensor_core.mma import Mma
+from convc.machine.tensor_core.shapes import Shape
 from convc.machine.tensor_core.smem_layout import chunk_offsets
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 from convc.machine.tensor_core.zero_columns import zero_columns
@@ -41,6 +42,7 @@ def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
 
 
 def _mma(mma: Mma) -> Footprint:
+    """The footprint of an MMA; that of .ashift, which moves the rows of A, included."""
     shape = mma.shape
     desc = mma.shape.desc
     skip = 0 if mma.zero is None else zero_columns(mma.zero, shape, "after")[1]
@@ -61,7 +63,7 @@ def _mma(mma: Mma) -> Footprint:
     return np.concatenate(shared), np.concatenate([NOTHING, *reads]), np.concatenate(writes)
 
 
-def _operand(shape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:
+def _operand(shape: Shape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:
     """Shared bytes of an operand."""
     if transposed:
         size = formats.storage(element).itemsize

@@ -16,11 +16,11 @@ from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.zero_columns import zero_columns
 
-Fetch = Callable[[slice | np.ndarray], np.ndarray]
-"""A function of the selected CTAs (a slice or an index array) that reads their operand as float32.
+Select = slice | np.ndarray
+"""Some CTAs of a cohort: a slice, or an array of their rows."""
 
-The first axis of the result is 1 where all of them hold the same.
-"""
+Fetch = Callable[[Select], np.ndarray]
+"""Reads the operand of the selected CTAs as float32; the first axis is 1 where all of them hold the same."""
 
 
 class Operands:
@@ -53,7 +53,7 @@ class Operands:
         if columns is None or not columns.size:
             return found
 
-        def run(select):
+        def run(select: Select) -> np.ndarray:
             b = found(select)
             b[:, columns] = 0
             return b
@@ -88,7 +88,7 @@ class Operands:
         packed_as = formats.packing(shape.kind, shape.desc.a_type, True)
         six_bit = self.switches.six_bit
 
-        def run(select):
+        def run(select: Select) -> np.ndarray:
             cells = fetch.operand_cells(tensor, columns)[select]
             if shape.spread_lanes:
                 cells = cells[:, lanes]
@@ -104,9 +104,9 @@ class Operands:
         shared = self.path.shared
         descriptors = tuple(getattr(mma, name) for mma in self.run)
         packed_as = formats.packing(shape.kind, element, False)
+        size = formats.storage(element).itemsize
         try:
             if transposed:
-                size = formats.storage(element).itemsize
                 index = fetch.element_index(descriptors, rows, shape.k, size, skip)
             else:
                 index = fetch.chunk_index(descriptors, rows, skip)
@@ -143,47 +143,58 @@ class Operands:
     def scales(self) -> list[Fetch]:
         """Scale factors of A (ctas, rows, factors) and of B (ctas, n, factors)."""
         shape = self.shape
-        desc = self.shape.desc
-        tensor = self.path.tensor
+        desc = shape.block_scaled
         split = shape.pair and shape.m == 128
-        found = []
-        for name, address, rows, first, halves in (
-            ("A", self.first.sfa, shape.rows, desc.sfa_id, False),
-            ("B", self.first.sfb, shape.n, desc.sfb_id, split),
-        ):
-            if self.switches.scale_id == "address":
-                first = scale_factors.address_id(address, shape.factors)
-            column, lane = address & 0xFFFF, (address & scale_factors.ADDRESS) >> 16
-            width = scale_factors.columns(rows // 2 if halves else rows)
-            if lane:
-                raise self._fault(f"scale factors of {name} at tensor-memory lane {lane}: they start at lane 0")
-            if not tensor.holds(column, width, self.rows):
-                raise self._fault(f"scale factors of {name}: columns {column}..{column + width - 1} are not allocated")
-            used = np.arange(128)[np.arange(128) % 32 < rows]
-            missing = tensor.written.missing(None, tensor.places(used, column, width), self.rows)
-            if missing:
-                self._report("tensor-memory-unwritten", f"scale factors of {name}: {missing} cells were never written")
+        return [
+            self._scale_factors("A", self.first.sfa, shape.rows, desc.sfa_id, False),
+            self._scale_factors("B", self.first.sfb, shape.n, desc.sfb_id, split),
+        ]
 
-            def fetch(select, column=column, rows=rows, first=first, halves=halves, name=name):
-                values, same = scale_factors.read(
-                    tensor.cells[select], column, rows, first, shape.factors, desc.scale_type, halves
+    def _scale_factors(self, name: str, address: int, rows: int, byte: int, split: bool) -> Fetch:
+        """Scale factors (ctas, rows, factors) of one operand, checked.
+
+        Args:
+            name: of the operand.
+            address: of the factors in tensor memory.
+            rows: of the operand.
+            byte: which byte of a cell the first factor is.
+            split: halves of the rows lie in the two halves of the lanes.
+        """
+        count = self.shape.factors
+        scale_type = self.shape.block_scaled.scale_type
+        tensor = self.path.tensor
+        if self.switches.scale_id == "address":
+            byte = scale_factors.address_id(address, count)
+        column = address & 0xFFFF
+        lane = (address & scale_factors.ADDRESS) >> 16
+        width = scale_factors.columns(rows // 2 if split else rows)
+        if lane:
+            raise self._fault(f"scale factors of {name} at tensor-memory lane {lane}: they start at lane 0")
+        if not tensor.holds(column, width, self.rows):
+            raise self._fault(f"scale factors of {name}: columns {column}..{column + width - 1} are not allocated")
+        used = np.arange(128)[np.arange(128) % 32 < rows]
+        missing = tensor.written.missing(None, tensor.places(used, column, width), self.rows)
+        if missing:
+            self._report("tensor-memory-unwritten", f"scale factors of {name}: {missing} cells were never written")
+
+        def run(select: Select) -> np.ndarray:
+            values, same = scale_factors.read(tensor.cells[select], column, rows, byte, count, scale_type, split)
+            if not same:
+                self._report(
+                    "scale-factors-not-replicated",
+                    f"scale factors of {name} differ between the sub-partitions of tensor memory",
                 )
-                if not same:
-                    self._report(
-                        "scale-factors-not-replicated",
-                        f"scale factors of {name} differ between the sub-partitions of tensor memory",
-                    )
-                return values
+            return values
 
-            found.append(fetch)
-        return found
+        return run
 
     def accumulator(self) -> tuple[np.ndarray, int]:
         """Lanes and first column of D, checked."""
         first = self.first
         shape = self.shape
         tensor = self.path.tensor
-        lane, column = first.d >> 16, first.d & 0xFFFF
+        lane = first.d >> 16
+        column = first.d & 0xFFFF
         if lane not in ((0, 16) if shape.spread_lanes else (0,)):
             raise self._fault(f"accumulator address {first.d:#010x}: lane {lane} is not allowed for M={shape.m}")
         if not tensor.holds(column, shape.columns, self.rows):
@@ -205,7 +216,7 @@ class Operands:
                 )
         return lanes, column
 
-    def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple]:
+    def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple[tuple | None, np.ndarray, np.ndarray | None]]:
         """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
         first = self.first
         rows = self.rows

@@ -121,7 +121,8 @@ def add(products: Terms, c: np.ndarray, d_type: str, fraction: int) -> np.ndarra
     value = products.value
     last = addend.value
     if any_special:
-        value, last = np.where(special[..., None], 0.0, value), np.where(special, 0.0, last)
+        value = np.where(special[..., None], 0.0, value)
+        last = np.where(special, 0.0, last)
     top = np.maximum(products.exponent.max(-1), addend.exponent)
     up = (fraction - top).astype(np.int32)
     cut = np.ldexp(value, up[..., None]).astype(np.int64)

@@ -115,6 +115,6 @@ class TensorCore:
             return False
         if shape.factors or self.switches.numerics == "exact":
             return False
-        if shape.kind == "i8" and (shape.desc.saturate or len(run) == INTEGER_RUN):
+        if shape.kind == "i8" and (shape.saturate or len(run) == INTEGER_RUN):
             return False
         return not (mma.overlaps() or last.overlaps())

@@ -50,7 +50,8 @@ def read(
     found = []
     same = True
     for half in range(halves):
-        lane, at = row % 32 + 64 * half, column + row // 32
+        lane = row % 32 + 64 * half
+        at = column + row // 32
         own = cells[:, lane, at]
         for copy in range(1, 4 // halves):
             same &= bool((cells[:, lane + 32 * copy, at] == own).all())

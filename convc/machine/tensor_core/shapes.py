@@ -36,6 +36,8 @@ from convc.ptx.descriptors import (
     decode_instruction,
 )
 
+Descriptor = InstructionDescriptor | BlockScaledDescriptor
+
 FACTORS = {
     ("mxf8f6f4", None): 1, ("mxf8f6f4", "scale_vec::1X"): 1, ("mxf8f6f4", "block32"): 1,
     ("mxf4", None): 2, ("mxf4", "scale_vec::2X"): 2, ("mxf4", "block32"): 2,
@@ -60,7 +62,7 @@ class Shape:
     """
 
     word: int
-    desc: InstructionDescriptor | BlockScaledDescriptor
+    desc: Descriptor
     kind: str
     pair: bool
     ws: bool
@@ -73,6 +75,23 @@ class Shape:
     columns: int
     d_type: str
     factors: int
+
+    @property
+    def block_scaled(self) -> BlockScaledDescriptor:
+        """The descriptor of a kind that has scale factors."""
+        if not isinstance(self.desc, BlockScaledDescriptor):
+            raise ValueError(f"kind::{self.kind} has no scale factors")
+        return self.desc
+
+    @property
+    def saturate(self) -> bool:
+        """Whether sums of kind i8 are clamped."""
+        return isinstance(self.desc, InstructionDescriptor) and self.desc.saturate
+
+    @property
+    def max_shift(self) -> int:
+        """By how many columns a zero-column mask may shift B at most."""
+        return self.desc.ws_max_shift if isinstance(self.desc, InstructionDescriptor) else 0
 
     @property
     def spread_lanes(self) -> bool:
@@ -95,20 +114,24 @@ def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scal
     """Decode and check an instruction descriptor; `MachineFault` where sm_100a has no such instruction."""
     where = f"instruction descriptor {word:#010x} of kind::{kind}"
     try:
-        scaled = kind not in D_OF_KIND
-        desc = decode_block_scaled(word, kind) if scaled else decode_instruction(word, kind)
+        desc = decode_instruction(word, kind) if kind in D_OF_KIND else decode_block_scaled(word, kind)
     except ValueError as error:
         raise MachineFault(f"{where}: {error}") from None
     if desc.sparse:
         raise MachineFault(f"{where} asks for sparse A, which a dense tcgen05.mma cannot have")
     if a_in_tensor and desc.transpose_a:
         raise MachineFault(f"{where}: operand A in tensor memory must be K-major (transpose A is set)")
-    factors = FACTORS[kind, scale_size] if scaled else 0
-    if factors:
+    factors = 0
+    d_type = "f32"
+    if isinstance(desc, BlockScaledDescriptor):
+        factors = FACTORS[kind, scale_size]
         _check_factors(where, desc, factors)
-    elif desc.ws_max_shift and not ws:
-        raise MachineFault(f"{where}: a largest column shift (bits 30-31) is for tcgen05.mma.ws only")
-    m, n = desc.m, desc.n
+    else:
+        d_type = desc.d_type
+        if desc.ws_max_shift and not ws:
+            raise MachineFault(f"{where}: a largest column shift (bits 30-31) is for tcgen05.mma.ws only")
+    m = desc.m
+    n = desc.n
     allowed_m, allowed_n = _extents(kind, pair, ws, desc)
     if m not in allowed_m or n not in allowed_n:
         form = "tcgen05.mma.ws" if ws else f"cta_group::{2 if pair else 1}"
@@ -132,17 +155,18 @@ def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scal
         b_rows=n // 2 if pair else n,
         banks=banks,
         columns=n // banks,
-        d_type="f32" if scaled else desc.d_type,
+        d_type=d_type,
         factors=factors,
     )
 
 
-def _extents(kind: str, pair: bool, ws: bool, desc) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _extents(kind: str, pair: bool, ws: bool, desc: Descriptor) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Allowed M and N (PTX manual, table of tcgen05.mma shapes)."""
     if ws:
         return (32, 64, 128), (64, 128, 256)
-    scaled = kind not in D_OF_KIND
-    allowed_m = ((128, 256) if pair else (128,)) if scaled else ((128, 256) if pair else (64, 128))
+    allowed_m: tuple[int, ...] = (128, 256) if pair else (64, 128)
+    if kind not in D_OF_KIND and not pair:
+        allowed_m = (128,)
     if kind == "i8":
         allowed_n = tuple(range(32, 257, 32)) if pair else (8, 16, 24, *range(32, 257, 16))
     else:

@@ -72,7 +72,8 @@ def mn_chunk_offsets(desc: SharedDescriptor, mn_bytes: int, columns: int) -> np.
     k = np.arange(columns, dtype=np.int64)[None, :]
     width = pitch(desc.swizzle) >> 4
     group = 4 if desc.swizzle == "128B_atom32" else 8
-    along_mn, along_k = desc.lbo >> 4, desc.sbo >> 4
+    along_mn = desc.lbo >> 4
+    along_k = desc.sbo >> 4
     if desc.swizzle == "none":
         along_mn, along_k = along_k, along_mn
     line = (k // group) * along_k + (k % group) * width

@@ -93,7 +93,7 @@ class TensorMemory:
             both = used.reshape(-1, 2, used.shape[1]).any(axis=1)
             used = np.repeat(both, 2, axis=0)
         blocks = columns // BLOCK
-        free = np.lib.stride_tricks.sliding_window_view(~used, blocks, axis=1).all(axis=2)
+        free = np.asarray(np.lib.stride_tricks.sliding_window_view(~used, blocks, axis=1).all(axis=2))
         if not free.any(axis=1).all():
             return None
         start = free.argmax(axis=1) if self.placement == "first" else free.shape[1] - 1 - free[:, ::-1].argmax(axis=1)

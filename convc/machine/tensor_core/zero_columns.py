@@ -28,7 +28,7 @@ def zero_columns(word: int, shape: Shape, counted: str) -> tuple[np.ndarray, int
         mask = decode_zero_mask(word)
     except ValueError as error:
         raise MachineFault(f"zero-column mask descriptor {word:#018x}: {error}") from None
-    most = min(16 if shape.m == 32 else 32, shape.desc.ws_max_shift)
+    most = min(16 if shape.m == 32 else 32, shape.max_shift)
     if mask.shift > most:
         raise MachineFault(
             f"zero-column mask descriptor {word:#018x}: a shift of {mask.shift} columns is more than {most}",

@@ -44,7 +44,7 @@ def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
     data = tmap.row_bytes >> 4
     slots = tmap.row_pitch >> 4
     place = np.arange(rows * slots)
-    row, slot = place // slots, place % slots
+    row, slot = np.divmod(place, slots)
     line = phase + (place >> 3)
     column = slot ^ chunk_xor(tmap.swizzle, line)
     kept = np.flatnonzero(column < data)

@@ -144,16 +144,23 @@ class TensorLoader:
         row = self.tmap.row_bytes
         return min(max(-lead, 0), row), min(max((self.tmap.dims[0] * self._bits >> 3) - lead, 0), row)
 
-    def _load_by_channel(self, smem, address, coords, offsets, rows, mode) -> LoadResult:
+    def _load_by_channel(
+        self,
+        smem: np.ndarray,
+        address: int,
+        coords: tuple[Coordinate, ...],
+        offsets: tuple[int, ...],
+        rows: np.ndarray | None,
+        mode: str | None,
+    ) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
         numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
-        filled = 0
+        results: list[LoadResult] = []
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel
             rest = (c[chosen] if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords[1:])
-            result = self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen], mode)
-            filled += result.filled
-        return replace(result, filled=filled)
+            results.append(self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen], mode))
+        return replace(results[-1], filled=sum(result.filled for result in results))
 
     def _gather(self, walk: Walk, shape: Form, place: Layout, lead: int) -> np.ndarray:
         """Chunks (copies, chunks) in the order of the layout; those out of bounds hold anything."""

@@ -24,7 +24,10 @@ import numpy as np
 from convc.errors import MachineFault
 
 Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""(old, source) -> new, on arrays of `storage`."""
+"""(old, source) -> new, on arrays of `STORAGE`."""
+
+Reduction = tuple[np.dtype, Combine]
+"""The type in which memory is read and written, and the function."""
 
 STORAGE = {
     "u32": np.uint32, "s32": np.int32, "b32": np.uint32, "u64": np.uint64, "s64": np.int64, "b64": np.uint64,
@@ -109,7 +112,7 @@ OPERATIONS: dict[str, Combine] = {
 }
 
 
-def reduction(operation: str, dtype: str, ftz_sum: str = "flush") -> tuple[np.dtype, Combine]:
+def reduction(operation: str, dtype: str, ftz_sum: str = "flush") -> Reduction:
     """Storage type and function of a reduction; `MachineFault` where PTX has none. ``ftz_sum``: the switch."""
     if dtype not in ALLOWED[operation]:
         raise MachineFault(

@@ -16,7 +16,7 @@ switches ``colliding_stores`` and ``atomic_order``): hardware promises none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,12 +36,21 @@ class StoreResult:
     Attributes:
         bytes: of shared memory that belong to the box, whether they were skipped or not.
         read: (start, stop) byte ranges of shared memory, relative to the source address.
-        hits: which of the CTAs that take part wrote the probed byte.
+        target: int64 (ctas, chunks): where in the buffer each chunk goes.
+        inside: bool (ctas, chunks): which chunks were written.
+        size: bytes that a chunk takes there.
     """
 
     bytes: int
     read: tuple[tuple[int, int], ...]
-    hits: np.ndarray
+    target: np.ndarray
+    inside: np.ndarray
+    size: int
+
+    def hits(self, offset: int) -> np.ndarray:
+        """Find the CTAs that wrote the byte at an offset of the buffer, by their place among those that took part."""
+        over = self.inside & (self.target <= offset) & (offset < self.target + self.size)
+        return np.flatnonzero(over.any(axis=1))
 
 
 def store(
@@ -52,7 +61,6 @@ def store(
     rows: np.ndarray | None = None,
     mode: str | None = None,
     operation: str | None = None,
-    probe: int = -1,
     switches: Switches = DEFAULTS,
 ) -> StoreResult:
     """One copy per CTA, all with the same source address.
@@ -61,7 +69,6 @@ def store(
         tensor: the tensor to write.
         smem, address, coords, rows, mode: as in `TensorLoader.load`.
         operation: the reduction, or None to overwrite.
-        probe: byte offset in the buffer to ask about, see `StoreResult.hits`; -1 for none.
         switches: in which order CTAs come, and whether sums of ftz types flush.
     """
     tmap = tensor.tmap
@@ -73,7 +80,7 @@ def store(
     shape = tensor.shape((0,) * (tmap.rank - 2) if mode == "im2col" else (), mode)
     channel = tensor.channel(address, coords, mode)
     if channel is None:
-        return _by_channel(tensor, smem, address, coords, rows, mode, operation, probe, switches)
+        return _by_channel(tensor, smem, address, coords, rows, mode, operation, switches)
     _refuse_outside(tmap, coords)
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     place = tensor.place(shape.steps.size, address, smem.shape[1])
@@ -84,13 +91,15 @@ def store(
     inside = ~tensor.lines_outside(walk, shape).take(place.row, axis=1) & (at < tensor.window(lead)[1])
     target = walk.base.take(place.row, axis=1) * 16 + ((at + lead) * size // 16 + tmap.offset)
     if walk.members is not None:
-        inside, target = inside[walk.members], target[walk.members]
+        inside = inside[walk.members]
+        target = target[walk.members]
     start = (address >> 4) + (np.arange(place.row.size) if place.places is None else place.places)
     data = smem.view(CHUNK)[numbers[:, None], start]
     if place.flipped is not None:
         halves = data.view(np.uint64).reshape(*data.shape, 2)
         halves[:, place.flipped] = halves[:, place.flipped, ::-1]
-    inside, target = np.broadcast_to(inside, data.shape), np.broadcast_to(target, data.shape)
+    inside = np.broadcast_to(inside, data.shape)
+    target = np.broadcast_to(target, data.shape)
     order = -1 if switches.colliding_stores == "lowest" else 1
     if operation is not None:
         _reduce(tensor, data, target, inside, operation, switches)
@@ -99,8 +108,7 @@ def store(
     else:
         memory = tensor.memory
         memory[: memory.size // 16 * 16].view(CHUNK)[target[inside][::order] >> 4] = data[inside][::order]
-    hits = (inside & (target <= probe) & (probe < target + size)).any(axis=1) if probe >= 0 else np.zeros(0, bool)
-    return StoreResult(bytes=place.bytes, read=place.written, hits=np.flatnonzero(hits))
+    return StoreResult(bytes=place.bytes, read=place.written, target=target, inside=inside, size=size)
 
 
 def packed_six(chunks: np.ndarray) -> np.ndarray:
@@ -110,15 +118,27 @@ def packed_six(chunks: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(words[..., None]).view(np.uint8)[..., :3].reshape(-1, 12)
 
 
-def _by_channel(tensor, smem, address, coords, rows, mode, operation, probe, switches) -> StoreResult:
+def _by_channel(
+    tensor: TensorLoader,
+    smem: np.ndarray,
+    address: int,
+    coords: tuple[Coordinate, ...],
+    rows: np.ndarray | None,
+    mode: str | None,
+    operation: str | None,
+    switches: Switches,
+) -> StoreResult:
     """CTAs that start at different channels: one store after the other."""
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
-    hits = []
+    results: list[StoreResult] = []
     for i in range(len(numbers)):
         own = tuple(int(c[i]) if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords)
-        result = store(tensor, smem, address, own, numbers[i : i + 1], mode, operation, probe, switches)
-        hits += [i] * len(result.hits)
-    return StoreResult(bytes=result.bytes, read=result.read, hits=np.array(hits, int))
+        results.append(store(tensor, smem, address, own, numbers[i : i + 1], mode, operation, switches))
+    return replace(
+        results[-1],
+        target=np.concatenate([result.target for result in results]),
+        inside=np.concatenate([result.inside for result in results]),
+    )
 
 
 def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:

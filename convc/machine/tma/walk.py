@@ -116,7 +116,8 @@ def positions(tmap: TensorMap, start: np.ndarray, steps: np.ndarray) -> np.ndarr
 
 def _bounded(tmap: TensorMap, axis: int, start: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """One bounded dimension: its positions after ``count`` advances, and how often it passed its end."""
-    low, high = tmap.lower[axis], min(tmap.dims[axis + 1] + tmap.upper[axis], (1 << 31) - 1)
+    low = tmap.lower[axis]
+    high = min(tmap.dims[axis + 1] + tmap.upper[axis], (1 << 31) - 1)
     outside = start >= high if tmap.mode != "im2col" else (start < low) | (start >= high)
     if outside.any():
         bound = f"{low} <= start < {high}" if tmap.mode == "im2col" else f"start < {high}"

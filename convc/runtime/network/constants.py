@@ -1,4 +1,4 @@
-"""The tensors that a graph starts from: initializers, and the results of `Constant` and `ConstantOfShape` nodes.
+"""The tensors that a graph starts from: initializers, and the results of nodes that make constants of constants.
 
 A constant is read when a node first asks for it. Where `convc.frontend.constants` can read it, it is a view of the
 model's bytes or of one number; other types (strings, booleans, 8-bit integers...) are read by onnx itself.
@@ -11,10 +11,11 @@ from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
-from onnx import GraphProto, TensorProto, numpy_helper
+from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from convc.errors import ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.linear_scales import is_dequantize, is_quantize
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES
 from convc.support.memory import require_memory
@@ -35,14 +36,12 @@ class StartValues:
     def __init__(self, graph: GraphProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> None:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not read", hint="store the weights as dense tensors")
-        self._graph, self._folder, self._replaced = graph, folder, dict(replaced or {})
+        self._graph = graph
+        self._folder = folder
+        self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
-        self._made = {
-            node.output[0]
-            for node in graph.node
-            if node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
-        }
+        self._made = {node.output[0] for node in graph.node if _makes_constants(node)}
         self._kept: dict[str, np.ndarray] = dict(self._replaced)
         unknown = set(self._kept) - set(self._initializers) - self._made
         if unknown:
@@ -79,13 +78,20 @@ class StartValues:
         return all(not name or self.value(name) is not None for name in names)
 
     def constants_without(self, fed: Container[str]) -> Constants:
-        """What is constant in a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
+        """The constants of a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
         return Constants(self._graph, self._folder, {}, self._replaced, fed)
 
     @property
     def initializers(self) -> set[str]:
         """Names of the initializers."""
         return set(self._initializers)
+
+
+def _makes_constants(node: NodeProto) -> bool:
+    """Whether a node may have a constant result that `convc.frontend.constants` computes."""
+    if is_quantize(node) or is_dequantize(node):
+        return True
+    return node.domain in ONNX_DOMAINS and node.op_type in ("Constant", "ConstantOfShape") and len(node.output) == 1
 
 
 def _other(tensor: TensorProto) -> np.ndarray:

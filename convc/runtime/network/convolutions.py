@@ -83,7 +83,7 @@ class Convolutions:
 
     @property
     def how(self) -> tuple[str | None, str | None]:
-        """What `convc.frontend.onnx_reader.read_node` is told: the operand type, or the precision of float32."""
+        """The operand type, or the precision of float32, as `convc.frontend.onnx_reader.read_node` takes them."""
         return self.operand, None if self.operand else self.precision
 
     def prepare(self, node: NodeProto, name: str, arrays: Arrays) -> Ready:
@@ -113,7 +113,9 @@ class Convolutions:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
         conv, layer = ready
-        run = run_layer(layer, arrays[0], self.machine)
+        x = arrays[0]
+        assert x is not None, "a node that was prepared has activations"
+        run = run_layer(layer, x, self.machine)
         _check_end(run, node_place(node, name))
         return ConvRun(conv=conv, arrays=tuple(arrays), run=run)
 
@@ -138,12 +140,15 @@ class Convolutions:
         Raises:
             MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
         """
-        layout, handed = layer.layout, 0
-        buffers = {"bias": scaled_bias(layout, layer.bias, unpacked(x))} if has_tensor_scale(layout) else {}
-        uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable], ...] = (
+        layout = layer.layout
+        buffers: dict[str, np.ndarray] = {}
+        if has_tensor_scale(layout):  # the scale of the activations is only known now, and the bias is in its unit
+            buffers["bias"] = scaled_bias(layout, layer.bias, unpacked(x))
+        uses: tuple[tuple[Use, np.ndarray | PackedTensor | None, Callable[..., np.ndarray]], ...] = (
             ("activation", x, pack_activation),
             ("residual", residual, pack_residual),
         )
+        handed = 0
         for use, tensor, pack in uses:
             if tensor is None:
                 continue
@@ -156,5 +161,6 @@ class Convolutions:
 
 
 def _check_end(run: LayerRun, where: str) -> None:
+    """Raise `MachineFault` where the machine calls an error what the kernel did."""
     if run.verdict >= Verdict.incomplete:
         raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=where)

@@ -8,22 +8,24 @@ it first runs, and again used in later runs; a tensor is let go after the last s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
+from convc.frontend.constants import Constants
+from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.host import HostNode, HostNodes, needed
+from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.inline import hidden_convolutions, inlined
-from convc.runtime.network.node_info import node_place
-from convc.runtime.network.onnxruntime_nodes import RuntimeNode
+from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
 from convc.runtime.network.values import Value
@@ -36,11 +38,30 @@ REFUSED = ("raise", "host")
 """What becomes of a convolution that convc does not compile: an error that names it, or a node of the host."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StepPlan:
+    """What a run does on feeds of one kind.
+
+    Attributes:
+        fed: initializers that are given other values.
+        shapes: of the inputs whose extents the model leaves open; they decide what is fused.
+        steps: in order.
+        last_uses: the tensors to let go after each step, by its index.
+    """
+
+    fed: frozenset[str]
+    shapes: Mapping[str, tuple[int, ...]]
+    steps: list[Step]
+    last_uses: Mapping[int, list[str]]
+
+
 class Graph:
     """A model that is ready to run.
 
     Args:
-        model: of a version that was checked (`convc.frontend.model_file.check_header`).
+        model: of a version that was checked (`convc.frontend.model_file.check_header`); or what `with_integers` made of
+            one, for the same ``replaced``. A run that is given other values for what that rests on is one of the model
+            as it was.
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
         refused: one of `REFUSED`.
@@ -54,7 +75,7 @@ class Graph:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.
         optional: inputs that have one, an initializer of the same name.
         outputs: names of the results.
-        model: what runs: the model with its functions put in the place of their calls.
+        model: what runs: the model with its functions put in the place of their calls, and its integer convolutions.
         stats: what the last run did.
 
     Raises:
@@ -64,7 +85,7 @@ class Graph:
 
     def __init__(
         self,
-        model: onnx.ModelProto,
+        model: onnx.ModelProto | Integers,
         *,
         folder: Path = Path(),
         convolutions: Convolutions | None = None,
@@ -74,10 +95,16 @@ class Graph:
         fuse: bool = False,
         share_buffers: bool = True,
     ) -> None:
+        self._integers = model if isinstance(model, Integers) else Integers(model=model, source=model)
+        self._as_written = partial(
+            Graph, self._integers.source, folder=folder, convolutions=convolutions, refused=refused, host=host,
+            replaced=replaced, fuse=fuse, share_buffers=share_buffers,
+        )  # fmt: skip
         if refused not in REFUSED:
             raise InputError(f"refused must be one of {', '.join(REFUSED)}, got {refused!r}")
-        model = inlined(model)
-        self.model, graph = model, model.graph
+        self.model = inlined(self._integers.model)
+        model = self.model
+        graph = model.graph
         self.name = graph.name
         self.start = StartValues(graph, folder, replaced)
         defaults = self.start.initializers
@@ -91,14 +118,16 @@ class Graph:
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
         self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
-        self._fuse, self._share_buffers = fuse, share_buffers
-        self._plan: tuple[tuple, list[Step], dict[int, list[str]]] | None = None
+        self._fuse = fuse
+        self._share_buffers = share_buffers
+        self._plan: _StepPlan | None = None
         hidden = {name: hidden_convolutions(node, functions) for name, node in self._nodes}
         self._hidden = {name: count for name, count in hidden.items() if count}
         self._check_order()
-        self._built: dict[str, HostNode | RuntimeNode] = {}
+        # Filled while the graph runs: nodes of the host, why convolutions were refused, and the last kernel of each.
+        self._built: dict[str, HostNode] = {}
         self._reasons: dict[str, str] = {}
-        self._ready: dict[str, tuple[tuple, Ready]] = {}
+        self._ready: dict[str, tuple[tuple[tuple[int, ...], np.dtype], Ready]] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,38 +156,42 @@ class Graph:
         """
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
+        if given & self._integers.rests_on:
+            as_written = self._as_written()
+            results = as_written.run(feeds, watch, progress)
+            self.stats = as_written.stats
+            return results
         self.stats = RunStats()
-        steps, last = self._planned(values)
-        for index, step in enumerate(steps):
+        plan = self._planned(values)
+        for index, step in enumerate(plan.steps):
             if is_convolution(step.nodes[0][1]):
-                progress(f"run {step.name}", index / len(steps))
+                progress(f"run {step.name}", index / len(plan.steps))
             if not self._run_fused(step, values, watch):
                 for name, node in step.nodes:
                     self._run_node(name, node, values, given, watch)
                 for done in step.inside:
                     values.pop(done, None)
-            for done in last.get(index, ()):
+            for done in plan.last_uses.get(index, ()):
                 values.pop(done, None)
         return {output: self._value(output, values, "the output", None) for output in self.outputs}
 
-    def _planned(self, feeds: Mapping[str, Value]) -> tuple[list[Step], dict[int, list[str]]]:
-        """The steps of a run on these feeds, and the tensors to let go after each."""
+    def _planned(self, feeds: Mapping[str, Value]) -> _StepPlan:
+        """The steps of a run on these feeds; the last plan is kept, because its steps hold packed weights."""
         fed = frozenset(self.start.initializers.intersection(feeds))
-        shapes = {
-            value.name: feeds[value.name].shape
-            for value in self.inputs
-            if self._fuse and isinstance(feeds[value.name], np.ndarray) and not has_fixed_shape(value)
-        }
-        key = (fed, *shapes.items())
-        if self._plan is None or self._plan[0] != key:
-            how = self._convolutions.how
-            steps = (
-                fused_steps(self._nodes, self.model, self.start, shapes, fed, *how)
-                if self._fuse
-                else plain_steps(self._nodes)
-            )
-            self._plan = key, steps, last_uses(steps, self.outputs)  # with packed weights: the last one is kept
-        return self._plan[1:]
+        shapes: dict[str, tuple[int, ...]] = {}
+        if self._fuse:
+            for value in self.inputs:
+                given = feeds[value.name]
+                if isinstance(given, np.ndarray) and not has_fixed_shape(value):
+                    shapes[value.name] = given.shape
+        if self._plan is not None and (self._plan.fed, self._plan.shapes) == (fed, shapes):
+            return self._plan
+        if self._fuse:
+            steps = fused_steps(self._nodes, self.model, self.start, shapes, fed, *self._convolutions.how)
+        else:
+            steps = plain_steps(self._nodes)
+        self._plan = _StepPlan(fed=fed, shapes=shapes, steps=steps, last_uses=last_uses(steps, self.outputs))
+        return self._plan
 
     def _run_fused(self, step: Step, values: dict[str, Value], watch: Watch | None) -> bool:
         """Run the kernel of a convolution that was read before the run; False where there is none that fits."""
@@ -173,19 +206,21 @@ class Graph:
                     raise
                 step.split = True  # node by node it may work, and if not, that is said of the node
                 return False
-        x, residual = values[conv.input.name], None if conv.residual is None else values[conv.residual.name]
+        x = values[conv.input.name]
+        residual = None if conv.residual is None else values[conv.residual.name]
         name, node = step.nodes[0]
         run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
         self.stats.seconds += run.seconds
+        self._note(name)
         self.stats.handed += handed
         if conv.fused:
             self.stats.fused[name] = conv.fused
         if watch is not None:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
-            run, residual = replace(run, y=made.array()), unpacked(residual)
-            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=residual))
+            run = replace(run, y=made.array())
+            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=unpacked(residual)))
         values[conv.output.name] = made if self._share_buffers else made.array()
         return True
 
@@ -194,11 +229,12 @@ class Graph:
     ) -> None:
         """Run one node, unless its results are constants."""
         results = [output for output in node.output if output]
-        if results and all(result not in given and self.start.value(result) is not None for result in results):
+        fresh = not values.keys().isdisjoint([*node.input, *results])  # a constant would come from what was fed
+        if results and not fresh and all(self.start.value(result) is not None for result in results):
             return
         inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
         if is_convolution(node):
-            made = self._convolve(name, node, inputs, given, watch)
+            made = self._convolve(name, node, inputs, set(values), watch)
         else:
             made = self._on_host(name, node, inputs)
             self.stats.host += 1
@@ -224,25 +260,39 @@ class Graph:
             return self._on_host(name, node, inputs)
         self.stats.compiled.append(name)
         self.stats.seconds += ran.run.seconds
+        self._note(name)
         if watch is not None:
             watch(name, ran)
         return [ran.run.y]
+
+    def _note(self, name: str) -> None:
+        """Keep what became of a quantised convolution."""
+        if name in self._integers.taken:
+            self.stats.fused[name] = self._integers.taken[name]
+        if name in self._integers.floating:
+            self.stats.floating[name] = self._integers.floating[name]
 
     def _prepared(self, name: str, node: onnx.NodeProto, arrays: list[Value], constant: bool) -> Ready:
         """The kernel of a node; the last one is kept where the weights are the same in every run."""
         if not constant or arrays[0] is None or not isinstance(arrays[0], np.ndarray):
             return self._convolutions.prepare(node, name, arrays)
-        key = arrays[0].shape, arrays[0].dtype
+        key = (arrays[0].shape, arrays[0].dtype)
         if name not in self._ready or self._ready[name][0] != key:
-            self._ready[name] = key, self._convolutions.prepare(node, name, arrays)
+            self._ready[name] = (key, self._convolutions.prepare(node, name, arrays))
         return self._ready[name][1]
 
     def _on_host(self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value]) -> list[Value]:
+        """The outputs of a node that the host runs; it is built when it is first needed."""
         if name not in self._built:
             self._built[name] = self._host.build(node, name)
-        return self._built[name].run(inputs)
+        built = self._built[name]
+        made = built.run(inputs)
+        if built.said:
+            self.stats.elsewhere[name] = built.said
+        return made
 
     def _value(self, wanted: str, values: Mapping[str, Value], name: str, node: onnx.NodeProto | None) -> Value:
+        """A tensor that was made or is constant, unpacked; `ModelError` names the node that asks for another."""
         if wanted in values:
             return unpacked(values[wanted])
         constant = self.start.value(wanted)
@@ -266,3 +316,15 @@ class Graph:
         for output in self.outputs:
             if output not in known:
                 raise ModelError(f"nothing makes the output {output!r} of the model", where=self.name)
+
+
+def with_integers(model: onnx.ModelProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> Integers:
+    """A model with its functions in place, its quantised convolutions integer ones; arguments are those of `Graph`.
+
+    Raises:
+        ModelError: its functions cannot be put in place.
+        LimitError: it does not fit into memory.
+    """
+    model = inlined(model)
+    constants = Constants(model.graph, folder, {}, replaced)
+    return integer_convolutions(model, node_names(model.graph.node), constants)

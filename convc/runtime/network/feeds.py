@@ -1,4 +1,4 @@
-"""What a model is given to run on: the right names, element types and extents."""
+"""Checks of what a model is given to run on: names, element types and extents."""
 
 from __future__ import annotations
 

@@ -1,30 +1,37 @@
-"""Nodes that run on the host: everything but convolutions, by ONNX's own reference implementation.
+"""Nodes that run on the host: everything but convolutions, by ONNX's own reference implementation or by onnxruntime.
 
-`onnx.reference` has an implementation of every standard operator, in numpy, for each version of the operator. A node
-is built once, as a graph of its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them,
-and functions that are still called (`convc.runtime.network.inline`), are one such node: convolutions inside them run
-here too.
+`onnx.reference` has an implementation of nearly every standard operator, in numpy. A node is built once, as a graph of
+its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them, and functions that are still
+called (`convc.runtime.network.inline`), are one such node: convolutions inside them run here too.
+
+Node by node, who was chosen runs it; where that one has no such operator, or not of this operator set, the other does;
+and where neither has, the reference gets what onnx's version converter makes of the node. All but the first is said.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import RuntimeImplementationError
 
 from convc.errors import ConvcError, InputError, NodeError
-from convc.frontend.model_file import subgraphs
 from convc.runtime.network import ort_session
-from convc.runtime.network.node_info import node_place, refuse_external
-from convc.runtime.network.onnxruntime_nodes import RuntimeNode, takes
+from convc.runtime.network.converted_nodes import ConvertedNode
+from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
+from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
 from convc.runtime.network.opset_compat import as_defined
 from convc.runtime.network.values import Value, describe_value
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
+
+_LACKING = RuntimeImplementationError.__bases__
+"""What the reference raises where it has no implementation: its own class, or the one of Python that it comes from."""
 
 
 class HostNodes:
@@ -49,7 +56,8 @@ class HostNodes:
             ("" if entry.domain == "ai.onnx" else entry.domain): entry.version for entry in model.opset_import
         }
         self._types = types
-        self._functions: list[ReferenceEvaluator] = []
+        self._called = {(function.domain, function.name) for function in model.functions}
+        self._functions: list[ReferenceEvaluator | FunctionProto] = []
         if model.functions:
             for function in model.functions:
                 refuse_external(function.node, f"function {function.name!r}")
@@ -57,40 +65,74 @@ class HostNodes:
             try:
                 self._functions = list(ReferenceEvaluator(empty).functions_.values())
             except Exception as error:  # the evaluator raises whatever its parts raise
-                raise NodeError(f"the functions of the model do not run on the host: {_line(error)}") from None
+                raise NodeError(f"the functions of the model do not run on the host: {first_line(error)}") from None
 
-    def build(self, node: NodeProto, name: str) -> HostNode | RuntimeNode:
-        """A node that is ready to run; `NodeError` where the host has no implementation of it."""
+    def build(self, node: NodeProto, name: str) -> HostNode:
+        """A node that is ready to run; whether anybody can is known when it runs."""
         refuse_external([node], node_place(node, name))
         own = node
         if node.domain == "ai.onnx":
             own = NodeProto()
             own.CopyFrom(node)
             own.domain = ""
-        nodes, opsets = [own], self._opsets
+        runtime = partial(self._runtime, own)
+        converted = None if own.domain or "" not in self._opsets else ConvertedNode(own, self._opsets[""])
+        first = self._by == "onnxruntime" and gains(node)
+        return HostNode(ReferenceNode(node, name, self._evaluator(own, name)), runtime, converted, runtime_first=first)
+
+    def _runtime(self, own: NodeProto) -> RuntimeNode | None:
+        """The node for onnxruntime; None where that is not installed, or a function of the model has its name."""
+        known = own.domain in self._opsets and (own.domain, own.op_type) not in self._called
+        return RuntimeNode(own, self._opsets) if known and ort_session.available() is not None else None
+
+    def _evaluator(self, own: NodeProto, name: str) -> ReferenceEvaluator | str:
+        """The reference implementation of a node; what it says where it has none."""
+        nodes = [own]
+        opsets = self._opsets
         if not own.domain and "" in self._opsets:
             nodes, opset = as_defined(own, self._opsets[""])
             opsets = self._opsets | {"": opset}
         graph = GraphProto(name=name, node=nodes)
-        for given in needed(node):
+        for given in needed(own):
             if given in self._types:
                 graph.input.append(ValueInfoProto(name=given, type=self._types[given]))
-        graph.output.extend(ValueInfoProto(name=result) for result in node.output if result)
+        graph.output.extend(ValueInfoProto(name=result) for result in own.output if result)
         try:
-            evaluator = ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
-        except Exception as error:  # as above
-            raise NodeError(f"the host has no such operator: {_line(error)}", where=node_place(node, name)) from None
-        built = HostNode(node, name, evaluator)
-        if self._by == "onnxruntime" and takes(node) and "" in self._opsets:
-            return RuntimeNode(own, self._opsets[""], built)
-        return built
+            return ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
+        except Exception as error:  # the evaluator raises whatever its parts raise
+            return first_line(error)
 
 
 class HostNode:
-    """One node, ready to run."""
+    """One node, and all who may run it.
 
-    def __init__(self, node: NodeProto, name: str, evaluator: ReferenceEvaluator) -> None:
-        self._node, self._name, self._evaluator = node, name, evaluator
+    Args:
+        reference: by `onnx.reference`.
+        runtime: makes the node by onnxruntime, when somebody first asks for it: to import that takes a while.
+        converted: by the reference in a newer operator set; None where a node cannot be.
+        runtime_first: whether onnxruntime was chosen.
+
+    Attributes:
+        said: who ran it last and why, where that was not who was chosen; else empty.
+    """
+
+    def __init__(
+        self,
+        reference: ReferenceNode,
+        runtime: Callable[[], RuntimeNode | None],
+        converted: ConvertedNode | None,
+        *,
+        runtime_first: bool,
+    ) -> None:
+        self._reference = reference
+        self._make_runtime = runtime
+        self._converted = converted
+        self._runtime_first = runtime_first
+        self.said = ""
+
+    @cached_property
+    def _runtime(self) -> RuntimeNode | None:
+        return self._make_runtime()
 
     def run(self, values: Mapping[str, Value]) -> list[Value]:
         """The outputs that have names, in their order.
@@ -99,46 +141,86 @@ class HostNode:
             values: by name, at least what `needed` lists.
 
         Raises:
-            NodeError: the reference implementation refuses the values.
+            NodeError: nobody has the operator, or the reference implementation refuses the values.
         """
+        self.said = ""
+        runtime = "onnxruntime, which may have it, is not installed (pip install 'convc[onnxruntime]')"
+        if self._runtime_first and self._runtime is not None:
+            answer = self._runtime.run(values)
+            if not isinstance(answer, str):
+                return answer
+            runtime = answer
+        try:
+            made = self._reference.run(values)
+        except _MissingError as missing:
+            return self._elsewhere(values, missing, runtime)
+        if self._runtime_first:
+            self.said = f"by onnx.reference: {runtime}"
+        return made
+
+    def _elsewhere(self, values: Mapping[str, Value], missing: _MissingError, runtime: str) -> list[Value]:
+        """What the others make of a node that the reference does not have."""
+        if not self._runtime_first and self._runtime is not None:
+            answer = self._runtime.run(values)
+            if not isinstance(answer, str):
+                self.said = f"by onnxruntime: {missing.lacks}"
+                return answer
+            runtime = answer
+        if self._converted is not None:
+            answer = self._converted.run(values)
+            if not isinstance(answer, str):
+                self.said = f"by onnx.reference in operator set {self._converted.opset}: {missing.lacks}"
+                return answer
+        missing.hint = runtime
+        raise missing
+
+
+class _MissingError(NodeError):
+    """The reference implementation does not have an operator; ``lacks`` says so in a few words."""
+
+    def __init__(self, node: NodeProto, reason: str, where: str) -> None:
+        super().__init__(f"the host has no such operator: {reason}", where=where)
+        own = f"{node.op_type} of this operator set"
+        self.lacks = f"onnx.reference has no {f'{node.domain} {node.op_type}' if node.domain else own}"
+
+
+class ReferenceNode:
+    """One node by `onnx.reference`.
+
+    Args:
+        node: as the model has it.
+        name: for messages.
+        evaluator: ready to run; or why there is none.
+    """
+
+    def __init__(self, node: NodeProto, name: str, evaluator: ReferenceEvaluator | str) -> None:
+        self._node = node
+        self._name = name
+        self._evaluator = evaluator
+
+    def run(self, values: Mapping[str, Value]) -> list[Value]:
+        """The outputs that have names, in their order.
+
+        Raises:
+            NodeError: the reference implementation has no such operator, or refuses the values.
+        """
+        where = node_place(self._node, self._name)
+        if isinstance(self._evaluator, str):
+            raise _MissingError(self._node, self._evaluator, where)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")  # overflow and NaN in the data are the model's business
-                return self._evaluator.run(None, dict(values))
+                return list(self._evaluator.run(None, dict(values)))
         except ConvcError:
             raise
         except MemoryError:
             raise
         except Exception as error:  # any operator, on whatever data the model gives it
+            if isinstance(error, _LACKING):  # a case of the operator that is not there yet
+                raise _MissingError(self._node, first_line(error), where) from None
             given = ", ".join(f"{name!r} {describe_value(values.get(name))}" for name in self._node.input if name)
             raise NodeError(
-                f"the node fails on the host: {_line(error)}",
-                where=node_place(self._node, self._name),
+                f"the node fails on the host: {first_line(error)}",
+                where=where,
                 hint=f"its inputs are {given}" if given else "",
             ) from None
-
-
-def needed(node: NodeProto) -> list[str]:
-    """Names of all tensors that a node reads, those that its subgraphs take from around them included; no repeats."""
-    return list(dict.fromkeys([*filter(None, node.input), *_captured(node)]))
-
-
-def _captured(node: NodeProto) -> Iterator[str]:
-    for graph in subgraphs(node):
-        yield from _free(graph)
-
-
-def _free(graph: GraphProto) -> Iterator[str]:
-    """Names that a subgraph uses and does not make."""
-    made = {value.name for value in (*graph.input, *graph.initializer)}
-    made |= {tensor.values.name for tensor in graph.sparse_initializer}
-    for node in graph.node:
-        yield from (name for name in needed(node) if name not in made)
-        made |= set(node.output)
-    yield from (value.name for value in graph.output if value.name not in made)
-
-
-def _line(error: Exception) -> str:
-    """The first line of what an exception says, at most 300 characters of it."""
-    lines: Sequence[str] = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

@@ -22,8 +22,13 @@ MAX_NODES = 1_000_000
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with calls of its functions replaced, and causal convolutions written out; the same object where it
-    has neither."""
+    """Replace the calls of a model's functions, and write causal convolutions out.
+
+    The same object comes back where the model has neither.
+
+    Raises:
+        ModelError: a function calls itself, stands for too many nodes, or cannot be put in the place of its calls.
+    """
     if not model.functions:
         return expand_causal_conv(model)
     try:
@@ -48,9 +53,11 @@ def _check_size(model: onnx.ModelProto) -> None:
     open_calls: set[tuple[str, str]] = set()
 
     def size(nodes: Iterable[onnx.NodeProto]) -> int:
+        """Nodes that these stand for."""
         return sum(_expanded(node) for node in nodes)
 
     def _expanded(node: onnx.NodeProto) -> int:
+        """Nodes that one node stands for."""
         count = 1 + sum(size(graph.node) for graph in subgraphs(node))
         key = (node.domain, node.op_type)
         if key not in functions:
@@ -76,6 +83,7 @@ def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], o
 def _inside(
     node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
 ) -> Iterator[onnx.NodeProto]:
+    """Every node inside a node, at any depth; a function inside itself is not entered again."""
     bodies = [graph.node for graph in subgraphs(node)]
     key = (node.domain, node.op_type)
     if key in functions and key not in seen:

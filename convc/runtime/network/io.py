@@ -15,7 +15,7 @@ from convc.frontend.model_file import check_header, load_model
 from convc.frontend.onnx_reader import Source
 from convc.runtime.layer import from_npy_dtype, to_standard_dtype
 from convc.runtime.network.convolutions import Convolutions
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, with_integers
 from convc.runtime.network.node_info import element_dtype
 from convc.runtime.network.values import Value, describe_value
 from convc.support.files import NpyHeader, check_target, read_npy, to_npy_dtype, write_npy
@@ -38,10 +38,11 @@ def open_model(source: Source) -> tuple[onnx.ModelProto, Path]:
 def open_graph(
     source: Source, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
 ) -> Graph:
-    """A model that is ready to run; see `Graph`."""
+    """A model that is ready to run; see `Graph`. Where ``fuse`` is on, its quantised convolutions are integer ones."""
     with errors_in(source):
         model, folder = open_model(source)
-        return Graph(model, folder=folder, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
+        given = with_integers(model, folder) if fuse else model
+        return Graph(given, folder=folder, convolutions=convolutions, refused=refused, host=host, fuse=fuse)
 
 
 def cast_feeds(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -87,7 +88,7 @@ def targets_of(graph: Graph, files: Mapping[str, Path]) -> dict[str, Path]:
 
 
 def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option: str) -> dict[str, Given]:
-    """What is given by the names of a model's inputs or outputs, of which "" means the only one.
+    """Give each thing the name of its input or output of a model, of which "" means the only one.
 
     Raises:
         InputError: there is not one, or it is given twice.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+from onnx import GraphProto, NodeProto, TensorProto, helper
 
 from convc.errors import NodeError
 from convc.frontend.model_file import subgraphs
@@ -20,6 +20,26 @@ def refuse_external(nodes: Iterable[NodeProto], where: str) -> None:
     """Raise `NodeError` where a tensor inside nodes lies in a file: the host would look for that in any folder."""
     if any(tensor.data_location == TensorProto.EXTERNAL for node in nodes for tensor in _tensors(node)):
         raise NodeError("external data inside a node are not read", where=where)
+
+
+def needed(node: NodeProto) -> list[str]:
+    """Names of all tensors that a node reads, those that its subgraphs take from around them included; no repeats."""
+    return list(dict.fromkeys([*filter(None, node.input), *_captured(node)]))
+
+
+def _captured(node: NodeProto) -> Iterator[str]:
+    for graph in subgraphs(node):
+        yield from _free(graph)
+
+
+def _free(graph: GraphProto) -> Iterator[str]:
+    """Names that a subgraph uses and does not make."""
+    made = {value.name for value in (*graph.input, *graph.initializer)}
+    made |= {tensor.values.name for tensor in graph.sparse_initializer}
+    for node in graph.node:
+        yield from (name for name in needed(node) if name not in made)
+        made |= set(node.output)
+    yield from (value.name for value in graph.output if value.name not in made)
 
 
 def element_dtype(element_type: int) -> np.dtype | None:
@@ -40,3 +60,9 @@ def _tensors(node: NodeProto) -> Iterator[TensorProto]:
         yield from graph.initializer
         for inner in graph.node:
             yield from _tensors(inner)
+
+
+def first_line(error: Exception) -> str:
+    """The kind of an exception and the first line of what it says, at most 300 characters of it."""
+    lines: Sequence[str] = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__

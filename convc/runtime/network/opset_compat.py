@@ -1,11 +1,12 @@
 """Nodes of older operator sets, where `onnx.reference` does not read them as their operator set defines them.
 
-Three things differ. `BatchNormalization` of operator sets 7 to 13 is inference where it has one output; the reference
+Four things differ. `BatchNormalization` of operator sets 7 to 13 is inference where it has one output; the reference
 mixes in the statistics of the batch (a ``momentum`` that is there by default makes it think of training). Such a node
 is read as one of operator set 15, where ``training_mode`` 0 says the same. A default that changed (the axis of
 `Softmax` was 1 and became -1) is written into the node. And `Softmax`, `LogSoftmax` and `Hardmax` looked at all axes
 from ``axis`` on as one before operator set 13: such a node becomes `Flatten`, the operator along the second axis, and
-`Reshape` back.
+`Reshape` back. `DequantizeLinear` of operator sets 10 to 18, which the reference does not have, is that of set 19 for
+fewer types.
 
 Source: ONNX, "Operator Schemas" and "Changelog"; its own version converter does the same.
 """
@@ -30,10 +31,13 @@ def as_defined(node: NodeProto, opset: int) -> tuple[list[NodeProto], int]:
             inference = helper.make_node(node.op_type, node.input, node.output, node.name, training_mode=0)
             inference.attribute.extend(given[name] for name in ("epsilon", "momentum") if name in given)
             return [inference], 15
+    if node.op_type == "DequantizeLinear" and 10 <= opset < 19:
+        return [node], 19
     node = _with_defaults(node, opset)
     if node.op_type not in _FLATTENING or opset >= _FLATTENS_BEFORE:
         return [node], opset
-    x, y = node.input[0], node.output[0]
+    x = node.input[0]
+    y = node.output[0]
     axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1)
     flattened = [
         helper.make_node("Shape", [x], [f"{y}/shape"]),
@@ -52,11 +56,11 @@ def _with_defaults(node: NodeProto, opset: int) -> NodeProto:
     except onnx.defs.SchemaError:
         return node
     present = {attribute.name for attribute in node.attribute}
-    changed = [
-        then[name].default_value
-        for name in then.keys() & now.keys() - present
-        if then[name].default_value.type and then[name].default_value != now[name].default_value
-    ]
+    changed: list[onnx.AttributeProto] = []
+    for name in then.keys() & now.keys() - present:
+        default = then[name].default_value
+        if default.type and default != now[name].default_value:  # type 0: the attribute has no default
+            changed.append(default)
     if not changed:
         return node
     explicit = NodeProto()

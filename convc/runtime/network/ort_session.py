@@ -47,7 +47,8 @@ def run_model(
     """
     changed = onnx.ModelProto(ir_version=max(4, model.ir_version), functions=model.functions)
     changed.opset_import.extend(model.opset_import)
-    source, graph = model.graph, changed.graph
+    source = model.graph
+    graph = changed.graph
     graph.name = source.name or "graph"
     graph.node.extend(node for node in source.node if not set(node.output) & set(replaced))
     graph.initializer.extend(tensor for tensor in source.initializer if tensor.name not in replaced)
@@ -66,8 +67,9 @@ def open_session(model: onnx.ModelProto) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS
-    try:
-        return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    providers = ["CPUExecutionProvider"]
+    try:  # without its fallback, which prints that it tries the same again
+        return runtime.InferenceSession(model.SerializeToString(), options, providers=providers, enable_fallback=False)
     except Exception as error:  # its exceptions have no common class of their own
         return _sentence(error)
 
@@ -77,23 +79,27 @@ def run_session(session: Any, feeds: Mapping[str, np.ndarray]) -> dict[str, np.n
     names = [value.name for value in session.get_outputs()]
     try:
         return dict(zip(names, session.run(names, dict(feeds)), strict=True))
-    except Exception as error:  # as above
+    except Exception as error:  # a session has no common class of exceptions either
         return _sentence(error)
 
 
 def _run(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | str:
+    """All outputs of a model that is run once."""
     session = open_session(model)
     return session if isinstance(session, str) else run_session(session, feeds)
 
 
 def _sentence(error: Exception) -> str:
+    """The first line of an exception, as the reason that onnxruntime has no answer."""
     lines = str(error).strip().splitlines()
     return f"onnxruntime does not run it: {lines[0][:300] if lines else type(error).__name__}"
 
 
 def _typed(name: str, array: np.ndarray) -> onnx.ValueInfoProto:
+    """An input of the type and shape of an array."""
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
 
 def _module() -> ModuleType:
+    """The package, which need not be installed."""
     return importlib.import_module("onnxruntime")

@@ -1,4 +1,4 @@
-"""What a run of a network gave and did: which convolutions ran from their PTX, and what was left to the host."""
+"""Records of a run of a network: its results, convolutions that ran from their PTX, and what the host did."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from convc.runtime.network.values import Value
 
 @dataclass(slots=True)
 class RunStats:
-    """What a run did.
+    """Counts of one run.
 
     Attributes:
         compiled: names of the convolutions that ran from their PTX.
         refused: convolutions that ran on the host, by name, and why.
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
+        elsewhere: those of them that were not run by who was chosen (`convc.runtime.network.host.HOSTS`), by name, and
+            who ran them and why.
+        floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
         seconds: wall time of the machine in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.
         handed: buffers that a kernel read as another one had left them, without repacking.
@@ -27,6 +30,8 @@ class RunStats:
     refused: dict[str, str] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    floating: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
     handed: int = 0
@@ -34,7 +39,7 @@ class RunStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRun:
-    """What a run of a network gave.
+    """The results of a run of a network.
 
     Attributes:
         outputs: an array for each output, by name; a list for a sequence, None for an optional that is empty.

@@ -1,4 +1,4 @@
-"""What a run of a graph does, one step after the other: a node, or a convolution with the nodes that its kernel does.
+"""Steps of a run of a graph: a node each, or a convolution with the nodes that its kernel does.
 
 What a convolution can take in follows from the constants and from the shapes of what the run is given
 (`convc.frontend.fusion`). Such a step stands where the last of its nodes stood. It keeps them all: where its kernel
@@ -20,7 +20,7 @@ from convc.ir import dtypes
 from convc.ir.network import ConvNode, TensorRef
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.device_tensor import PackedTensor
-from convc.runtime.network.host import needed
+from convc.runtime.network.node_info import needed
 from convc.runtime.network.values import Value
 
 Named = tuple[str, NodeProto]

@@ -1,4 +1,4 @@
-"""What flows along the edges of a graph."""
+"""Values that flow along the edges of a graph."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
+from support.qdq import X_SHAPE, node, qdq_model, qdq_nodes
 
 from convc import api
 
@@ -148,3 +149,26 @@ def test_one_output_goes_to_one_file(convc, two, tmp_path):
     said = convc.refused(*given, "-o", tmp_path / "a.npy", "-o", f"{name}={tmp_path / 'b.npy'}")
     assert f"-o is given twice for {name!r}" in said
     assert not list(tmp_path.glob("[ab].npy"))
+
+
+def test_what_is_said_of_a_quantised_model(convc, tmp_path):
+    """What ran in floating point and why, and who ran what the chosen evaluator does not have."""
+    add = node("QLinearAdd", "y sy zy y sy zy sy zy", "z", "add", domain="com.microsoft")
+    path = tmp_path / "model.onnx"
+    onnx.save(qdq_model([*qdq_nodes(node("Sigmoid", "c", "r")), add], outputs=["z"]), path)
+    np.save(tmp_path / "x.npy", np.zeros(X_SHAPE, np.uint8))
+    why = "its result goes to Sigmoid before it is quantised"
+    said = convc.good("run", path, "--input", tmp_path / "x.npy")
+    assert f"floating-point: the quantised convolution conv: {why}" in said
+    assert "on the host: add by onnxruntime: onnx.reference has no com.microsoft QLinearAdd" in said
+    assert "output z: uint8 [1, 3, 5, 5]" in said
+    said = convc.good("run", path, "--input", tmp_path / "x.npy", "--json", tmp_path / "run.json", "--no-fuse")
+    stats = json.loads((tmp_path / "run.json").read_text())["stats"]
+    assert list(stats["elsewhere"]) == ["add"]
+    assert stats["floating"] == {}
+    said = convc.good("compile", path, "-o", tmp_path / "build")
+    assert f"not compiled: 2 x DequantizeLinear (conv stays floating-point: {why})" in said
+    onnx.save(qdq_model(), path)
+    said = convc.good("compile", path, "-o", tmp_path / "build")
+    assert "fused: conv + dx + dw + db + q" in said
+    assert "u8 x s8 -> u8" in said

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.qdq import qdq_model, qdq_nodes
 
 from convc.errors import ConvcError, ModelError
 from convc.frontend.onnx_reader import read_model
@@ -44,7 +45,8 @@ def computed_constants() -> bytes:
     return helper.make_model(graph, ir_version=10).SerializeToString()
 
 
-SEEDS = (computed_constants(), (MODELS / "tiny_bf16.onnx").read_bytes())
+QUANTISED = qdq_model(qdq_nodes(helper.make_node("Relu", ["c"], ["r"]))).SerializeToString()
+SEEDS = (computed_constants(), (MODELS / "tiny_bf16.onnx").read_bytes(), QUANTISED)
 
 
 @st.composite
@@ -81,10 +83,10 @@ def attempt(path: Path, options: dict) -> Network | ConvcError:
         return error
 
 
-@given(damaged(), st.sampled_from([None, 3]), st.sampled_from([None, "f16", "tf32"]))
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_damaged_models(tmp_path, data, batch, operand):
-    check(tmp_path / "m.onnx", data, batch=batch, operand=operand)
+@given(damaged(), st.sampled_from([None, 3]), st.sampled_from([None, "f16", "tf32"]), st.booleans())
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_models(tmp_path, data, batch, operand, fuse):
+    check(tmp_path / "m.onnx", data, batch=batch, operand=operand, fuse=fuse)
 
 
 @given(st.binary(max_size=200))

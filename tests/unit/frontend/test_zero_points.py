@@ -25,8 +25,7 @@ def definition(problem: ConvProblem, x, w, zx: int, zw, bias) -> np.ndarray:
         bias,
         stride=problem.stride,
         dilation=problem.dilation,
-        pad_lo=problem.pad_lo,
-        pad_hi=problem.pad_hi,
+        pads=(problem.pad_lo, problem.pad_hi),
         groups=problem.groups,
     )
     return dtypes.encode(dtypes.S32, sums)

@@ -36,8 +36,7 @@ def run_on_device(layout: DeviceLayout, x, w, b) -> np.ndarray:
         pack_bias(layout, b)[: device.out_channels],
         stride=device.stride,
         dilation=device.dilation,
-        pad_lo=device.pad_lo,
-        pad_hi=device.pad_hi,
+        pads=(device.pad_lo, device.pad_hi),
     )
     buffer = np.full(layout.output.shape, np.nan, device.out_dtype.storage)
     buffer[..., : device.out_channels] = np.moveaxis(y, 1, -1)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 
 import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
 
-from benchmarks import check, models, network, reuse, run
+from benchmarks import budget, check, models, network, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
@@ -18,7 +17,7 @@ from convc.verification import reference
 
 
 @pytest.mark.parametrize(
-    ("value", "budget", "over"),
+    ("value", "limits", "over"),
     [
         (3.0, {"at_most": 3.0}, False),
         (3.1, {"at_most": 3.0}, True),
@@ -27,25 +26,25 @@ from convc.verification import reference
         (1e9, {}, False),
     ],
 )
-def test_a_budget_may_be_met_but_not_passed(value, budget, over):
-    assert run.over_budget(value, budget) is over
+def test_a_budget_may_be_met_but_not_passed(value, limits, over):
+    assert budget.over_budget(value, limits) is over
 
 
 def test_exceeding_fails_and_is_marked(capsys):
     budgets = {"network": {"seconds": {"at_most": 10.0}}}
-    assert run.report({"network": {"seconds": 9.0, "layers": 53}}, budgets) == 0
+    assert budget.report({"network": {"seconds": 9.0, "layers": 53}}, budgets) == 0
     assert "EXCEEDED" not in capsys.readouterr().out
-    assert run.report({"network": {"seconds": 11.0, "layers": 53}}, budgets) == 1
+    assert budget.report({"network": {"seconds": 11.0, "layers": 53}}, budgets) == 1
     assert "at most 10 EXCEEDED" in capsys.readouterr().out
 
 
 def test_every_budget_belongs_to_a_benchmark():
-    assert set(tomllib.loads(run.BUDGETS.read_text())) <= set(run.BENCHMARKS)
+    assert set(budget.read_budgets()) <= set(run.BENCHMARKS)
 
 
 def test_the_numbers_of_checking_have_their_budgets():
     numbers = check.measure("demo")
-    assert set(tomllib.loads(run.BUDGETS.read_text())["check"]) <= set(numbers)
+    assert set(budget.read_budgets()["check"]) <= set(numbers)
     assert numbers["layers"] > 0
 
 
@@ -93,8 +92,8 @@ def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
     assert "narrow_operands_n64" not in numbers
     assert numbers["narrow_cpu"] > 0
     monkeypatch.setattr(reuse, "REPRESENTATIVE", ("resnet50/n7",))
-    monkeypatch.setattr(run, "BUDGETS", tmp_path / "budgets.toml")
-    run.BUDGETS.write_text("[reuse]\nnarrow_activation = { at_most = 0.9 }\nslide_activation = { at_most = 0.1 }\n")
+    monkeypatch.setattr(budget, "BUDGETS", tmp_path / "budgets.toml")
+    budget.BUDGETS.write_text("[reuse]\nnarrow_activation = { at_most = 0.9 }\nslide_activation = { at_most = 0.1 }\n")
     assert reuse.main([]) == 1
     said = capsys.readouterr().out
     assert re.search(r" narrow +7\.03 MiB +2\.000 +5120 +0\.833 +1800 ", said)
@@ -123,7 +122,7 @@ def test_im2col_is_the_convolution():
 
 @pytest.mark.slow
 def test_the_command_measures_and_writes_json(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run, "BUDGETS", tmp_path / "none.toml")
+    monkeypatch.setattr(budget, "BUDGETS", tmp_path / "none.toml")
     (tmp_path / "none.toml").write_text("")
     assert run.main(["--layers", "demo", "--json", str(tmp_path / "b.json")]) == 0
     data = json.loads((tmp_path / "b.json").read_text())

@@ -34,13 +34,13 @@ def case(seed: int, rank: int, groups: int, largest: int = 7) -> dict:
         "bias": rng.integers(-9, 9, filters) if rng.integers(2) else None,
         "stride": stride,
         "dilation": dilation,
-        "pad_lo": pad_lo,
-        "pad_hi": pad_hi,
+        "pads": (pad_lo, pad_hi),
         "groups": groups,
     }
 
 
-def by_definition(x, w, bias, stride, dilation, pad_lo, pad_hi, groups):
+def by_definition(x, w, bias, stride, dilation, pads, groups):
+    pad_lo, pad_hi = pads
     extent, kernel = x.shape[2:], w.shape[2:]
     out = [
         (e + lo + hi - (k - 1) * d - 1) // u + 1
@@ -69,7 +69,7 @@ def onnx_model(case: dict, element_type: int):
         ["y"],
         strides=case["stride"],
         dilations=case["dilation"],
-        pads=case["pad_lo"] + case["pad_hi"],
+        pads=[*case["pads"][0], *case["pads"][1]],
         group=case["groups"],
     )
     graph = helper.make_graph(
@@ -143,8 +143,8 @@ def test_problem_form_and_defaults():
         kernel=case_["w"].shape[2:],
         stride=case_["stride"],
         dilation=case_["dilation"],
-        pad_lo=case_["pad_lo"],
-        pad_hi=case_["pad_hi"],
+        pad_lo=case_["pads"][0],
+        pad_hi=case_["pads"][1],
     )
     got = reference.conv_problem(problem, case_["x"], case_["w"], case_["bias"])
     assert np.array_equal(got, reference.conv(**case_))

@@ -41,7 +41,7 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
-    """What a step can see around it: the program, its role, and the numbers that registers hold."""
+    """The surroundings of a step: the program, its role, and the numbers that registers hold."""
 
     program: TileProgram
     role: Role
@@ -49,7 +49,7 @@ class RoleContext:
 
     @property
     def storage(self) -> Storage:
-        """Where tiles and barriers lie."""
+        """The places of tiles and barriers."""
         return self.program.storage
 
     @property
@@ -87,13 +87,13 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
 
 @functools.singledispatch
 def fragment(step: Step, context: RoleContext) -> Names:
-    """What the template of a step is filled in with, besides what all templates take."""
+    """Give the template of a step its names and numbers, besides those that all templates take."""
     common = {field.name for field in dataclasses.fields(Step)}
     return {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name not in common}
 
 
 def common_names(step: Step, context: RoleContext) -> Names:
-    """What all templates take."""
+    """The names that all templates take."""
     note = f"{step.dst} = {step.expr}: {step.note}" if isinstance(step, Compute) else step.note
     return {"id": step.id, "role": context.role.name, "note": note}
 

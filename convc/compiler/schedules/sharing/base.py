@@ -1,4 +1,4 @@
-"""What the schedules that share activations have in common: how they cut the output, and which tilings they propose.
+"""The common part of the schedules that share activations: how they cut the output, and which tilings they propose.
 
 A survey looks at each way to cut the output (border ``mask`` or ``zero``, rows ``outer`` or ``merged``), keeps the one
 with the fewest tiles, and proposes tilings for it.
@@ -117,7 +117,8 @@ class Sharing(Schedule):
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive the maps of a candidate, and prove that every lane finds its pixel, or a zero, or is masked."""
-        layout, tiling = candidate.tiled.layout, candidate.tiled.tiling
+        layout = candidate.tiled.layout
+        tiling = candidate.tiled.tiling
         if candidate.geometry is None:
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
         maps = proved_maps(layout.problem, candidate.geometry)

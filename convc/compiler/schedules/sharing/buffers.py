@@ -29,7 +29,7 @@ class SharedTile:
 
     @property
     def mark(self) -> str:
-        """What the steps and numbers of the buffer carry at their end, where there are several."""
+        """The end of the names of the buffer's steps and numbers, where there are several buffers."""
         return f"_{self.index}" if len(shared(self.plan).walk.buffers) > 1 else ""
 
     @property
@@ -60,9 +60,7 @@ class SharedTile:
         return self.turn(position) * stride + first
 
     def counter(self, position: IntExpr, which: str = "") -> NewNumber | None:
-        """The number that is 0 at the first multiplication of the tile; None where another is first, or it was
-        cleared.
-        """
+        """The number that is 0 at the first multiplication; None where another tile is first, or all was cleared."""
         later = isinstance(position, Const) and position != Const(0)
         return None if shared(self.plan).clear or self.index or later else number(f"k_step{which}")
 

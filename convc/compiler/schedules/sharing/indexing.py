@@ -31,7 +31,7 @@ def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
 
 
 def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_tap_first: bool) -> Reuse:
-    """How the kernel shares activations, and what it takes to write every lane the first time.
+    """Find how the kernel shares activations, and what it takes to write every lane the first time.
 
     Args:
         maps: the proved maps.
@@ -66,12 +66,15 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
         maps: its proved maps.
         transposed: whether a lane of the accumulator is an output channel; no lane is masked then.
     """
-    layout, tiling = candidate.tiled.layout, candidate.tiled.tiling
-    problem, merged = layout.problem, maps.stream.merged
+    layout = candidate.tiled.layout
+    tiling = candidate.tiled.tiling
+    problem = layout.problem
+    merged = maps.stream.merged
     element = problem.out_dtype.bytes
     first_k = Var("tile_n") * tiling.block_n
     block = Var("block") * candidate.pipeline.channels
-    column_masks, line_masks = not transposed and maps.walk.border == "mask", not transposed and maps.stream.masked
+    column_masks = not transposed and maps.walk.border == "mask"
+    line_masks = not transposed and maps.stream.masked
     return RowCoordinates(
         start_w=result_of(maps.start, "w", "start_w"),
         start_h=None if merged else _start_h(maps),
@@ -106,7 +109,7 @@ def row_coordinates(plan: Plan) -> RowCoordinates:
 
 
 def shared(plan: Plan) -> Reuse:
-    """How a plan of a schedule that shares activations does so."""
+    """The sharing of a plan whose schedule shares activations."""
     if plan.reuse is None:
         raise TypeError(f"schedule {plan.schedule.title} shares no activations")
     return plan.reuse

@@ -31,14 +31,15 @@ def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tupl
 
 
 def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator[Step]:
-    """What comes before the multiplication of a filter column: its numbers, its mask, its filter tile.
+    """Prepare the multiplication of a filter column: its numbers, its mask, its filter tile.
 
     Args:
         tile: the activation tile.
         position: place of the column among those of the tile.
         which: what the steps and numbers carry at their end, before the mark of the tile.
     """
-    plan, mark = tile.plan, f"{which}{tile.mark}"
+    plan = tile.plan
+    mark = f"{which}{tile.mark}"
     counter = tile.counter(position, which)
     if counter is not None:
         note = "0 in the first step of the tile"

@@ -1,4 +1,4 @@
-"""What a CTA does besides multiplying when filter columns share activations: masks, a clear accumulator, loads.
+"""The work of a CTA besides multiplying, where filter columns share activations: masks, a clear accumulator, loads.
 
 Loops: filter rows r, channel blocks, buffers (written out), and innermost the filter columns of a buffer. Activations
 and filter have rings of their own, since one tile of the first meets several of the second.
@@ -37,7 +37,8 @@ def masks(plan: Plan) -> tuple[Role, ...]:
     rows, columns = plan.pipeline.taps
     steps: list[Step] = []
     first = 0
-    s, r = number("s"), number("r")
+    s = number("s")
+    r = number("r")
     for mask, var, column, count in (
         (coordinates.column_mask, s, Var(s), columns),
         (coordinates.line_mask, r, None, rows),
@@ -116,7 +117,8 @@ def load(plan: Plan) -> tuple[Step, ...]:
 
 def _load_tile(tile: SharedTile) -> Iterator[Step]:
     """One activation tile, when there is room."""
-    plan, mark = tile.plan, tile.mark
+    plan = tile.plan
+    mark = tile.mark
     copy = _windows(tile) if shared(plan).windowed else _whole(tile)
     wide = copy.body[-1] if isinstance(copy, Loop) else copy
     copies = copy.count if isinstance(copy, Loop) else 1
@@ -134,10 +136,12 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
 
 def _load_filters(tile: SharedTile) -> Loop:
     """The filter tiles that an activation tile meets."""
-    plan, mark = tile.plan, tile.mark
+    plan = tile.plan
+    mark = tile.mark
     coordinates = row_coordinates(plan)
     column = tile.column(Var(tile.position))
-    s, tap = number(f"s{mark}"), number(f"tap{mark}")
+    s = number(f"s{mark}")
+    tap = number(f"tap{mark}")
     body = (
         Compute(id=f"load.s{mark}", note="filter column", dst=s, expr=column),
         compute(coordinates.tap, "load", dst=tap, s=Var(s)),
@@ -191,7 +195,8 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
 
 def _windows(tile: SharedTile) -> Loop:
     """A copy for every window of an activation tile; they overlap by the halo."""
-    plan, mark = tile.plan, tile.mark
+    plan = tile.plan
+    mark = tile.mark
     window = number(f"window{mark}")
     starts = tuple((each, Number(f"{each.name}{mark}")) for each in _starts(plan))
     at = number(f"at{mark}")

@@ -43,7 +43,8 @@ from convc.layout.device_layout import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""
-EMPTY_TMEM, ORDER = RingName("empty_tmem"), RingName("order")
+EMPTY_TMEM = RingName("empty_tmem")
+ORDER = RingName("order")
 """Rings: for room in tensor memory, and for the mma role to wait for its own operations."""
 
 
@@ -110,7 +111,8 @@ class Shift(Sharing):
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""
-        rounds, buffers = pipeline.taps[0] * pipeline.blocks, geometry.walk.buffers
+        rounds = pipeline.taps[0] * pipeline.blocks
+        buffers = geometry.walk.buffers
         taps = rounds * pipeline.taps[1]
         moves = rounds * sum(buffer.halo for buffer in buffers) * pipeline.atoms
         rows = sum(self.tile_rows(geometry, buffer.halo) for buffer in buffers)
@@ -166,7 +168,8 @@ class Shift(Sharing):
 
     def _multiply(self, tile: SharedTile) -> Iterator[Step]:
         """One activation tile with all its filter columns."""
-        plan, mark = tile.plan, tile.mark
+        plan = tile.plan
+        mark = tile.mark
         own = self.apart(plan.tiling)
         if own:
             note = "until the tile in tensor memory has been multiplied"
@@ -220,7 +223,9 @@ class Shift(Sharing):
         """From one filter column to the next: the rows move up by a lane, the last of 32 comes from the halo."""
         if self.windows:
             return
-        mark, atoms, buffer = tile.mark, tile.plan.pipeline.atoms, tile.buffer
+        mark = tile.mark
+        atoms = tile.plan.pipeline.atoms
+        buffer = tile.buffer
         halo = number(f"halo{mark}")
         used = Var(tile.position) * buffer.step
         yield Compute(id=f"mma.halo{mark}", note="halo rows used so far", dst=halo, expr=used)

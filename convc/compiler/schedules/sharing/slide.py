@@ -77,7 +77,8 @@ class Slide(Sharing):
 
 def _multiply(tile: SharedTile) -> Iterator[Step]:
     """One activation tile with all its filter columns."""
-    plan, mark = tile.plan, tile.mark
+    plan = tile.plan
+    mark = tile.mark
     position = Var(tile.position)
     row = number(f"row{mark}")
     body = (

@@ -130,7 +130,8 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
 
 def _tap(tile: SharedTile, tap: Tap, place: int) -> Iterator[Step]:
     """One filter column."""
-    plan, name = tile.plan, f"s{tap.s}"
+    plan = tile.plan
+    name = f"s{tap.s}"
     zeroing = _zeroing(plan, tap)
     if zeroing is not None:
         yield zeroing
@@ -169,13 +170,15 @@ def _zeroed(plan: Plan, tap: Tap) -> tuple[int, int]:
 
 def _runs(plan: Plan, tap: Tap) -> tuple[int, int]:
     """Columns zeroed and used in turn; all, where a filter column never meets the image."""
-    period, (_, zeroed) = shared(plan).walk.period, _zeroed(plan, tap)
+    period = shared(plan).walk.period
+    _, zeroed = _zeroed(plan, tap)
     return ALL_ZEROED if zeroed == period else (zeroed, period - zeroed)
 
 
 def _zeroing(plan: Plan, tap: Tap) -> Compute | None:
     """The step that computes where in the pattern of zeroed columns a tile begins; None where none is zeroed."""
-    walk, (first, zeroed) = shared(plan).walk, _zeroed(plan, tap)
+    walk = shared(plan).walk
+    first, zeroed = _zeroed(plan, tap)
     if not zeroed:
         return None
     q = (Var("start_w") + walk.problem.pad) // walk.problem.stride
@@ -191,7 +194,9 @@ def _collector(place: int, count: int) -> str:
     """Pixels are kept from the first filter column of a buffer to its last."""
     if count == 1:
         return "discard"
-    return "fill" if place == 0 else "lastuse" if place == count - 1 else "use"
+    if place == 0:
+        return "fill"
+    return "lastuse" if place == count - 1 else "use"
 
 
 def _store(plan: Plan) -> tuple[Step, ...]:

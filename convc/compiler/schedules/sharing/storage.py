@@ -1,4 +1,4 @@
-"""Where operands lie in a CTA that shares activations between filter columns, and what its K loop does.
+"""The places of operands in a CTA that shares activations between filter columns, and the uses of its rings.
 
 Activations and filter move at different paces, so each has a ring of its own. Shared memory, from its start: activation
 tiles with their halo, filter tiles, barriers, the table of lane masks, the word for the address of tensor memory.
@@ -14,8 +14,10 @@ from convc.compiler.plan.work import RingUse
 from convc.compiler.schedules.skeleton import DONE
 from convc.ir.problem import ConvProblem
 
-FULL_A, EMPTY_A = RingName("full_a"), RingName("empty_a")
-FULL_B, EMPTY_B = RingName("full_b"), RingName("empty_b")
+FULL_A = RingName("full_a")
+EMPTY_A = RingName("empty_a")
+FULL_B = RingName("full_b")
+EMPTY_B = RingName("empty_b")
 A_TMEM = TmemName("a_tmem")
 """Activations in tensor memory."""
 
@@ -49,7 +51,7 @@ def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
 
 
 def ring_uses(tiling: Tiling, rounds: int, geometry: Geometry) -> tuple[RingUse, RingUse]:
-    """How many activation and filter tiles go through their stages, in so many filter rows and channel blocks."""
+    """Count the activation and filter tiles that go through their stages in so many filter rows and blocks."""
     taps = sum(len(buffer.taps) for buffer in geometry.walk.buffers)
     return (
         RingUse(steps=rounds * len(geometry.walk.buffers), stages=tiling.a_stages),

@@ -1,4 +1,4 @@
-"""What tensor copies bring, pixel by pixel (PTX manual, tensor tile, im2col and im2col::w modes)."""
+"""The pixels that tensor copies bring, one by one (PTX manual, tensor tile, im2col and im2col::w modes)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def im2col_wide(source: TensorMap, tensor: Array, coords: Sequence[int], *, halo
         TileError: it starts behind the box.
     """
     channel, w, *fixed, n = coords
-    low, end, step = source.lower[0], source.dims[1] + source.upper[0], source.element_strides[1]
+    low = source.lower[0]
+    end = source.dims[1] + source.upper[0]
+    step = source.element_strides[1]
     if w >= end:
         raise TileError(f"the copy starts at {w}, behind the end {end} of the box")
     haloed = source.mode == "im2col_w128"

@@ -146,7 +146,8 @@ def _(step: AddLaneResidual, role: RoleState) -> None:
 
 @perform.register
 def _(step: PixelStore, role: RoleState) -> None:
-    places, inside = _lane_places(step, role, dtypes.BY_NAME[step.out].bytes), _lane_inside(step, role)
+    places = _lane_places(step, role, dtypes.BY_NAME[step.out].bytes)
+    inside = _lane_inside(step, role)
     role.cta.write(step.buffer, places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside])
 
 
@@ -161,7 +162,8 @@ def _row_start(step: RowAccess, role: RoleState, size: int) -> NDArray[np.int64]
 def _row_inside(step: RowAccess, role: RoleState, piece: int) -> NDArray[np.bool_]:
     """Which values (lanes, columns) are accessed; a guard on channels looks at the first of a piece."""
     first = np.arange(step.columns) // piece * piece
-    row, channel = role.each(step.row)[:, None], role.each(step.channel)[:, None] + first
+    row = role.each(step.row)[:, None]
+    channel = role.each(step.channel)[:, None] + first
     return _below(row, step.row_limit) & _below(channel, step.channel_limit)
 
 

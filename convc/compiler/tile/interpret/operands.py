@@ -34,7 +34,8 @@ SCALED = {
 @perform.register
 def _(step: TmaLoad, role: RoleState) -> None:
     source = role.cta.map_of(step.map)
-    tensor, coords = tensor_of(role.cta, source), role.integers(step.coords)
+    tensor = tensor_of(role.cta, source)
+    coords = role.integers(step.coords)
     rows = im2col(source, tensor, coords, role.integers(step.offsets)) if step.offsets else box(source, tensor, coords)
     _land(step, role, rows, 0)
 

@@ -86,7 +86,8 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
                     role.numbers[var] = number
                     yield from _go(role, body)
             case RingWait(ring=ring, starts_open=starts_open):
-                barrier, parity = role.barrier(ring), role.phase(ring) ^ starts_open
+                barrier = role.barrier(ring)
+                parity = role.phase(ring) ^ starts_open
                 while not barrier.passed(parity):
                     yield
             case _:

@@ -55,7 +55,7 @@ class Barrier:
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """What tells whether anything happened."""
+        """Numbers that change whenever anything happens."""
         return self.phases, self.pending, self.bytes
 
     def _settle(self) -> None:

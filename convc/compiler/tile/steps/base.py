@@ -34,7 +34,7 @@ class Step:
     column: IntExpr | None = None
 
     def describe(self) -> str:
-        """What the step does, in a few words."""
+        """Say what the step does, in a few words."""
         raise TypeError(f"{type(self).__name__} does not say what it does")
 
 
@@ -135,7 +135,7 @@ class RingWait(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal(Step):
-    """What all signals of a ring's barrier have in common."""
+    """A signal to a ring's barrier."""
 
     ring: RingName
 

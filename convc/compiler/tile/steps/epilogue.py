@@ -15,7 +15,7 @@ from convc.compiler.tile.steps.base import Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueStep(Step):
-    """What all steps on a lane's values have in common: how many `columns` of the accumulator they are."""
+    """A step on the values of a lane: `columns` of the accumulator."""
 
     columns: int
 
@@ -74,7 +74,7 @@ class ScaleSums(ValueStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requantising(ValueStep):
-    """What both kinds of requantisation have in common (ONNX ``QLinearConv``).
+    """A step that scales sums to 8 bits (ONNX ``QLinearConv``).
 
     The values are s32 before and after; the conversion to f32, the product and the rounding are to nearest, ties to
     even.
@@ -163,7 +163,7 @@ class Convert(ValueStep):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowAccess(ValueStep):
-    """What reading a residual and storing have in common where a lane has an output pixel: 16 bytes at a time.
+    """A step on rows of global memory, where a lane has an output pixel: 16 bytes at a time.
 
     Attributes:
         buffer: where from, or where to.
@@ -207,8 +207,9 @@ class GlobalStore(RowAccess):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneAccess(ValueStep):
-    """What reading a residual and storing have in common where a lane has a channel: neighbouring lanes access
-    neighbouring channels, one output pixel a column.
+    """A step on pixels of global memory, where a lane has a channel.
+
+    Neighbouring lanes access neighbouring channels, one output pixel a column.
 
     Attributes:
         buffer, out: where from or to, and the type name of the values there.

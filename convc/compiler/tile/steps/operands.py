@@ -15,7 +15,7 @@ MASKED = ", not where masked"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCopy(Step):
-    """What all copies through a tensor map have in common: into the current stage of a tile, the bytes count on `ring`.
+    """A copy through a tensor map into the current stage of a tile; its bytes count on `ring`.
 
     Attributes:
         coords: the start coordinates, innermost dimension first.
@@ -90,7 +90,7 @@ class TmaWideLoad(TensorCopy):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multiply(Step):
-    """What all matrix multiplications have in common: `atoms` instructions of 32 bytes of K each.
+    """A matrix multiplication: `atoms` instructions of 32 bytes of K each.
 
     Attributes:
         acc: accumulator tile, `m` lanes of `n` columns.
@@ -140,8 +140,9 @@ class Mma(Multiply):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaTensor(Multiply):
-    """acc (+)= a @ b.T with the activations `a` in tensor memory; `moves`: its rows move by one lane afterwards
-    (.ashift).
+    """acc (+)= a @ b.T with the activations `a` in tensor memory.
+
+    `moves`: its rows move by one lane afterwards (.ashift).
     """
 
     a: TmemName

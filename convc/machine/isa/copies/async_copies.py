@@ -15,27 +15,26 @@ from convc.machine.base.completion import named
 from convc.machine.base.values import Value, array
 from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.operands import address_of
+from convc.machine.isa.operands import address_of, number, reader
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.mbarriers import barrier_address
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Instr, NotPred
+from convc.ptx import Instr
 
 
 @op("cp.async", result=False)
 def async_copy(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, src_size | ignore_src}: bytes past src_size are zeros; ignore_src means src_size 0."""
     args = instr.args
-    size = instr.args["size"].value
+    size = number(args["size"])
     target = address_of(args["dst"], table)
     source = address_of(args["src"], table)
-    limit = table.slot(args["src_size"], 32) if args.get("src_size") is not None else None
+    limit = table.optional(args.get("src_size"), 32)
     ignore = args.get("ignore_src")
-    negated = isinstance(ignore, NotPred)
-    ignored = None if ignore is None else table.slot(ignore.reg if negated else ignore)
+    ignored = None if ignore is None else reader(ignore, table)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -43,12 +42,12 @@ def async_copy(instr: Instr, table: SlotTable) -> Run:
         cohort.core.seal()
         shape = thread_shape(strand)
         active = np.broadcast_to(True if strand.mask is None else strand.mask, shape)
-        wanted: Value = size
+        asked: Value = size
         if limit is not None:
-            wanted = regs[limit]
+            asked = regs[limit]
         elif ignored is not None:
-            wanted = np.where(array(regs[ignored], 1) ^ negated, 0, size)
-        wanted = np.broadcast_to(wanted, shape)[active]
+            asked = np.where(array(ignored(regs), 1), 0, size)
+        wanted = np.broadcast_to(asked, shape)[active]
         if wanted.size and int(wanted.max()) > size:
             raise MachineFault(f"cp.async: src-size must be at most {size}, got {int(wanted.max())}")
         origin = np.broadcast_to(array(source(regs), 64), shape)[active]
@@ -73,19 +72,22 @@ def async_copy(instr: Instr, table: SlotTable) -> Run:
 
 def _threads(strand: Strand) -> np.ndarray:
     """Numbers in the cohort of the active threads, int64."""
-    number = (rows_of(strand) * strand.cohort.warps + strand.warps[None, :, None]) * 32 + np.arange(32)
-    return number.reshape(-1) if strand.mask is None else number[np.broadcast_to(strand.mask, number.shape)]
+    numbers = (rows_of(strand) * strand.cohort.warps + strand.warps[None, :, None]) * 32 + np.arange(32)
+    return numbers.reshape(-1) if strand.mask is None else numbers[np.broadcast_to(strand.mask, numbers.shape)]
 
 
 def _notify_sources(strand: Strand, instr: Instr, origin: np.ndarray, wanted: np.ndarray, active: np.ndarray) -> None:
     """Tell the observer what the ``active`` threads read: ``wanted`` bytes from ``origin`` on, each (threads,)."""
+    observer = strand.cohort.observer
+    if observer is None:
+        return
     for count in np.unique(wanted[wanted > 0]).tolist():
         buffer, start = strand.cohort.launch.memory.locate(origin[wanted == count], 1)
         offset = np.zeros(active.shape, np.int64)
         taking = np.zeros(active.shape, bool)
         taking[active] = wanted == count
         offset[taking] = start
-        strand.cohort.observer.global_access(strand, instr, "cp.async", buffer.name, offset, count, taking)
+        observer.global_access(strand, instr, "cp.async", buffer.name, offset, count, taking)
 
 
 def _copy(
@@ -134,7 +136,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
 def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.wait_group n: wait for all groups but the latest n. wait_all: commit_group, then wait_group 0."""
     count = instr.args.get("n")
-    left = 0 if count is None else count.value
+    left = 0 if count is None else number(count)
 
     def run(strand: Strand) -> None:
         if strand.cohort.observer is not None:

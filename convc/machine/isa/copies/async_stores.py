@@ -25,17 +25,18 @@ from convc.machine.isa.observe import actors
 from convc.machine.isa.operands import address_of, shared_address_of, type_of
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import first_active_warp, rows_of, thread_shape
-from convc.machine.state.observer import LaneAccess
+from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Instr, Vector
+from convc.ptx import Instr
 
 
 def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
     """(local address, row of the CTA) that each thread of the strand names."""
     local, rows = remote(strand, address)
-    shape, rows = thread_shape(strand), rows_of(strand) if rows is None else rows
-    return np.broadcast_to(local, shape).astype(np.int64), np.broadcast_to(rows, shape)
+    shape = thread_shape(strand)
+    homes = rows_of(strand) if rows is None else rows
+    return np.broadcast_to(local, shape).astype(np.int64), np.broadcast_to(homes, shape)
 
 
 class Signal:
@@ -92,20 +93,20 @@ class Signal:
                 there = np.flatnonzero(threads)
                 barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
         if cohort.observer is not None:
-            self._notify(strand)
+            self._notify(strand, cohort.observer)
 
-    def _notify(self, strand: Strand) -> None:
+    def _notify(self, strand: Strand, observer: Observer) -> None:
         """Tell the observer what each warp sends to each barrier of each CTA."""
         local, homes = _places(strand, self.target(strand.regs))
         bells, _ = _places(strand, self.barrier(strand.regs))
-        parts = []
+        parts: list[tuple[LaneAccess, int]] = []
         for at, row, w, warp, lanes in actors(strand):
             signalled = list(zip(homes[at, w, lanes].tolist(), bells[at, w, lanes].tolist(), strict=True))
             for home, bell in dict.fromkeys(signalled):
                 own = lanes[[pair == (home, bell) for pair in signalled]]
                 places = local[at, w, own][:, None] + np.arange(self.size)
                 parts.append((LaneAccess(row, warp, home, own, places), bell))
-        strand.cohort.observer.async_store(strand, self.instr, parts)
+        observer.async_store(strand, self.instr, parts)
 
 
 @op("st.async", result=False)
@@ -113,8 +114,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     """st.async{.vec}.type [a], b, [mbar]."""
     space = space_of(instr)
     bits = width(type_of(instr))
-    source = instr.args["b"]
-    slots = [table.slot(o, bits) for o in (source.items if isinstance(source, Vector) else (source,))]
+    slots = table.slots(instr.args["b"], bits)
     address = address_of(instr.args["a"], table)
     signal = Signal(instr, table, bits // 8 * len(slots))
 

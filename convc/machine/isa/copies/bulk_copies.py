@@ -11,6 +11,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.isa.copies.issue import (
     CopyTarget,
+    GlobalSpan,
     IssueGroup,
     aligned,
     complete,
@@ -21,23 +22,16 @@ from convc.machine.isa.copies.issue import (
     own_target,
     shared_span,
 )
-from convc.machine.isa.copies.tensor_copies import (
-    check_written,
-    contents_changed,
-    note_writer,
-    perform_load,
-    perform_store,
-)
+from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store
 from convc.machine.isa.observe import notify_copy
-from convc.machine.isa.operands import address_of
+from convc.machine.isa.operands import address_of, modifier
 from convc.machine.isa.registry import Run, op
-from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.observer import GlobalRange, LaneAccess, Lines
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.machine.tma.reduce import reduce_into, reduction
+from convc.machine.tma.reduce import Reduction, reduce_into, reduction
 from convc.ptx import Instr
 
 
@@ -64,41 +58,46 @@ def bulk_load(instr: Instr, table: SlotTable) -> Run:
             else:
                 target = copy_target(cohort, group.rows, where, signal, ranks[0] if ranks else None)
             aligned(name, **{"shared address": target.address, "size": size})
-            buffer, offset = global_span(cohort.launch.memory, name, group.pick(strand, origin), size)
-            perform_load(strand, instr, group, _load, target, size, buffer, offset)
+            span = global_span(cohort.launch.memory, name, group.pick(strand, origin), size)
+            perform_load(strand, instr, group, _load, target, span)
 
     return run
 
 
-def _load(strand: Strand, instr: Instr, group: IssueGroup, target: CopyTarget, size: int, buffer, offset) -> None:
-    """``size`` bytes at an offset of the buffer, one for all or one per issuing CTA, into every destination."""
+def _load(strand: Strand, instr: Instr, group: IssueGroup, target: CopyTarget, span: GlobalSpan) -> None:
+    """A span of global memory into every destination."""
     cohort = strand.cohort
-    if isinstance(offset, np.ndarray):
-        data = buffer.data[target.spread(offset)[:, None] + np.arange(size)]
+    data = span.buffer.data
+    if isinstance(span.offset, np.ndarray):
+        found = data[target.spread(span.offset)[:, None] + np.arange(span.size)]
     else:
-        data = buffer.data[offset : offset + size]
-    places = _deliver(strand, instr, target, size, data)
-    notify_copy(strand, instr, group, target, writes=places, memory=_reach(buffer, "ld", offset, size))
+        found = data[span.offset : span.offset + span.size]
+    places = _deliver(strand, instr, target, span.size, found)
+    notify_copy(strand, instr, group, target, writes=places, memory=_reach(span, "ld"))
     count = cohort.ctas if target.rows is None else len(target.rows)
-    copies_of(cohort.counters.bulk_loads, buffer.name).add(count, size)
+    copies_of(cohort.counters.bulk_loads, span.buffer.name).add(count, span.size)
 
 
-def _reach(
-    buffer: Buffer, kind: str, offset: int | np.ndarray, size: int, bytes_: np.ndarray | None = None
-) -> GlobalRange:
-    """``size`` bytes (or ``bytes_`` of them) at an offset of a buffer, one for all or one per issuing CTA."""
+def _reach(span: GlobalSpan, kind: str, chosen: np.ndarray | None = None) -> GlobalRange:
+    """The bytes of a span, or those that are ``chosen`` (int (n,), counted from its start)."""
+    offset = span.offset
 
     def lines(which: np.ndarray) -> list[Lines]:
-        if not size:
+        if not span.size:
             return []
         starts = np.broadcast_to(offset[which] if isinstance(offset, np.ndarray) else offset, which.shape)[:, None]
-        return [(which, starts, size)] if bytes_ is None else [(which, starts + bytes_, 1)]
+        return [(which, starts, span.size)] if chosen is None else [(which, starts + chosen, 1)]
 
-    return GlobalRange(buffer=buffer.name, kind=kind, lines=lines)
+    return GlobalRange(buffer=span.buffer.name, kind=kind, lines=lines)
 
 
 def _deliver(
-    strand: Strand, instr: Instr, target: CopyTarget, size: int, data: np.ndarray, operation=None
+    strand: Strand,
+    instr: Instr,
+    target: CopyTarget,
+    size: int,
+    data: np.ndarray,
+    operation: Reduction | None = None,
 ) -> np.ndarray:
     """Put bytes into (or combine them with) shared memory of the destinations, and signal their barriers.
 
@@ -127,7 +126,7 @@ def bulk_peer(instr: Instr, table: SlotTable) -> Run:
     name = instr.form.name
     destination, barrier, source = (address_of(args[key], table) for key in ("dst", "mbar", "src"))
     size_slot = table.slot(args["size"], 32)
-    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+    operation = _operation(instr)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -143,8 +142,19 @@ def bulk_peer(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
+def _operation(instr: Instr) -> Reduction | None:
+    """How a reduction combines; None for a copy."""
+    return reduction(modifier(instr, "op"), modifier(instr, "type")) if "op" in instr.slots else None
+
+
 def _send(
-    strand: Strand, instr: Instr, group: IssueGroup, origin: int, target: CopyTarget, size: int, operation
+    strand: Strand,
+    instr: Instr,
+    group: IssueGroup,
+    origin: int,
+    target: CopyTarget,
+    size: int,
+    operation: Reduction | None,
 ) -> None:
     """``size`` bytes at shared address ``origin`` of the group's CTAs to a CTA of each one's cluster."""
     data = _from_shared(strand.cohort, instr, origin, size, group.rows)
@@ -169,7 +179,7 @@ def bulk_store(instr: Instr, table: SlotTable) -> Run:
     source = address_of(args["src"], table)
     size_slot = table.slot(args["size"], 32)
     mask = [table.slot(args["bytes"], 16)] if instr.slots.get("cp_mask") else []
-    operation = reduction(instr.slots["op"], instr.slots["type"]) if "op" in instr.slots else None
+    operation = _operation(instr)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -180,11 +190,11 @@ def bulk_store(instr: Instr, table: SlotTable) -> Run:
             origin, size, *chosen = group.values
             origin = own_address(cohort, group.rows, origin, "the source of a bulk copy")
             aligned(name, **{"shared address": origin, "size": size})
-            buffer, offset = global_span(cohort.launch.memory, name, group.pick(strand, destination), size)
-            bytes_ = np.arange(size)
+            span = global_span(cohort.launch.memory, name, group.pick(strand, destination), size)
+            written = np.arange(size)
             if chosen:
-                bytes_ = bytes_[(chosen[0] >> (bytes_ & 15)) & 1 == 1]
-            perform_store(strand, instr, group, _store, origin, size, buffer, offset, bytes_, operation)
+                written = written[(chosen[0] >> (written & 15)) & 1 == 1]
+            perform_store(strand, instr, group, _store, origin, span, written, operation)
 
     return run
 
@@ -194,35 +204,39 @@ def _store(
     instr: Instr,
     group: IssueGroup,
     origin: int,
-    size: int,
-    buffer: Buffer,
-    offset,
-    bytes_: np.ndarray,
-    operation,
+    span: GlobalSpan,
+    written: np.ndarray,
+    operation: Reduction | None,
 ) -> None:
-    """Write, or combine, ``bytes_`` of the ``size`` bytes at shared address ``origin`` of the group's CTAs."""
+    """Copy, or combine, shared memory from address ``origin`` on of the group's CTAs into a span of global memory.
+
+    ``written`` has the numbers of the bytes that are copied; a reduction takes all.
+    """
     cohort = strand.cohort
-    memory = strand.cohort.launch.memory
+    launch = cohort.launch
+    watch = launch.memory.watch
+    buffer = span.buffer
+    size = span.size
     data = _from_shared(cohort, instr, origin, size, group.rows)
-    offsets = np.broadcast_to(offset, len(data))
-    switches = cohort.launch.switches
+    offsets = np.broadcast_to(span.offset, len(data))
+    switches = launch.switches
     backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"
     for i in range(len(data))[:: -1 if backward else 1]:
         start = int(offsets[i])
         own = data[i]
         if operation is None:
-            buffer.data[start + bytes_] = own[bytes_]
+            buffer.data[start + written] = own[written]
         else:
             kind, combine = operation
             index = np.arange(size // kind.itemsize)
             reduce_into(buffer.data[start : start + size].view(kind), index, own.view(kind), combine, False)
-        if memory.watch is not None and memory.watch - buffer.base - start in bytes_:
+        if watch is not None and watch - buffer.base - start in written:
             note_writer(strand, instr, group, i)
-    contents_changed(cohort, buffer.name)
+    launch.contents_changed(buffer.name)
     kind = "st" if operation is None else "atom"
-    written = _reach(buffer, kind, offset, size, bytes_ if len(bytes_) < size else None)
-    notify_copy(strand, instr, group, None, reads=np.arange(origin, origin + size), memory=written)
-    copies_of(cohort.counters.bulk_stores, buffer.name).add(group.count, len(bytes_))
+    memory = _reach(span, kind, written if len(written) < size else None)
+    notify_copy(strand, instr, group, None, reads=np.arange(origin, origin + size), memory=memory)
+    copies_of(cohort.counters.bulk_stores, buffer.name).add(group.count, len(written))
 
 
 @op("st.bulk", result=False)
@@ -251,8 +265,10 @@ def fill_zero(instr: Instr, table: SlotTable) -> Run:
 def _notify_zeros(strand: Strand, instr: Instr, group: IssueGroup, places: np.ndarray) -> None:
     """Tell the observer of a thread's st.bulk in the watched CTAs."""
     cohort = strand.cohort
-    (warp, lane) = group.thread
-    if cohort.observer is not None:
-        rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
-        lanes, warp = np.array([lane]), int(strand.warps[warp])
-        cohort.observer.shared(strand, instr, "st", [LaneAccess(row, warp, row, lanes, places[None]) for row in rows])
+    if cohort.observer is None:
+        return
+    at, lane = group.thread
+    warp = int(strand.warps[at])
+    lanes = np.array([lane])
+    rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
+    cohort.observer.shared(strand, instr, "st", [LaneAccess(row, warp, row, lanes, places[None]) for row in rows])

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
-from convc.machine.base.values import Value
+from convc.machine.base.values import Value, plain
 from convc.machine.memory.global_memory import Buffer, GlobalMemory
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.strand import Strand
@@ -50,10 +51,10 @@ def issue_groups(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
     for thread in strand.threads():
         values = [strand.pick(value, thread) for value in operands]
         taking = _active(strand, thread)
-        if taking is None and all(type(value) is int for value in values):
+        if taking is None and plain(values):
             yield IssueGroup(thread, tuple(values), None, strand.rows, strand.row_count)
             continue
-        rows = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+        rows = strand.cohort.rows_or_all(strand.rows)
         taking = np.arange(len(rows)) if taking is None else taking
         table = np.array([np.broadcast_to(value, len(rows))[taking] for value in values])
         kinds, member = np.unique(table, axis=1, return_inverse=True)
@@ -88,6 +89,10 @@ class CopyTarget:
     repeat: int = 1
     signals: np.ndarray | None = None
 
+    @overload
+    def spread(self, value: int) -> int: ...
+    @overload
+    def spread(self, value: np.ndarray) -> np.ndarray: ...
     def spread(self, value: int | np.ndarray) -> int | np.ndarray:
         """A number per issuing CTA as a number per destination."""
         return np.repeat(value, self.repeat) if self.repeat > 1 and isinstance(value, np.ndarray) else value
@@ -111,7 +116,7 @@ def copy_target(
     barrier = mbar & OFFSET
     if mask is None and cohort.cluster_size == 1 and dst == address and mbar == barrier:
         return CopyTarget(address, barrier, rows, 1, rows)
-    issuers = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
+    issuers = np.arange(cohort.ctas) if rows is None else rows
     own = cohort.place.rank[issuers]
     ranks = _rank(cohort, dst, own)[:, None]
     bell = _rank(cohort, mbar, own)[:, None]
@@ -162,11 +167,25 @@ def shared_span(cohort: Cohort, what: str, address: int, size: int) -> slice:
     return slice(address, address + size)
 
 
-def global_span(
-    memory: GlobalMemory, what: str, address: int | np.ndarray, size: int
-) -> tuple[Buffer, int | np.ndarray]:
-    """The buffer of ``size`` bytes from each address, and the offsets; faults where they are not all inside one."""
-    low, high = int(np.min(address)), int(np.max(address))
+@dataclass(slots=True)
+class GlobalSpan:
+    """The global memory of a bulk copy.
+
+    Attributes:
+        buffer: where it lies.
+        offset: byte where it begins, one for all issuing CTAs or int64 (ctas,).
+        size: bytes.
+    """
+
+    buffer: Buffer
+    offset: int | np.ndarray
+    size: int
+
+
+def global_span(memory: GlobalMemory, what: str, address: int | np.ndarray, size: int) -> GlobalSpan:
+    """``size`` bytes from each address; faults where they are not all inside one buffer."""
+    low = int(np.min(address))
+    high = int(np.max(address))
     aligned(what, **{"global address": int(np.bitwise_or.reduce(np.atleast_1d(address)))})
     buffer = memory.at(low)
     if buffer is None:
@@ -176,7 +195,7 @@ def global_span(
             f"{what} of {size} bytes at offset {high - buffer.base} of buffer {buffer.name!r}, "
             f"which has {buffer.size} bytes"
         )
-    return buffer, address - buffer.base
+    return GlobalSpan(buffer, address - buffer.base, size)
 
 
 def complete(cohort: Cohort, target: CopyTarget, amount: int, name: str) -> None:

@@ -36,7 +36,15 @@ def tensor_reach(
     return GlobalRange(buffer=name, kind=kind, lines=functools.partial(_lines, loader, coords, offsets, mode, repeat))
 
 
-def _lines(loader: TensorLoader, coords: tuple, offsets: tuple | None, mode: str, repeat: int, which) -> list[Lines]:
+def _lines(
+    loader: TensorLoader,
+    coords: tuple[Coordinate, ...],
+    offsets: tuple[int, ...] | None,
+    mode: str,
+    repeat: int,
+    which: np.ndarray,
+) -> list[Lines]:
+    """The bytes that the copies of the issuing CTAs at positions ``which`` reach."""
     tmap = loader.tmap
     store = offsets is None
     if store:
@@ -48,7 +56,7 @@ def _lines(loader: TensorLoader, coords: tuple, offsets: tuple | None, mode: str
     first[loader.lines_outside(walk, shape)] = -1
     first = np.broadcast_to(first, (len(which), first.shape[1])) if walk.members is None else first[walk.members]
     channel = np.broadcast_to(np.asarray(at[0]), which.shape).astype(np.int64)
-    found = []
+    found: list[Lines] = []
     for value in np.unique(channel).tolist():
         chosen = np.flatnonzero(channel == value)
         lead = signed(value) * tmap.shared_bits >> 3

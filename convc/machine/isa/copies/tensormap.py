@@ -9,7 +9,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.isa.copies.issue import issue_groups, own_address, shared_span
-from convc.machine.isa.operands import address_of
+from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
@@ -23,11 +23,11 @@ from convc.ptx import Instr
 def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
     """tensormap.replace.tile.field [a] {, ord}, value: change one field of the map at ``a``."""
     args = instr.args
-    field = instr.slots["field"]
+    field = modifier(instr, "field")
     space = instr.slots["space"]
     target = address_of(args["a"], table)
     new = table.slot(args["value"], 64 if instr.slots["type"] == "b64" else 32)
-    index = args["ord"].value if args.get("ord") is not None else 0
+    index = 0 if args.get("ord") is None else number(args["ord"])
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -59,7 +59,7 @@ def copy_map(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         regs = strand.regs
         cohort.core.seal()
-        done = set()
+        done: set[tuple] = set()
         for group in issue_groups(strand, [target(regs), source(regs)]):
             key = (group.thread[0], group.values, None if group.rows is None else group.rows.tobytes())
             if key in done:  # the lanes of a warp do this together, once
@@ -67,7 +67,7 @@ def copy_map(instr: Instr, table: SlotTable) -> Run:
             done.add(key)
             into, buffer = _map_in_global(cohort, group.values[0])
             where = _map_in_shared(cohort, group.rows, group.values[1])
-            for row in range(cohort.ctas) if group.rows is None else group.rows:
+            for row in cohort.rows_or_all(group.rows):
                 buffer.data[into] = cohort.shared.bytes[row, where]
 
     return run

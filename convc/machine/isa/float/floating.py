@@ -196,13 +196,15 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
         sign = (a ^ b) & part(top)
         if "xorsign" in options:
             a, b = a & part(top - 1), b & part(top - 1)
-        x, y = _comparable(a, kind), _comparable(b, kind)
+        x = _comparable(a, kind)
+        y = _comparable(b, kind)
         with np.errstate(invalid="ignore"):
             out = np.where((x > y) if largest else (x < y), a, b)
             out = np.where(x == y, (a & b) if largest else (a | b), out)
         if "xorsign" in options:
             out = out | sign
-        first, second = np.isnan(x), np.isnan(y)
+        first = np.isnan(x)
+        second = np.isnan(y)
         if not (first.any() or second.any()):
             return out
         if "NaN" in options:
@@ -238,7 +240,8 @@ def compare(name: str, kind: str) -> Function:
         return _comparable(array(value, bits), kind) if kind == "bf16" else floats(value, bits)
 
     def run(a: Value, b: Value) -> Value:
-        x, y = view(a), view(b)
+        x = view(a)
+        y = view(b)
         unordered = np.isnan(x) | np.isnan(y)
         if name == "num":
             out = ~unordered

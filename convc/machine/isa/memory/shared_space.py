@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 import numpy as np
 
 from convc.errors import MachineFault
@@ -15,6 +17,10 @@ from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
 
+@overload
+def shared_offset(strand: Strand, address: np.ndarray, size: int, what: str) -> np.ndarray: ...
+@overload
+def shared_offset(strand: Strand, address: int, size: int, what: str) -> int: ...
 def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value:
     """Check a range of the CTA's own shared memory, and alignment; returns it as int or int64 array."""
     cohort = strand.cohort

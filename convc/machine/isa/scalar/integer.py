@@ -41,7 +41,8 @@ def wrapping(op: Callable, bits: int) -> Binary:
 
 def saturating(op: Callable, bits: int) -> Binary:
     """add.sat and sub.sat of signed numbers: clamped to the type's range."""
-    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    high = MASK[bits] >> 1
+    low = -high - 1
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         exact = op(a.view(SIGNED[bits]).astype(np.int64), b.view(SIGNED[bits]).astype(np.int64))
@@ -160,7 +161,8 @@ def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Bi
                 return quotient_by_zero
             return a if by_zero == "ones" else 0
         if is_signed_type:
-            x, y = signed(a, bits), signed(b, bits)
+            x = signed(a, bits)
+            y = signed(b, bits)
             quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
             return (x - quotient * y if remainder else quotient) & MASK[bits]
         return a % b if remainder else a // b
@@ -193,7 +195,7 @@ def extreme(bits: int, is_signed_type: bool, largest: bool) -> Binary:
         if both_int(a, b):
             x, y = (signed(a, bits), signed(b, bits)) if is_signed_type else (a, b)
             return (max(x, y) if largest else min(x, y)) & MASK[bits]
-        x, y = _as_read(array(a, bits), bits, is_signed_type), _as_read(array(b, bits), bits, is_signed_type)
+        x, y = (_as_read(array(value, bits), bits, is_signed_type) for value in (a, b))
         return (np.maximum(x, y) if largest else np.minimum(x, y)).view(DTYPE[bits])
 
     return run

@@ -97,11 +97,12 @@ def _keep_alike(strand: Strand, kinds: np.ndarray, value: np.ndarray, here: int)
 
 def _kinds(strand: Strand, taken: np.ndarray) -> np.ndarray:
     """Per (CTA, warp): 0 no active lane jumps, 1 all do, 2 lanes differ. Warps without active lanes count as 0."""
-    if strand.mask is None:
-        some, every = taken.any(axis=2), taken.all(axis=2)
-    else:
-        some, every = (taken & strand.mask).any(axis=2), (taken | ~strand.mask).all(axis=2)
-    kind = np.where(some, np.where(every, 1, 2), 0)
+    jumps = taken
+    stays = ~taken
+    if strand.mask is not None:
+        jumps = taken & strand.mask
+        stays = strand.mask & stays
+    kind = np.where(jumps.any(axis=2), np.where(stays.any(axis=2), 2, 1), 0)
     return np.broadcast_to(kind, (kind.shape[0], len(strand.warps)))
 
 

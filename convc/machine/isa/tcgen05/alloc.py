@@ -14,9 +14,11 @@ from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.operands import address_of
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
+from convc.machine.state.cohort import Cohort
 from convc.machine.state.observer import LaneAccess
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
+from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.ptx import Instr
 
 
@@ -29,7 +31,7 @@ def alloc(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> int | None:
         cohort = strand.cohort
-        done = []
+        done: list[tuple[np.ndarray, int, np.ndarray | None]] = []
         if pair:
             check_pair(cohort)
         where = shared_offset(strand, target(strand.regs), 4, "tcgen05.alloc's result")
@@ -38,22 +40,21 @@ def alloc(instr: Instr, table: SlotTable) -> Run:
             for warp, count in zip(group.warps, group.values.tolist(), strict=True):
                 bases = _allocate(cohort, group.rows, count, pair)
                 if bases is None:
-                    for base, size, rows in done:
-                        _undo(cohort, base, size, rows)
+                    for granted, size, rows in done:
+                        _undo(cohort, granted, size, rows)
                     strand.waiting = f"{count} free columns of tensor memory"
                     if pair:
                         strand.waiting += " (or for the other CTA of the pair)"
                     return BLOCK
                 done.append((bases, count, group.rows))
                 _publish(cohort, group.rows, places[:, warp, 0], bases)
-                if cohort.observer is not None:
-                    _notify(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
+                _notify(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
         return None
 
     return run
 
 
-def _allocate(cohort, rows: np.ndarray | None, count: int, pair: bool) -> np.ndarray | None:
+def _allocate(cohort: Cohort, rows: np.ndarray | None, count: int, pair: bool) -> np.ndarray | None:
     """First columns for the CTAs, or None where somebody has to wait."""
     tensor = cohort.tensor
     if count not in (32, 64, 128, 256, 512):
@@ -72,7 +73,7 @@ def _allocate(cohort, rows: np.ndarray | None, count: int, pair: bool) -> np.nda
     return _allocate_pairs(tensor, rows, count)
 
 
-def _allocate_pairs(tensor, rows: np.ndarray, count: int) -> np.ndarray | None:
+def _allocate_pairs(tensor: TensorMemory, rows: np.ndarray, count: int) -> np.ndarray | None:
     """Pairs whose CTAs come one after the other: the first waits for the second."""
     granted = tensor.granted
     fresh = [row for row in rows.tolist() if row not in granted]
@@ -95,15 +96,16 @@ def _allocate_pairs(tensor, rows: np.ndarray, count: int) -> np.ndarray | None:
     return np.array([granted.pop(row) for row in rows.tolist()])
 
 
-def _undo(cohort, bases: np.ndarray, count: int, rows: np.ndarray | None) -> None:
-    everyone = np.arange(cohort.ctas) if rows is None else rows
+def _undo(cohort: Cohort, bases: np.ndarray, count: int, rows: np.ndarray | None) -> None:
+    """Give back what `_allocate` has granted."""
+    everyone = cohort.rows_or_all(rows)
     for base in set(bases.tolist()):
         cohort.tensor.free(base, count, everyone[bases == base])
 
 
-def _publish(cohort, rows: np.ndarray | None, places: np.ndarray, bases: np.ndarray) -> None:
+def _publish(cohort: Cohort, rows: np.ndarray | None, places: np.ndarray, bases: np.ndarray) -> None:
     """Store each CTA's address in its shared memory."""
-    everyone = np.arange(cohort.ctas) if rows is None else rows
+    everyone = cohort.rows_or_all(rows)
     data = bases.astype(np.uint32).reshape(-1, 1).view(np.uint8)
     at = places.astype(np.int64)[:, None] + np.arange(4)
     cohort.shared.bytes[everyone[:, None], at] = data
@@ -139,9 +141,11 @@ def dealloc(instr: Instr, table: SlotTable) -> Run:
         packed = _joined(strand.regs[address], strand.regs[columns])
         for group in warp_groups(strand, packed, "tcgen05.dealloc"):
             for warp, value in zip(strand.warps[group.warps].tolist(), group.values.tolist(), strict=True):
-                base, count = value & 0xFFFFFFFF, value >> 32
-                for row in _watched(cohort, group.rows):
-                    cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
+                base = value & 0xFFFFFFFF
+                count = value >> 32
+                if cohort.observer is not None:
+                    for row in _watched(cohort, group.rows):
+                        cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
                 if not cohort.tensor.free(base, count, group.rows):
                     held = cohort.tensor.allocated_in(group.rows)
                     listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
@@ -153,25 +157,40 @@ def dealloc(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-def _watched(cohort, rows: np.ndarray | None) -> list[int]:
-    """Those of some CTAs that the observer is told of; none without one."""
-    if cohort.observer is None:
-        return []
+def _watched(cohort: Cohort, rows: np.ndarray | None) -> list[int]:
+    """Those of some CTAs that an observer is told of."""
     return [row for row in range(cohort.watched) if rows is None or row in rows]
 
 
 def _notify(
-    strand: Strand, instr: Instr, rows: np.ndarray | None, warp: int, bases: np.ndarray, count: int, places
+    strand: Strand,
+    instr: Instr,
+    rows: np.ndarray | None,
+    warp: int,
+    bases: np.ndarray,
+    count: int,
+    places: np.ndarray,
 ) -> None:
-    """Tell the observer of an allocation by a warp, and of the stores of its address."""
+    """Tell the observer of an allocation by a warp, and of the stores of its address.
+
+    Args:
+        strand, instr: who allocates.
+        rows: the CTAs; None for all.
+        warp: position of the warp in the strand.
+        bases: first column in each of the CTAs. count: of columns.
+        places: shared address in each of the CTAs that the first column is stored at.
+    """
     cohort = strand.cohort
+    observer = cohort.observer
+    if observer is None:
+        return
     number = int(strand.warps[warp])
-    everyone = list(range(cohort.ctas)) if rows is None else rows.tolist()
+    everyone = cohort.rows_or_all(rows).tolist()
     for row in _watched(cohort, rows):
         at = everyone.index(row)
-        cohort.observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
+        observer.allocate(strand, instr, row, number, int(bases[at]), count, free=False)
         stored = LaneAccess(row, number, row, np.array([0]), np.arange(4)[None] + int(places[at]))
-        cohort.observer.shared(strand, instr, "st", [stored])
+        observer.shared(strand, instr, "st", [stored])
 
 
 def _joined(low: Value, high: Value) -> Value:

@@ -9,6 +9,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import Value
+from convc.machine.state.cohort import Cohort
 from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
@@ -35,7 +36,7 @@ def whole_warps(strand: Strand, what: str) -> np.ndarray:
     if mask is None:
         return np.ones((1, count), bool)
     full = np.broadcast_to(mask, (mask.shape[0], count, 32))
-    active = full.all(axis=2)
+    active = np.asarray(full.all(axis=2))
     if (full.any(axis=2) != active).any():
         raise MachineFault(f"{what} must be executed by all 32 lanes of a warp", hint="it is .sync.aligned")
     return active
@@ -50,7 +51,10 @@ def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
         value = value[:, :, 0].astype(np.int64)
     table = np.where(active, value, -1)
     table = np.broadcast_to(table, (table.shape[0], len(strand.warps)))
-    lines, member = (table[:1], None) if len(table) == 1 or (table == table[:1]).all() else _distinct(table)
+    lines = table[:1]
+    member = None
+    if len(table) > 1 and (table != lines).any():
+        lines, member = np.unique(table, axis=0, return_inverse=True)
     for number, line in enumerate(lines):
         warps = np.flatnonzero(line >= 0)
         if not warps.size:
@@ -58,13 +62,8 @@ def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
         if member is None:
             yield Group(strand.rows, slice(None), warps, line[warps])
         else:
-            part = np.flatnonzero(member == number)
+            part = np.flatnonzero(member.reshape(-1) == number)
             yield Group(part if strand.rows is None else strand.rows[part], part, warps, line[warps])
-
-
-def _distinct(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    lines, member = np.unique(table, axis=0, return_inverse=True)
-    return lines, member.reshape(-1)
 
 
 def is_pair(instr: Instr) -> bool:
@@ -72,7 +71,7 @@ def is_pair(instr: Instr) -> bool:
     return instr.slots.get("cta_group") == "cta_group::2"
 
 
-def check_pair(cohort) -> None:
+def check_pair(cohort: Cohort) -> None:
     """cta_group::2 needs CTAs whose ranks differ in the last bit."""
     if cohort.cluster_size % 2:
         raise MachineFault(

@@ -8,6 +8,7 @@ from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
 from convc.machine.isa.threads import threads_active
+from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -44,7 +45,8 @@ def commit(instr: Instr, table: SlotTable) -> Run:
         else:
             cohort.pending.tensor(complete)
         if cohort.observer is not None:
-            _notify(strand, instr, where, [(senders, to) for senders, to, _ in named] or [_own(strand, rows)])
+            pairs = [(senders, to) for senders, to, _ in named] or [_own(strand, rows)]
+            _notify(strand, instr, cohort.observer, where, pairs)
 
     return run
 
@@ -52,9 +54,10 @@ def commit(instr: Instr, table: SlotTable) -> Run:
 def _named(strand: Strand, word: int | np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(CTAs that commit, CTAs that their multicast mask names, arrivals), rank by rank."""
     cohort = strand.cohort
-    everyone = np.arange(cohort.ctas) if strand.rows is None else strand.rows
-    word, count = np.broadcast_to(word, everyone.shape), np.broadcast_to(strand.count, everyone.shape)
-    senders = [((word >> rank) & 1 == 1) & (count > 0) for rank in range(cohort.cluster_size)]
+    everyone = cohort.rows_or_all(strand.rows)
+    words = np.broadcast_to(word, everyone.shape)
+    count = np.broadcast_to(strand.count, everyone.shape)
+    senders = [((words >> rank) & 1 == 1) & (count > 0) for rank in range(cohort.cluster_size)]
     return [
         (everyone[s], everyone[s] - cohort.place.rank[everyone[s]] + rank, count[s])
         for rank, s in enumerate(senders)
@@ -64,18 +67,21 @@ def _named(strand: Strand, word: int | np.ndarray) -> list[tuple[np.ndarray, np.
 
 def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """(CTAs that commit, CTAs whose barrier each of them names)."""
-    everyone = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+    everyone = strand.cohort.rows_or_all(strand.rows)
     active = np.broadcast_to(strand.count, everyone.shape) > 0
     return everyone[active], (everyone if homes is None else homes)[active]
 
 
-def _notify(strand: Strand, instr: Instr, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
-    (warp, lane) = strand.threads()[0]
+def _notify(
+    strand: Strand, instr: Instr, observer: Observer, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """Tell the observer of a commit; ``pairs`` are (CTAs that commit, CTAs whose barrier it signals)."""
+    warp, lane = strand.threads()[0]
     count = strand.cohort.watched
     signals = [
         pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
     ]
-    strand.cohort.observer.commit(strand, instr, barrier, (int(strand.warps[warp]), lane), signals)
+    observer.commit(strand, instr, barrier, (int(strand.warps[warp]), lane), signals)
 
 
 @op("tcgen05.wait", result=False)

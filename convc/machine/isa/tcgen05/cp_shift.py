@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.machine.isa.operands import address_of
+from convc.machine.isa.operands import address_of, modifier
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import is_pair
 from convc.machine.isa.tcgen05.mma import issues, notify_operation
@@ -17,17 +17,19 @@ def copy(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
     target = address_of(instr.args["taddr"], table)
     source = table.slot(instr.args["sdesc"], 64)
-    slots = instr.slots
+    shape = modifier(instr, "shape")
+    multicast = instr.slots.get("multicast")
+    decompress = instr.slots.get("format")
     pair = is_pair(instr)
-    name = ".".join(filter(None, (slots["shape"], slots.get("multicast"))))
-    rows_read, bits = map(int, slots["shape"].removesuffix("b").split("x"))
+    name = shape if multicast is None else f"{shape}.{multicast}"
+    rows_read, bits = map(int, shape.removesuffix("b").split("x"))
     size = rows_read * bits // 8 * (2 if pair else 1)
 
     def run(strand: Strand) -> None:
         values = [target(strand.regs), strand.regs[source]]
         for thread in strand.threads():
             for (taddr, descriptor), rows, issuers in issues(strand, thread, values, pair):
-                item = Copy(slots["shape"], slots.get("multicast"), slots.get("format"), taddr, descriptor, rows, instr)
+                item = Copy(shape, multicast, decompress, taddr, descriptor, rows, instr)
                 strand.cohort.core.move(item)
                 issued = strand.row_count if issuers is None else len(issuers)
                 strand.cohort.counters.copy(name, issued, issued * size)

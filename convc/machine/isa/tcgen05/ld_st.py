@@ -13,16 +13,16 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.base.values import Value
 from convc.machine.isa.observe import LANES
-from convc.machine.isa.operands import address_of
+from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import Group, warp_groups
 from convc.machine.isa.threads import first_active_warp, warps_active
-from convc.machine.state.observer import LaneAccess
+from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.pending_registers import RegisterMove
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.tensor_memory import COLUMNS
-from convc.ptx import Instr, Sink, Vector
+from convc.ptx import Instr
 
 
 @lru_cache(maxsize=64)
@@ -32,20 +32,26 @@ def register_map(shape: str, count: int, split: int, packed: bool) -> tuple[np.n
     With .pack::16b and .unpack::16b a register stands for two columns, the one given and the next. Tables of the PTX
     manual, "Data movement shapes", compared with a GPU by mlc-ai/TIRx-harness.
     """
-    t, r = np.arange(32)[:, None], np.arange(count)[None, :]
+    t = np.arange(32)[:, None]
+    r = np.arange(count)[None, :]
     step = 2 if packed else 1
     match shape:
         case "32x32b":
-            lane, column = t, r
+            lane = t
+            column = step * r
         case "16x64b":
-            lane, column = (t >> 2) + 8 * (t & 1), ((t >> 1) & 1) + 2 * r
+            lane = (t >> 2) + 8 * (t & 1)
+            column = step * (((t >> 1) & 1) + 2 * r)
         case "16x128b":
-            lane, column = (t >> 2) + 8 * (r & 1), (t & 3) + 4 * (r >> 1)
+            lane = (t >> 2) + 8 * (r & 1)
+            column = step * ((t & 3) + 4 * (r >> 1))
         case "16x256b":
-            lane, column = (t >> 2) + 8 * ((r >> 1) & 1), (r & 1) + 2 * (t & 3) + 8 * (r >> 2)
-        case _:
-            return t % 16 + 0 * r, step * r + split * (t // 16)
-    return lane + 0 * r, step * (column + 0 * t)
+            lane = (t >> 2) + 8 * ((r >> 1) & 1)
+            column = step * ((r & 1) + 2 * (t & 3) + 8 * (r >> 2))
+        case _:  # 16x32bx2: the lower and the upper half of the lanes, ``split`` columns apart
+            lane = t % 16
+            column = step * r + split * (t // 16)
+    return lane + 0 * r, column + 0 * t
 
 
 class Window:
@@ -54,14 +60,14 @@ class Window:
     def __init__(self, strand: Strand, instr: Instr, group: Group, packed: bool, count: int) -> None:
         self.cohort = strand.cohort
         self.group = group
-        shape = instr.slots["shape"]
-        split = instr.args.get("split")
+        shape = modifier(instr, "shape")
+        split = 0 if instr.args.get("split") is None else number(instr.args["split"])
         self.name = f"{instr.form.name}.{shape}"
-        self.shape = shape
-        lanes, columns = register_map(shape, count, 0 if split is None else int(split.value), packed)
+        lanes, columns = register_map(shape, count, split, packed)
         self.span = int(columns.max()) + (2 if packed else 1)
         warps = strand.warps[group.warps]
-        lane, column = group.values >> 16, group.values & 0xFFFF
+        lane = group.values >> 16
+        column = group.values & 0xFFFF
         part = 32 * (warps % 4)
         inside = np.where(lane < 32, lane, lane - part)
         wrong = (inside < 0) | (inside + int(lanes.max()) > 31)
@@ -117,8 +123,10 @@ class Window:
         if not self.packed:
             self._put(self.columns, values)
         else:
-            low, high = values & np.uint32(0xFFFF), values >> np.uint32(16)
-            for column, half in ((self.columns, low), (self.columns + 1, high)):
+            for column, half in (
+                (self.columns, values & np.uint32(0xFFFF)),
+                (self.columns + 1, values >> np.uint32(16)),
+            ):
                 if keep_upper:
                     half = half | (tensor.cells[self.rows][:, self.lanes, column] & np.uint32(0xFFFF0000))
                 self._put(column, half)
@@ -137,16 +145,14 @@ class Window:
 @op("tcgen05.ld")
 def load(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.ld.sync.aligned.shape.xN{.pack::16b} registers, [taddr] {, split}."""
-    target = instr.args["r"]
-    items = target.items if isinstance(target, Vector) else (target,)
-    slots = [None if isinstance(o, Sink) else table.slot(o) for o in items]
+    slots = table.targets(instr.args["r"])
     fills = frozenset(slot for slot in slots if slot is not None)
     address = address_of(instr.args["taddr"], table)
     packed = bool(instr.slots.get("pack"))
 
     def fill(strand: Strand, found: list[Window]) -> None:
         cohort = strand.cohort
-        values = None
+        values: np.ndarray | None = None
         for window in found:
             group = window.group
             missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
@@ -187,8 +193,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
 @op("tcgen05.st", result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.st.sync.aligned.shape.xN{.unpack::16b} [taddr] {, split}, registers."""
-    source = instr.args["r"]
-    slots = [table.slot(o, 32) for o in (source.items if isinstance(source, Vector) else (source,))]
+    slots = table.slots(instr.args["r"], 32)
     address = address_of(instr.args["taddr"], table)
     packed = bool(instr.slots.get("unpack"))
 
@@ -239,17 +244,19 @@ def _windows(
     """What the active warps access; the observer is told where it is a read or a ``write``."""
     groups = warp_groups(strand, at, instr.form.name)
     found = [Window(strand, instr, group, packed, count) for group in groups]
-    if strand.cohort.observer is not None and write is not None:
+    observer = strand.cohort.observer
+    if observer is not None and write is not None:
         for window in found:
-            _notify(strand, instr, "st" if write else "ld", window)
+            _notify(strand, instr, observer, "st" if write else "ld", window)
     return found
 
 
-def _notify(strand: Strand, instr: Instr, kind: str, window: Window) -> None:
+def _notify(strand: Strand, instr: Instr, observer: Observer, kind: str, window: Window) -> None:
+    """Tell the observer what the watched CTAs access."""
     cohort = strand.cohort
     group = window.group
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
     places = window.places().reshape(len(group.warps), 32, -1)
     warps = strand.warps[group.warps].tolist()
     accesses = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
-    cohort.observer.tensor(strand, instr, kind, accesses)
+    observer.tensor(strand, instr, kind, accesses)

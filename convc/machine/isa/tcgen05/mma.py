@@ -11,29 +11,32 @@ from collections.abc import Iterator
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine.isa.operands import address_of
+from convc.machine.base.values import Value, plain
+from convc.machine.isa.operands import Read, address_of, modifier, number, reader
 from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair
 from convc.machine.state.observer import Operation
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
-from convc.machine.tensor_core.mma import LaneMask, Mma
+from convc.machine.tensor_core.mma import Accumulator, LaneMask, Mma
 from convc.machine.tensor_core.shapes import shape_of
-from convc.ptx import Address, Instr, NotPred
+from convc.ptx import Address, Instr
 
 Rows = tuple[int, ...] | None
 
 
-def issues(strand: Strand, thread: tuple[int, int], values: list, pair: bool) -> Iterator[tuple[list[int], Rows, Rows]]:
+def issues(
+    strand: Strand, thread: tuple[int, int], values: list[Value], pair: bool
+) -> Iterator[tuple[list[int], Rows, Rows]]:
     """(operand values, CTAs that take part, CTAs that issue) of one thread's instruction, group by group.
 
     The CTAs of a pair take part in what one of them issues; CTAs of different ranks issue one after the other.
     """
     cohort = strand.cohort
-    picked = [strand.pick(v, thread) if isinstance(v, np.ndarray) else v for v in values]
+    picked = [strand.pick(v, thread) if isinstance(v, np.ndarray) else int(v) for v in values]
     rows = _issuers(strand, thread)
-    if not pair and all(isinstance(v, int) for v in picked):
+    if not pair and plain(picked):
         yield picked, rows, rows
         return
     own = np.arange(cohort.ctas) if rows is None else np.asarray(rows)
@@ -60,7 +63,7 @@ def notify_operation(
     thread: tuple[int, int],
     issuers: Rows,
     pair: bool,
-    target: object = None,
+    target: Accumulator | None = None,
 ) -> None:
     """Announce an operation that a thread of the CTAs ``issuers`` (None: all) has issued to the observer."""
     cohort = strand.cohort
@@ -87,7 +90,7 @@ def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
     if mask is not None and mask.shape[0] > 1:
         active = np.broadcast_to(mask, (mask.shape[0], len(strand.warps), 32))[:, thread[0], thread[1]]
         if not active.all():
-            own = np.arange(strand.cohort.ctas) if rows is None else rows
+            own = strand.cohort.rows_or_all(rows)
             return tuple(own[active].tolist())
     return None if rows is None else tuple(rows.tolist())
 
@@ -106,24 +109,16 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.mma{.ws} [d], a, b, idesc {, scale factors} {, mask}, enable {, scale | zero mask}."""
     args = instr.args
     slots = instr.slots
-    kind = slots["kind"].removeprefix("kind::")
+    kind = modifier(instr, "kind").removeprefix("kind::")
     pair = is_pair(instr)
     ws = instr.form.name == "tcgen05.mma.ws"
     in_tensor = isinstance(args["a"], Address)
     size = slots.get("scale_size")
     ashift = "ashift" in instr.mods
-    d = address_of(args["d"], table)
-    a = address_of(args["a"], table) if in_tensor else _register(table, args["a"], 64)
-    negate = isinstance(args["enable"], NotPred)
-    enable = table.slot(args["enable"].reg if negate else args["enable"], 1)
-    readers = [d, a, _register(table, args["b"], 64), _register(table, args["idesc"], 32)]
-    readers.append(lambda regs: regs[enable])
-    for name in ("scale_a", "scale_b"):
-        readers.append(address_of(args[name], table) if args.get(name) is not None else lambda regs: 0)
     has_zero = args.get("zero_mask") is not None
-    readers.append(_register(table, args["zero_mask"], 64) if has_zero else lambda regs: 0)
-    words = [table.slot(o, 32) for o in args["mask"].items] if args.get("mask") is not None else []
-    scale = int(args["scale"].value) if args.get("scale") is not None else 0
+    readers = _readers(instr, table)
+    words = [] if args.get("mask") is None else table.slots(args["mask"], 32)
+    scale = 0 if args.get("scale") is None else number(args["scale"])
     collector = _collector(slots.get("collector") or f"collector::{'b0' if ws else 'a'}::discard")
 
     def run(strand: Strand) -> None:
@@ -133,39 +128,54 @@ def mma(instr: Instr, table: SlotTable) -> Run:
         values = [read(regs) for read in readers]
         for thread in strand.threads():
             for part, rows, issuers in issues(strand, thread, values, pair):
-                to, left, right, word, enabled, sfa, sfb, zero = part
+                d, a, b, word, enabled, sfa, sfb, zero = part
                 shape = shape_of(word, kind, pair, ws, in_tensor, size)
                 if ashift and shape.m == 64:
                     raise MachineFault("tcgen05.mma.ashift needs M = 128 (or 256 in a pair), got 64")
-                mask = _lane_mask(strand, thread, words, issuers) if words else None
                 one = Mma(
                     shape,
-                    to,
-                    left,
-                    right,
-                    bool(enabled) != negate,
+                    d,
+                    a,
+                    b,
+                    bool(enabled),
                     rows,
                     instr,
-                    in_tensor,
-                    mask,
-                    scale,
-                    ashift,
-                    zero if has_zero else None,
-                    sfa,
-                    sfb,
+                    a_in_tensor=in_tensor,
+                    mask=_lane_mask(strand, thread, words, issuers) if words else None,
+                    scale=scale,
+                    ashift=ashift,
+                    zero=zero if has_zero else None,
+                    sfa=sfa,
+                    sfb=sfb,
                 )
-                cohort.counters.multiply(
-                    one, strand.row_count if issuers is None else len(issuers), collector, zero_mask
-                )
+                issued = strand.row_count if issuers is None else len(issuers)
+                cohort.counters.multiply(one, issued, collector, zero_mask)
                 cohort.core.multiply(one, collector)
                 notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run
 
 
-def _register(table: SlotTable, operand, bits: int):
-    slot = table.slot(operand, bits)
-    return lambda regs: regs[slot]
+def _readers(instr: Instr, table: SlotTable) -> list[Read]:
+    """What reads d, a, b, idesc, enable, the addresses of both scale factors and the zero mask; 0 where absent."""
+    args = instr.args
+    a = args["a"]
+    scales = [args.get("scale_a"), args.get("scale_b")]
+    zero = args.get("zero_mask")
+    return [
+        address_of(args["d"], table),
+        address_of(a, table) if isinstance(a, Address) else reader(a, table, 64),
+        reader(args["b"], table, 64),
+        reader(args["idesc"], table, 32),
+        reader(args["enable"], table),
+        *(_nothing if scale is None else address_of(scale, table) for scale in scales),
+        _nothing if zero is None else reader(zero, table, 64),
+    ]
+
+
+def _nothing(regs: list[Value]) -> Value:
+    """The value of an operand that the instruction does not have."""
+    return 0
 
 
 def _collector(usage: str) -> tuple[str, str]:
@@ -179,12 +189,12 @@ def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuer
     if len(words) == 8 and strand.cohort.launch.switches.pair_mask == "odd":
         words = words[4:] + words[:4]
     picked = [strand.pick(strand.regs[word], thread) for word in words]
-    if all(isinstance(v, int) for v in picked):
+    if plain(picked):
         table = np.array([picked], np.uint32)
     else:
         table = np.stack([np.broadcast_to(np.asarray(v, np.uint32), (strand.row_count,)) for v in picked], axis=1)
         if issuers is not None:
-            own = np.arange(strand.cohort.ctas) if strand.rows is None else strand.rows
+            own = strand.cohort.rows_or_all(strand.rows)
             table = table[np.isin(own, issuers)]
     disabled = (table[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
     enabled = (disabled == 0).reshape(-1, 128)

@@ -72,12 +72,12 @@ def quad_rows(columns: int) -> Layout:
 
 
 def quad_columns() -> Layout:
-    """The same: a lane has four rows of a column: A.col, and B.row (as n x k)."""
+    """m8n8k4 of f16: a lane has four rows of a column: A.col, and B.row (as n x k)."""
     return Layout((2, 4, 4, 4), (1, 0, 3, 2), (4, 8, 4))
 
 
 def quad_sums() -> Layout:
-    """The same: accumulators of f32. The two bits of the thread and the three of the element are digits."""
+    """m8n8k4 of f16: accumulators of f32; the two bits of the thread and the three of the element are digits."""
     return Layout((2, 4, 2, 2, 2, 2, 2), (1, 0, 5, 3, 4, 2, 6), (4, 8, 8))
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.base.values import array, narrow
+from convc.machine.base.values import Value, array, narrow
 from convc.machine.isa import threads
 from convc.machine.isa.memory import shared_space
 from convc.machine.isa.observe import notify_shared
@@ -28,10 +28,11 @@ from convc.machine.memory.global_memory import CHUNK
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core import formats
-from convc.ptx import Instr, Vector
+from convc.ptx import Instr
 
 LANES = np.arange(32)
-ROW, PAIR = LANES // 4, LANES % 4
+ROW = LANES // 4
+PAIR = LANES % 4
 ROW_BYTES = 16
 PACKED = {"b4x16_p64": "e2m1", "b6x16_p32": "e3m2"}
 """Formats of packed rows, as types of elements with that many bits."""
@@ -58,26 +59,21 @@ def _elements(instr: Instr, count: int) -> tuple[np.dtype, list[list[tuple[np.nd
     return np.dtype(np.uint8), [[(row + k % 2, ROW + 8 * (k // 2)) for k in range(4)] for row in first]
 
 
-def _setup(instr: Instr, table: SlotTable, matrix_operand: int, address_operand: int):
-    vector = instr.operands[matrix_operand]
-    items = vector.items if isinstance(vector, Vector) else (vector,)
-    slots = [table.target(o) for o in items]
-    return slots, shared_address_of(instr.operands[address_operand], table), *_elements(instr, len(slots))
-
-
-def _rows(strand: Strand, address, count: int, what: str) -> np.ndarray:
-    """Addresses of the 8 x count rows, (rows, warps, 8 count), checked; those of the other lanes do not matter."""
+def _rows(strand: Strand, address: Value, count: int, what: str) -> np.ndarray:
+    """Addresses of the 8 x count rows, (rows, warps, 32), checked; the lanes behind them repeat them."""
     full = np.broadcast_to(array(address, 32), threads.thread_shape(strand))
-    return shared_space.shared_offset(
-        strand, np.ascontiguousarray(full[:, :, np.arange(32) % (8 * count)]), ROW_BYTES, what
-    )
+    meant = np.ascontiguousarray(full[:, :, LANES % (8 * count)])
+    return shared_space.shared_offset(strand, meant, ROW_BYTES, what)
 
 
 @op("ldmatrix")
 def ldmatrix(instr: Instr, table: SlotTable) -> Run:
     """ldmatrix.sync.aligned r, [p]: .m8n8{.trans}.b16, .m16n16.trans.b8, and packed rows as .m8n16 or .m16n16.trans."""
-    slots, address, kind, registers = _setup(instr, table, 0, 1)
-    packed = PACKED.get(instr.slots["src_fmt"])
+    slots = table.targets(instr.operands[0])
+    address = shared_address_of(instr.operands[1], table)
+    kind, registers = _elements(instr, len(slots))
+    packed_type = instr.slots["src_fmt"]
+    packed = None if packed_type is None else PACKED.get(packed_type)
     size = ROW_BYTES if packed is None else formats.unit_bytes(packed, "padded")
 
     def run(strand: Strand) -> None:
@@ -90,12 +86,12 @@ def ldmatrix(instr: Instr, table: SlotTable) -> Run:
         if packed is not None:
             data = formats.codes(data, packed, "padded", "low")
         elements = np.ascontiguousarray(data).view(kind)
-        values = []
+        values: list[Value] = []
         for places in registers:
-            value = np.uint32(0)
+            value = np.zeros((*elements.shape[:2], 32), np.uint32)
             for k, (row, byte) in enumerate(places):
                 element = elements[:, :, row, byte // kind.itemsize].astype(np.uint32)
-                value = value | (element << np.uint32(8 * kind.itemsize * k))
+                value |= element << np.uint32(8 * kind.itemsize * k)
             values.append(narrow(value))
         for slot, value in zip(slots, values, strict=True):
             if slot is not None:
@@ -107,7 +103,9 @@ def ldmatrix(instr: Instr, table: SlotTable) -> Run:
 @op("stmatrix", result=False)
 def stmatrix(instr: Instr, table: SlotTable) -> Run:
     """stmatrix.sync.aligned.m8n8.num{.trans}.b16 and .m16n8.num.trans.b8 [p], r."""
-    slots, address, kind, registers = _setup(instr, table, 1, 0)
+    address = shared_address_of(instr.operands[0], table)
+    slots = table.slots(instr.operands[1], 32)
+    kind, registers = _elements(instr, len(slots))
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
@@ -123,11 +121,14 @@ def stmatrix(instr: Instr, table: SlotTable) -> Run:
                 place, line = np.broadcast_arrays((starts[:, :, row] + byte) // kind.itemsize, rows)
                 element = (value >> np.uint32(8 * kind.itemsize * k)).astype(kind)
                 if mask is not None:
-                    place, line, element = place[mask], line[mask], element[mask]
+                    place = place[mask]
+                    line = line[mask]
+                    element = element[mask]
                 words[line, place] = element
         used = starts[:, :, : 8 * len(slots)]
-        if strand.mask is not None:
-            used = np.where(mask[:, :, :1], used, starts[np.nonzero(mask)[0][0], np.nonzero(mask)[1][0], 0])
+        if mask is not None:
+            at, warp, _ = np.argwhere(mask)[0]
+            used = np.where(mask[:, :, :1], used, starts[at, warp, 0])
         cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
         notify_shared(strand, instr, "st", starts, ROW_BYTES)
 
@@ -141,11 +142,11 @@ def movmatrix(instr: Instr, table: SlotTable) -> Run:
     a = table.slot(instr.operands[1], 32)
 
     def run(strand: Strand) -> None:
-        value = np.broadcast_to(array(strand.regs[a], 32), (array(strand.regs[a], 32).shape[0], len(strand.warps), 32))
-        parts = []
-        for half in (0, 1):
-            lane, upper = (2 * PAIR + half) * 4 + ROW // 2, ROW % 2
-            parts.append((value[:, :, lane] >> (16 * upper).astype(np.uint32)) & np.uint32(0xFFFF))
-        strand.write(d, narrow(parts[0] | (parts[1] << np.uint32(16))))
+        held = array(strand.regs[a], 32)
+        value = np.broadcast_to(held, (held.shape[0], len(strand.warps), 32))
+        # Lane l gets elements 2 (l % 4) and the next of column l / 4, one from each of two lanes.
+        shift = (16 * (ROW % 2)).astype(np.uint32)
+        low, high = ((value[:, :, (2 * PAIR + half) * 4 + ROW // 2] >> shift) & np.uint32(0xFFFF) for half in (0, 1))
+        strand.write(d, narrow(low | (high << np.uint32(16))))
 
     return run

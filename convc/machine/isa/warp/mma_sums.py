@@ -64,7 +64,8 @@ def bit_sum(operation: str) -> Sum:
     """b1: how many bits of A.and.B or A.xor.B are set."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        x, y = numbers(a, "b1"), numbers(b, "b1")
+        x = numbers(a, "b1")
+        y = numbers(b, "b1")
         count = product(x, y)
         if operation == "xor":
             count = x.sum(-1)[..., :, None] + y.sum(-1)[..., None, :] - 2 * count
@@ -79,7 +80,7 @@ def double_sum(mode: str) -> Sum:
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         for k in range(a.shape[-1]):
-            c = fma(a[..., :, None, k], b[..., None, :, k], c)
+            c = np.asarray(fma(a[..., :, None, k], b[..., None, :, k], c))
         return c
 
     return run
@@ -94,12 +95,12 @@ def quad_sum(c_type: str, d_type: str) -> Sum:
         terms = [(x[..., :, None, k], y[..., None, :, k]) for k in range(4)]
         start = c if c_type == "f32" else numbers(c, "f16").view(np.uint32)
         if d_type == "f32":
-            chain = np.uint32(0)
+            chain = np.zeros(start.shape, np.uint32)
             for left, right in terms:
-                chain = fma(left, right, np.broadcast_to(chain, start.shape))
-            return add(start, chain)
+                chain = fma(left, right, chain)
+            return np.asarray(add(start, chain))
         for first, second in (terms[:2], terms[2:]):
-            start = add(start, fma(*second, mul(*first)))
+            start = np.asarray(add(start, fma(*second, mul(*first))))
         return rounding.encode(rounding.rounded(rounding.decode(start, "f32"), "f16"), "f16")
 
     return run
@@ -114,10 +115,13 @@ def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
         with np.errstate(invalid="ignore", over="ignore"):
             return (product(a, b) + c).astype(kind)
 
-    def truncated(a: np.ndarray, b: np.ndarray, c: np.ndarray, formats_of: tuple[str, str] = (a_type, b_type)):
-        flat = [each.reshape(-1, *each.shape[-2:]) for each in (a, b, c)]
-        x, y = (numerics.terms(each, element) for each, element in zip(flat, formats_of, strict=False))
-        return numerics.fused(x, y, flat[2], d_type).astype(f"u{bits // 8}").view(kind).reshape(c.shape)
+    def truncated(
+        a: np.ndarray, b: np.ndarray, c: np.ndarray, elements: tuple[str, str] = (a_type, b_type)
+    ) -> np.ndarray:
+        left, right, addend = (each.reshape(-1, *each.shape[-2:]) for each in (a, b, c))
+        x = numerics.terms(left, elements[0])
+        y = numerics.terms(right, elements[1])
+        return numerics.fused(x, y, addend, d_type).astype(f"u{bits // 8}").view(kind).reshape(c.shape)
 
     def in_two(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         total = np.zeros_like(c)
@@ -126,10 +130,13 @@ def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
         with np.errstate(invalid="ignore", over="ignore"):
             return c + total
 
-    add = rounded if not exact else in_two if a_type in EIGHT_BIT_FLOATS else truncated
+    def add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if not exact:
+            return rounded(a, b, c)
+        return in_two(a, b, c) if a_type in EIGHT_BIT_FLOATS else truncated(a, b, c)
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         result = add(numbers(a, a_type), numbers(b, b_type), c.view(kind))
-        return floating.canonical(np.ascontiguousarray(result), bits)
+        return np.asarray(floating.canonical(np.ascontiguousarray(result), bits))
 
     return run

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 
 from convc.errors import UnmodelledError
+from convc.machine.isa.operands import modifier
 from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.warp import fragments, mma_sums
@@ -37,21 +39,21 @@ def sparse(instr: Instr, table: SlotTable) -> Run:
 def mma(instr: Instr, table: SlotTable) -> Run:
     """mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c: d = a b + c."""
     slots = instr.slots
-    m, n, k = map(int, re.findall(r"\d+", slots["shape"]))
+    m, n, k = map(int, re.findall(r"\d+", modifier(instr, "shape")))
     d_type, *types = (mod for mod in instr.mods if mod in BITS)
     types.append(d_type)
     layouts = _layouts(slots, types, m, n, k)
     widths = [64 if kind == "f64" else 32 for kind in types]
-    targets = [table.target(o) for o in instr.args["d"].items]
-    sources = [[table.slot(o, bits) for o in instr.args[name].items] for name, bits in zip("abc", widths, strict=False)]
-    sums = {exact: _sum(slots, types, exact) for exact in (False, True)}
+    targets = table.targets(instr.args["d"])
+    sources = [table.slots(instr.args[name], bits) for name, bits in zip("abc", widths, strict=False)]
+    sums = {exact: _sum(instr, types, exact) for exact in (False, True)}
 
     def run(strand: Strand) -> None:
         regs = strand.regs
         cohort = strand.cohort
         warps = len(strand.warps)
         active = whole_warps(strand, "mma.sync")
-        matrices = []
+        matrices: list[np.ndarray] = []
         for registers, layout, width, kind in zip(sources, layouts, widths, types, strict=False):
             elements = fragments.unpack([regs[slot] for slot in registers], warps, width, BITS[kind])
             matrices.append(layout.matrix(elements))
@@ -67,7 +69,7 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-def _layouts(slots, types: list[str], m: int, n: int, k: int) -> list[Layout]:
+def _layouts(slots: Mapping[str, str | None], types: list[str], m: int, n: int, k: int) -> list[Layout]:
     """Of A, B (as n x k), C and D."""
     a_type, b_type, *others = types
     if slots["alayout"] is not None:
@@ -82,14 +84,16 @@ def _layouts(slots, types: list[str], m: int, n: int, k: int) -> list[Layout]:
     return [*operands, fragments.accumulator(m), fragments.accumulator(m)]
 
 
-def _sum(slots, types: list[str], exact: bool) -> mma_sums.Sum:
+def _sum(instr: Instr, types: list[str], exact: bool) -> mma_sums.Sum:
+    """How the products of these types (of A, B, C and D) are added."""
+    slots = instr.slots
     a_type, b_type, c_type, d_type = types
     if slots["alayout"] is not None:
         return mma_sums.quad_sum(c_type, d_type)
     if a_type == "f64":
         return mma_sums.double_sum(slots["rnd"] or "rn")
     if a_type == "b1":
-        return mma_sums.bit_sum(slots["bitOp"])
+        return mma_sums.bit_sum(modifier(instr, "bitOp"))
     if a_type in mma_sums.INTEGERS:
         return mma_sums.integer_sum(a_type, b_type, slots["satfinite"] is not None)
     return mma_sums.float_sum(a_type, b_type, d_type, exact)

@@ -123,12 +123,12 @@ def vote(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> None:
         taking = members(strand, strand.regs[mask], instr)
         value = array(predicate(strand.regs), 1)
-        yes, no = taking & value, taking & ~value
+        yes = taking & value
         if mode == "ballot":
             strand.write(d, _as_bits(yes))
             return
         some = yes.any(axis=2, keepdims=True)
-        other = no.any(axis=2, keepdims=True)
+        other = (taking & ~value).any(axis=2, keepdims=True)
         result = {"all": ~other, "any": some, "uni": ~(some & other)}[mode]
         strand.write(d, narrow(np.asarray(result)))
 

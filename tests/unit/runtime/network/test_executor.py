@@ -234,7 +234,7 @@ def test_the_host_may_be_onnxruntime(feature, monkeypatch):
     else:
         made, feeds = branches(), {"x": whole(2, 3, 8, 8)}
         monkeypatch.setattr(
-            "convc.runtime.network.host.HostNode.run", lambda node, values: pytest.fail("not asked for")
+            "convc.runtime.network.host.ReferenceNode.run", lambda node, values: pytest.fail("not asked for")
         )
     graph = Graph(made, host="onnxruntime")
     for _ in range(2):

@@ -122,8 +122,8 @@ def test_fusing_changes_only_what_is_rounded():
 def test_tensors_inside_are_not_kept_and_the_others_let_go():
     graph = Graph(residual(), fuse=True)
     graph.run({"x": whole(1, 3, 8, 8)})
-    _, steps, last = graph._plan
-    freed = {name: steps[index].name for index, names in last.items() for name in names}
+    steps = graph._plan.steps
+    freed = {name: steps[index].name for index, names in graph._plan.last_uses.items() for name in names}
     assert [step.name for step in steps] == ["c0", "c1", "c2", "e", "pooled"]
     assert freed.items() >= {"x": "c0", "stem": "c2", "r1": "c2", "f": "pooled"}.items()
     assert not {"n1", "n2", "s", "c1", "y", "pooled"} & set(freed)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.qdq import X_SHAPE, qdq_model, qdq_nodes
 
 from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, ModelError, NodeError
@@ -50,9 +51,9 @@ def test_the_model_runs():
     np.testing.assert_allclose(graph.run(FEEDS)["y"], np.full((1, 4), 0.25))
 
 
-def attempt(path) -> dict | ConvcError:
+def attempt(path, feeds=FEEDS, fuse=False) -> dict | ConvcError:
     try:
-        return open_graph(path, Convolutions(kernels=KERNELS)).run(FEEDS)
+        return open_graph(path, Convolutions(kernels=KERNELS), fuse=fuse).run(feeds)
     except ConvcError as error:
         return error
 
@@ -66,6 +67,24 @@ def test_damaged_models(tmp_path, changes):
     path = tmp_path / "m.onnx"
     path.write_bytes(data)
     answer = attempt(path)
+    assert answer.exit_code == 2 if isinstance(answer, ConvcError) else answer
+
+
+QUANTISED = [
+    qdq_model(qdq_nodes(helper.make_node("Relu", ["c"], ["r"]))).SerializeToString(),
+    qdq_model(qdq_nodes(helper.make_node("Sigmoid", ["c"], ["r"]))).SerializeToString(),
+]
+IMAGE = {"x": np.zeros(X_SHAPE, np.uint8)}
+
+
+@given(st.sampled_from(QUANTISED), st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_damaged_quantised_models(tmp_path, seed, changes):
+    data = bytearray(seed)
+    for at, value in changes:
+        data[at % len(data)] = value
+    (tmp_path / "m.onnx").write_bytes(data)
+    answer = attempt(tmp_path / "m.onnx", IMAGE, fuse=True)
     assert answer.exit_code == 2 if isinstance(answer, ConvcError) else answer
 
 

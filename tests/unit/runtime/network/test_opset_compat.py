@@ -46,3 +46,19 @@ def test_batch_normalization_of_every_version_is_inference(attributes, opset):
     parameters = dict(zip(("scale", "shift", "mean", "variance"), np.float32([[1, 2, 3]] * 4) / 2, strict=True))
     node = helper.make_node("BatchNormalization", ["x", *parameters], ["y"], **attributes)
     compare(model_of(opset, [node], list(parameters), X.shape), {"x": X, **parameters})
+
+
+@pytest.mark.parametrize("opset", [10, 11, 12, 13, 18, 19, 21, 23])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int32])
+def test_dequantize_linear_of_every_version(dtype, opset):
+    x = np.arange(-4, 20).astype(dtype).reshape(2, 3, 4)
+    scale = np.float32([0.5, 3, 0.1]) if opset >= 13 else np.array(0.3, np.float32)
+    feeds = {"x": x, "scale": scale, "zero": np.zeros_like(scale, dtype)}
+    node = helper.make_node("DequantizeLinear", list(feeds), ["y"])
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()
+    ]
+    graph = helper.make_graph([node], "one", inputs, [onnx.ValueInfoProto(name="y")])
+    made = helper.make_model(graph, opset_imports=[helper.make_operatorsetid("", opset)], ir_version=8)
+    compare(made, feeds)
+    assert Graph(made).run(feeds)["y"].dtype == np.float32

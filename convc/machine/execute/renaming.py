@@ -1,0 +1,82 @@
+"""Operands of a copied function body: registers, variables and branch targets under their names in the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from convc.ptx import Address, Arguments, Imm, Instr, Label, NotPred, Operand, Pair, Reg, Symbol, TensorAddress, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """The names that a copy gives to the registers and variables of a function.
+
+    Attributes:
+        first_slot: slot of the function's register 0.
+        names: the new names of variables; those that are not in it keep theirs.
+    """
+
+    first_slot: int
+    names: dict[str, str]
+
+    def instr(self, instr: Instr) -> Instr:
+        """The instruction as it is in the copy."""
+        if not self.first_slot and not self.names:
+            return instr
+        # An operand is in both lists; it stays one object.
+        moved = {id(o): self.operand(o) for o in instr.operands}
+        args = {key: None if o is None else moved.get(id(o)) or self.operand(o) for key, o in instr.args.items()}
+        guard = instr.guard
+        if guard is not None:
+            guard = replace(guard, slot=guard.slot + self.first_slot)
+        return replace(instr, operands=tuple(moved[id(o)] for o in instr.operands), args=args, guard=guard)
+
+    def operand(self, operand: Operand) -> Operand:
+        """An operand as it is in the copy."""
+        match operand:
+            case Reg() | Symbol() | Imm():
+                return self._base(operand)
+            case Address(base=base, offset=offset):
+                return Address(self._base(base), offset)
+            case Vector():
+                return self._vector(operand)
+            case Arguments(items=items):
+                return Arguments(tuple(self.operand(item) for item in items))
+            case TensorAddress(map=base, coords=coords):
+                place = self._symbol(base) if isinstance(base, Symbol) else self._reg(base)
+                return TensorAddress(place, self._vector(coords))
+            case Pair(first=first, second=second):
+                return Pair(self.operand(first), self.operand(second))
+            case NotPred(reg=reg):
+                return NotPred(self._reg(reg))
+            case _:
+                return operand
+
+    def _base(self, operand: Reg | Symbol | Imm) -> Reg | Symbol | Imm:
+        match operand:
+            case Reg():
+                return self._reg(operand)
+            case Symbol():
+                return self._symbol(operand)
+            case Imm():
+                return operand
+
+    def _reg(self, reg: Reg) -> Reg:
+        return Reg(reg.slot + self.first_slot, reg.name, reg.type)
+
+    def _symbol(self, symbol: Symbol) -> Symbol:
+        return Symbol(self.names.get(symbol.name, symbol.name), symbol.space, symbol.offset)
+
+    def _vector(self, vector: Vector) -> Vector:
+        return Vector(tuple(self.operand(item) for item in vector.items))
+
+
+def aim(instr: Instr, where: Callable[[int], int]) -> Instr:
+    """A branch with every target ``t`` moved to ``where(t)``."""
+
+    def aimed(operand: Operand) -> Operand:
+        return Label(operand.name, where(operand.target)) if isinstance(operand, Label) else operand
+
+    args = {key: None if operand is None else aimed(operand) for key, operand in instr.args.items()}
+    return replace(instr, operands=tuple(aimed(operand) for operand in instr.operands), args=args)
