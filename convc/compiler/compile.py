@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.records import Plan
+from convc.compiler.plan.records import Plan, ScheduleName
 from convc.compiler.tile.program import TileProgram
+from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout, device_layout
@@ -46,7 +47,8 @@ def compile_problem(
 
     Args:
         problem: what to compute.
-        options: which schedules to consider (all by default), and what to fix about them.
+        options: which schedules to consider (all by default), and what to fix about them. Where one cannot be proved
+            right or cannot be written down, the next best is taken; the plan's choices give the reason.
         block_n, stages: fix the planner's choice.
 
     Raises:
@@ -61,7 +63,14 @@ def compile_problem(
     from convc.compiler.tile.verify import verify
 
     layout = device_layout(problem)
-    decided = plan(layout, options=options, block_n=block_n, stages=stages)
-    program = build(decided)
-    verify(program)
-    return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=emit(program))
+    refused: dict[ScheduleName, str] = {}
+    while True:
+        decided = plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
+        try:
+            program = build(decided)
+            verify(program)
+            artifact = emit(program)
+        except PlanError as error:
+            refused[decided.schedule] = error.message
+            continue
+        return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=artifact)

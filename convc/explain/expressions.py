@@ -25,9 +25,9 @@ def remainder(x: Expr, divisor: int) -> Expr:
     return cast(Expr, Mod(x, Integer(divisor)))  # for sympy, again a class
 
 
-def replaced(expr: Basic, put: Mapping[Symbol, Expr]) -> Expr:
+def replaced(expr: Expr, put: Mapping[Symbol, Expr]) -> Expr:
     """Put expressions in place of symbols, all at once."""
-    return cast(Expr, expr.xreplace(dict(put)))  # an expression stays one; sympy declares any node
+    return expr.xreplace(dict(put))
 
 
 def replaced_in_guard(condition: Relational, put: Mapping[Symbol, Expr]) -> Relational:

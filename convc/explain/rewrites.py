@@ -14,17 +14,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import numpy as np
 from sympy import Expr, Integer, Symbol
 
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import ENUMERATION_LIMIT, Counterexample, IndexMap, Outcome, Proof, Unknown, less
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, less
+from convc.compiler.index.presburger import clash, missed
 from convc.compiler.index.row_stream import WINDOW, LaneTile
 from convc.compiler.index.symbols import Axis
 from convc.explain.expressions import quotient, remainder, replaced
 from convc.explain.nests import Load, Nest, Read, Statement
 from convc.explain.products import POINTS, same_products
+from convc.ir import expr as intexpr
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +223,7 @@ def one_to_one(forward: IndexMap, inverse: IndexMap) -> Outcome:
     if there and back and isinstance(inverse.prove_in(extents), Proof):
         undo = ", ".join(f"{name} = {translate(expr)}" for name, expr in inverse.results)
         return Proof(claim, undo)
-    return _counted(forward, inverse.domain, claim)
+    return _decided(forward, inverse.domain, claim)
 
 
 def _undone(expr: Expr, axis: Axis, domain: tuple[Axis, ...], other: IndexMap) -> bool:
@@ -234,28 +235,21 @@ def _undone(expr: Expr, axis: Axis, domain: tuple[Axis, ...], other: IndexMap) -
     return equal(again, axis.symbol if axis.extent > 1 else Integer(axis.first))
 
 
-def _counted(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
-    """Count how often each old iteration is visited."""
-    extents = [axis.extent for axis in forward.domain]
-    if math.prod(extents) > ENUMERATION_LIMIT:
-        return Unknown(claim, f"the algebra does not show it, and {math.prod(extents)} points are too many to count")
-    points = dict(zip((axis.name for axis in forward.domain), np.indices(extents, sparse=True), strict=True))
-    found = forward.evaluate(points)
-    inside = np.broadcast_to(forward.holds(points), extents)
-    number = np.zeros(extents, np.int64)
-    for axis in old:
-        inside = inside & (found[axis.name] >= 0) & (found[axis.name] < axis.extent)
-        number = number * axis.extent + found[axis.name]
-    size = math.prod(axis.extent for axis in old)
-    visits = np.bincount(number[inside], minlength=size)
-    wrong = np.flatnonzero(visits != 1)
-    if not wrong.size:
-        return Proof(claim, f"counted for all {size}")
-    at = np.unravel_index(int(wrong[0]), [axis.extent for axis in old])
-    point = tuple((axis.name, int(value)) for axis, value in zip(old, at, strict=True))
-    times = int(visits[wrong[0]])
-    text = "is left out" if not times else f"is visited {times} times"
-    return Counterexample(claim, point, f"it {text}")
+def _decided(forward: IndexMap, old: tuple[Axis, ...], claim: str) -> Outcome:
+    """Whether every old iteration is visited, and none twice; the counterexample is an old iteration."""
+    wanted = {axis.name: axis.range for axis in old}
+    found = [translate(forward[name]) for name in wanted]
+    inside = list(forward.conditions)
+    for value, (low, high) in zip(found, wanted.values(), strict=True):
+        inside += [intexpr.Less(intexpr.Const(low - 1), value), intexpr.Less(value, intexpr.Const(high + 1))]
+    left_out = missed(wanted, [intexpr.Var(name) for name in wanted], forward.ranges, inside, found)
+    if left_out is not None:
+        return Counterexample(claim, tuple(left_out.items()), "it is left out")
+    pair = clash(forward.ranges, inside, found)
+    if pair is not None:
+        point = {name: intexpr.evaluate(value, pair[0]) for name, value in zip(wanted, found, strict=True)}
+        return Counterexample(claim, tuple(point.items()), "it is visited more than once")
+    return Proof(claim, "each is visited, and none twice")
 
 
 def _axes(index_map: IndexMap) -> str:

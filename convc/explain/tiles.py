@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 
+from convc.compiler.index import claims, reuse_claims
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
-from convc.compiler.index.reuse_claims import prove
 from convc.compiler.index.show import loop_nest
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.all import schedule_of
@@ -61,7 +61,7 @@ def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
         table=lambda tile: lane_table(maps, schedule, tile),
         loops=lambda: nest_lines(derive(maps, schedule, mma).algorithms[-1].nest),
         derivation=lambda: derive(maps, schedule, mma),
-        claims=maps.proofs or prove(maps),
+        claims=maps.proofs or reuse_claims.prove(maps),
         cases=why_masked(maps),
     )
 
@@ -84,7 +84,7 @@ def plan_tiles(plan: Plan) -> Tiles:
 
 def plan_maps(plan: Plan) -> ConvMaps:
     """The index maps that the plan's coordinates were taken from."""
-    return conv_maps(
+    maps = conv_maps(
         plan.problem,
         block_m=plan.tiling.block_m,
         block_n=plan.tiling.block_n,
@@ -92,6 +92,7 @@ def plan_maps(plan: Plan) -> ConvMaps:
         c_pitch=plan.layout.c_pitch,
         k_pitch=plan.layout.k_pitch,
     )
+    return replace(maps, proofs=claims.prove(maps))
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:

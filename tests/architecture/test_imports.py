@@ -62,6 +62,7 @@ ONLY = {
 DOORS = {
     "click": ("cli/",),
     "diskcache": ("compiler/cache.py",),
+    "islpy": ("compiler/index/presburger.py",),
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py",),
     "numpy": (
@@ -178,7 +179,7 @@ def test_outside_libraries_come_through_their_door(path):
         assert inside.startswith(DOORS.get(top, ())), f"{inside} must not import {top}"
 
 
-HEAVY = ("onnx", "sympy", "jinja2", "numpy", "click", "rich")
+HEAVY = ("onnx", "sympy", "islpy", "jinja2", "numpy", "click", "rich")
 DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.problem", "convc.layout")
 
 
@@ -189,15 +190,18 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
         ("convc.errors", HEAVY),
         ("convc.ptx", ("msgspec", *HEAVY)),
         ("convc.ir.launch", HEAVY),
-        ("convc.machine", ("onnx", "sympy", "jinja2", *DECIDERS)),
+        ("convc.machine", ("onnx", "sympy", "islpy", "jinja2", *DECIDERS)),
         (
             "convc.runtime.layer",
-            ("onnx", "sympy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
+            ("onnx", "sympy", "islpy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
         ),
-        ("convc.verification.compare", ("onnx", "sympy", "jinja2", "convc.machine")),
-        ("convc.compiler.emit", ("sympy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine")),
+        ("convc.verification.compare", ("onnx", "sympy", "islpy", "jinja2", "convc.machine")),
+        (
+            "convc.compiler.emit",
+            ("sympy", "islpy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine"),
+        ),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
-        ("convc.cli.main", ("onnx", "sympy", "jinja2", "numpy")),
+        ("convc.cli.main", ("onnx", "sympy", "islpy", "jinja2", "numpy")),
     ],
 )
 def test_a_fresh_process_loads_only_what_it_needs(module, absent):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from convc.errors import PlanError
 from convc.ir.expr import (
     Add,
     And,
@@ -56,8 +57,8 @@ def lower(expr: IntExpr, dst: str, bits: int, numbers: Mapping[str, Number]) -> 
         numbers: the registers that hold the variables, by name.
 
     Raises:
-        ValueError: a variable is not in `numbers` or is `dst` itself, a subterm may leave 64 bits, the result may leave
-            `bits` bits, or a divisor may not be positive.
+        PlanError: the result may leave `bits` bits, or a subterm 64 bits.
+        ValueError: a variable is not in `numbers` or is `dst` itself, or a divisor may not be positive.
     """
     if dst in expr.variables():
         raise ValueError(f"{dst} = {expr} reads the register that it writes")
@@ -67,7 +68,7 @@ def lower(expr: IntExpr, dst: str, bits: int, numbers: Mapping[str, Number]) -> 
     ranges = {name: (number.low, number.high) for name, number in numbers.items()}
     writer = _Writer(numbers, ranges)
     if bits < writer.bits(expr):
-        raise ValueError(f"{dst} = {expr} may be {bounds(expr, ranges)}, which {bits} bits cannot hold")
+        raise PlanError(f"{dst} = {expr} may be {bounds(expr, ranges)}, which {bits} bits cannot hold")
     writer.into(f"%{dst}", bits, expr)
     return Code(declarations=tuple(writer.declarations()), lines=tuple(writer.lines))
 
@@ -102,7 +103,7 @@ class _Writer:
             return 32
         if WIDE[0] <= low and high <= WIDE[1]:
             return 64
-        raise ValueError(f"{expr} may be {(low, high)}, which 64 bits cannot hold")
+        raise PlanError(f"{expr} may be {(low, high)}, which 64 bits cannot hold")
 
     def operation_bits(self, expr: IntExpr) -> int:
         """Width of the instruction that makes the expression; sums and products may drop high bits of operands."""

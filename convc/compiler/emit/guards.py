@@ -32,20 +32,21 @@ def row_pieces(step: RowAccess) -> list[tuple[str, str, int]]:
     return pieces
 
 
-def row_names(step: RowAccess) -> dict[str, Any]:
-    """The names that templates around pieces of a row take."""
+def row_names(step: RowAccess, bits: int) -> dict[str, Any]:
+    """The names that templates around pieces of a row take; `bits` is the width of the row's number."""
     return {
         "buffer": step.buffer,
         "at": step.at,
         "row": step.row,
+        "row_bits": bits,
         "row_guarded": step.row_limit is not None,
         "row_limit": step.row_limit or 0,
         "channel_guarded": step.channel_limit is not None,
     }
 
 
-def lane_pieces(step: LaneAccess) -> list[tuple[str, str, str]]:
-    """(number of the row, test, guard) of each column."""
+def lane_pieces(step: LaneAccess, bits: int) -> list[tuple[str, str, str]]:
+    """(number of the row, test, guard) of each column; the numbers are `bits` wide."""
     guard = ""
     if step.row_limit is not None:
         guard = "@%in "
@@ -54,15 +55,15 @@ def lane_pieces(step: LaneAccess) -> list[tuple[str, str, str]]:
     pieces: list[tuple[str, str, str]] = []
     for name in step.rows:
         both = f", %{name}, {step.row_limit}"
-        test = f"setp.lt.s32 %in{both};"
+        test = f"setp.lt.s{bits} %in{both};"
         if step.channel_limit is not None:
-            test = f"setp.lt.and.s32 %in{both}, %channel_in;"
+            test = f"setp.lt.and.s{bits} %in{both}, %channel_in;"
         pieces.append((name, test, guard))
     return pieces
 
 
-def lane_names(step: LaneAccess) -> dict[str, Any]:
-    """The names that templates around elements of a lane take."""
+def lane_names(step: LaneAccess, bits: int) -> dict[str, Any]:
+    """The names that templates around elements of a lane take; `bits` is the width of the rows' numbers."""
     element = dtypes.BY_NAME[step.out].bytes
     return {
         "buffer": step.buffer,
@@ -70,6 +71,7 @@ def lane_names(step: LaneAccess) -> dict[str, Any]:
         "bits": 8 * element,
         "element_bytes": element,
         "row_bytes": step.row_bytes,
+        "row_product": "mul.wide.s32" if bits == 32 else "mul.lo.s64",
         "k": step.channel,
         "channel_guarded": step.channel_limit is not None,
         "channel_limit": step.channel_limit or 0,

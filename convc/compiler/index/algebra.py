@@ -55,7 +55,8 @@ def _rewrite(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
     args = [_rewrite(arg, ranges) for arg in expr.args]
     if not isinstance(expr, FloorDiv | Mod):
         return expr.func(*args) if any(new is not old for new, old in zip(args, expr.args, strict=True)) else expr
-    x, divisor = args[0], int(args[1])
+    x = args[0]
+    divisor = int(args[1])
     low, high = bounds(x, ranges)
     if low // divisor == high // divisor:
         return Integer(low // divisor) if isinstance(expr, FloorDiv) else x - low // divisor * divisor
@@ -90,7 +91,8 @@ def normal_form(expr: sympy.Expr) -> sympy.Expr:
         return expr
     if not isinstance(expr, FloorDiv | Mod):
         return expr.func(*map(normal_form, expr.args))
-    x, divisor = normal_form(expr.args[0]), int(expr.args[1])
+    x = normal_form(expr.args[0])
+    divisor = int(expr.args[1])
     quotient = _normal_quotient(x, divisor)
     return quotient if isinstance(expr, FloorDiv) else x - divisor * quotient
 
@@ -104,7 +106,8 @@ def _normal_quotient(x: sympy.Expr, divisor: int) -> sympy.Expr:
         quotient = FloorDiv(rest_of_x, Integer(divisor))  # divides by a common factor, too
         if not isinstance(quotient, FloorDiv):
             return whole + quotient
-        x, divisor = quotient.args[0], int(quotient.args[1])
+        x = quotient.args[0]
+        divisor = int(quotient.args[1])
         inner = [rest for c, rest in linear_terms(x)[1] if c == 1 and isinstance(rest, FloorDiv)]
         if not inner:
             return whole + quotient
@@ -125,9 +128,9 @@ def digits(expr: sympy.Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...]
     the product of the radices below it, as in a number system. Digits with one value only do not count.
     """
     constant, terms = linear_terms(expr)
-    found = []
+    found: list[tuple[int, str, int]] = []
     for coefficient, rest in terms:
-        if not rest.is_Symbol or rest.name not in ranges or ranges[rest.name][0] != 0:
+        if not isinstance(rest, sympy.Symbol) or rest.name not in ranges or ranges[rest.name][0] != 0:
             return None
         values = ranges[rest.name][1] + 1
         if values > 1:

@@ -3,8 +3,7 @@
 A convolution kernel is correct if its copies read the right pixels, its two operands agree at every step, and
 its stores hit every output element once. Those are statements about the maps of `convc.compiler.index.conv`, and this
 is where they are shown: by rewriting (`algebra.equal`), by recognising counting (`algebra.digits`) and by
-interval bounds. Where the algebra does not show a claim, it is tried point by point as far as that is
-possible; a claim that fails says where.
+interval bounds. Where the algebra does not show a claim, `presburger` decides it; a claim that fails says where.
 
 Limits are those of the tensor map of an im2col copy over (C, W, H, N) (PTX manual, tensor im2col mode; CUDA
 driver API, ``cuTensorMapEncodeIm2col``), and the alignment of the innermost coordinate was recorded on sm_90a
@@ -14,30 +13,20 @@ hardware.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-import numpy as np
 import sympy
 
 from convc.compiler.index.algebra import digits, equal
+from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import (
-    ENUMERATION_LIMIT,
-    Counterexample,
-    IndexMap,
-    Outcome,
-    Proof,
-    Unknown,
-    prove_equal,
-)
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
+from convc.compiler.index.presburger import Point, clash, find, missed
 from convc.compiler.index.symbols import FloorDiv
-from convc.compiler.index.walk import Im2colBox
+from convc.compiler.index.walk import Im2colBox, prove_walk
 from convc.ir.arch import SM_100A
 from convc.ir.dtypes import BY_NAME
-from convc.ir.expr import Interval
-
-if TYPE_CHECKING:
-    from convc.compiler.index.conv import ConvMaps
+from convc.ir.expr import Const, Interval, IntExpr, Less, Var, evaluate
+from convc.ir.problem import ConvProblem
 
 CORNER_LIMITS = SM_100A.limits.im2col_corner
 OFFSET_LIMITS = (0, SM_100A.limits.im2col_offset)
@@ -46,10 +35,11 @@ MAX_PIXELS = SM_100A.limits.im2col_pixels
 MAX_CHANNELS = SM_100A.limits.tma_box
 
 
-def prove_all(maps: ConvMaps) -> tuple[Outcome, ...]:
-    """Every claim about one convolution but that of its walk (`convc.compiler.index.walk.prove_walk`)."""
+def prove(maps: ConvMaps) -> tuple[Outcome, ...]:
+    """Every claim about one tiled convolution."""
     return (
-        prove_box(maps.box, maps.problem.out_extent),
+        prove_walk(maps.box, maps.start, maps.window),
+        prove_box(maps.box, maps.problem),
         prove_taps(maps),
         *prove_limits(maps),
         prove_reads(maps),
@@ -59,10 +49,11 @@ def prove_all(maps: ConvMaps) -> tuple[Outcome, ...]:
     )
 
 
-def prove_box(box: Im2colBox, out_extent: tuple[int, int]) -> Outcome:
+def prove_box(box: Im2colBox, problem: ConvProblem) -> Outcome:
     """Whether the im2col box has as many positions as the output has pixels, along each axis."""
-    claim = f"the im2col box has Q = {out_extent[1]} positions per row and P = {out_extent[0]} rows"
-    for axis, found, wanted in zip("wh", box.positions, reversed(out_extent), strict=True):
+    out_h, out_w = problem.out_extent
+    claim = f"the im2col box has Q = {out_w} positions per row and P = {out_h} rows"
+    for axis, found, wanted in zip("wh", box.positions, (out_w, out_h), strict=True):
         if found != wanted:
             corners = f"corners {box.lower}, {box.upper}, size {box.size}, stride {box.stride} in order W, H"
             return Counterexample(claim, (), f"{found} positions along {axis}, not {wanted}; {corners}")
@@ -72,7 +63,8 @@ def prove_box(box: Im2colBox, out_extent: tuple[int, int]) -> Outcome:
 def prove_taps(maps: ConvMaps) -> Outcome:
     """Whether the filter offsets of a step lead from the window to the pixel that the tap reads."""
     claim = "window(n, p, q) + (off_w, off_h)(r, s) is the pixel that tap (r, s) reads"
-    problem, read = maps.problem, maps.activation
+    problem = maps.problem
+    read = maps.activation
     axes = {axis.name: axis.symbol for axis in read.domain}
     window = {
         "w": axes["q"] * problem.stride[1] - problem.pad_lo[1],
@@ -89,7 +81,8 @@ def prove_taps(maps: ConvMaps) -> Outcome:
 
 def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
     """The limits of the im2col tensor map and of the coordinates given to the copies."""
-    box, tiles = maps.box, maps.tiles
+    box = maps.box
+    tiles = maps.tiles
     element = BY_NAME[maps.problem.operand].bytes
     corners = [
         (f"{which} corner along {axis}", corner)
@@ -131,12 +124,16 @@ def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
 
 def prove_reads(maps: ConvMaps) -> Outcome:
     """Whether an operand element that is not filled with zero lies inside its tensor."""
-    problem, pitch = maps.problem, maps.tiles.c_pitch
+    problem = maps.problem
+    pitch = maps.tiles.c_pitch
     claim = "every element that is not filled with zero is read inside its tensor"
-    (in_h, in_w), (taps_h, taps_w), channels = problem.in_extent, problem.kernel, problem.groups * pitch
+    in_h, in_w = problem.in_extent
+    taps_h, taps_w = problem.kernel
+    channels = problem.groups * pitch
     inside_a = {"n": (0, problem.batch - 1), "h": (0, in_h - 1), "w": (0, in_w - 1), "c": (0, channels - 1)}
     inside_b = {"k": (0, problem.out_channels - 1), "tap": (0, taps_h * taps_w - 1), "c": (0, pitch - 1)}
-    a, b = maps.operand_a.prove_in(inside_a, claim), maps.operand_b.prove_in(inside_b, claim)
+    a = maps.operand_a.prove_in(inside_a, claim)
+    b = maps.operand_b.prove_in(inside_b, claim)
     if not isinstance(a, Proof):
         return a
     return Proof(claim, f"A: {a.how}; B: {b.how}") if isinstance(b, Proof) else b
@@ -144,23 +141,47 @@ def prove_reads(maps: ConvMaps) -> Outcome:
 
 def prove_steps(maps: ConvMaps) -> Outcome:
     """Whether the K loop takes every (tap, channel) once: k_step counts the steps, c the channels."""
-    (taps_h, taps_w), pitch = maps.problem.kernel, maps.tiles.c_pitch
+    taps_h, taps_w = maps.problem.kernel
+    pitch = maps.tiles.c_pitch
     claim = f"the K loop takes each of {taps_h}*{taps_w} taps and {pitch} channels once"
     ranges = {axis: limits for axis, limits in maps.operand_b.ranges.items() if axis in ("block", "e")}
-    steps = _counted(maps.step["k_step"], maps.step.ranges)
+    steps = taps_h * taps_w * maps.tiles.blocks
     channels = _counted(maps.operand_b["c"], ranges)
-    if steps != taps_h * taps_w * maps.tiles.blocks or channels is None:
-        return Unknown(claim, f"k_step = {maps.step['k_step']} or c = {maps.operand_b['c']} is not seen to count")
-    if channels < pitch:
-        return Counterexample(claim, (("c", channels),), f"channels from {channels} on are in no block")
-    tail = f"; channels {pitch}..{channels - 1} read zero" if channels > pitch else ""
-    return Proof(claim, f"k_step and c are mixed-radix numbers{tail}")
+    if _counted(maps.step["k_step"], maps.step.ranges) == steps and channels is not None:
+        if channels < pitch:
+            return Counterexample(claim, (("c", channels),), f"channels from {channels} on are in no block")
+        tail = f"; channels {pitch}..{channels - 1} read zero" if channels > pitch else ""
+        return Proof(claim, f"k_step and c are mixed-radix numbers{tail}")
+    for name, expr, axes, extent in (
+        ("k_step", maps.step["k_step"], maps.step.ranges, steps),
+        ("c", maps.operand_b["c"], ranges, pitch),
+    ):
+        refuted = _not_once(claim, name, translate(expr), axes, extent)
+        if refuted is not None:
+            return refuted
+    return Proof(claim, f"k_step takes each of 0..{steps - 1} once, and c each of 0..{pitch - 1}")
+
+
+def _not_once(claim: str, name: str, value: IntExpr, ranges: dict[str, Interval], extent: int) -> Counterexample | None:
+    """What is wrong where a number does not take each value below `extent` exactly once."""
+    inside = (Less(Const(-1), value), Less(value, Const(extent)))
+    pair = clash(ranges, inside, (value,))
+    if pair is not None:
+        later, first = pair
+        return Counterexample(claim, tuple(later.items()), f"{name} = {evaluate(value, later)}, as at {_at(first)}")
+    left_out = missed({name: (0, extent - 1)}, (Var(name),), ranges, inside, (value,))
+    if left_out is not None:
+        return Counterexample(claim, tuple(left_out.items()), "no step has it")
+    return None
 
 
 def prove_agreement(maps: ConvMaps) -> Outcome:
     """Whether both operands hold the same tap and the same channel at the same place of the same step."""
     claim = "A and B hold the same (r, s, c) in column e of every step"
-    a, b, step, taps_w = maps.operand_a, maps.operand_b, maps.step, maps.problem.kernel[1]
+    a = maps.operand_a
+    b = maps.operand_b
+    step = maps.step
+    taps_w = maps.problem.kernel[1]
     group: sympy.Expr = sympy.Integer(0)
     if maps.problem.groups > 1:
         claim = "A and B hold the same (r, s, c), c of the group of k, in column e of every step"
@@ -189,9 +210,12 @@ def prove_store(maps: ConvMaps) -> Outcome:
     The offset is the mixed-radix number m*k_pitch + k, m counts (tile_m, lane) and k counts (tile_n, column);
     the guards cut both off at the end of the buffer and not before.
     """
-    problem, pitch = maps.problem, maps.tiles.k_pitch
+    problem = maps.problem
+    pitch = maps.tiles.k_pitch
     claim = f"every output element (n, p, q, k) is written once, inside rows of {pitch} elements"
-    store, m, k = maps.store, maps.row["m"], maps.column["k"]
+    store = maps.store
+    m = maps.row["m"]
+    k = maps.column["k"]
     inside = IndexMap(name="element", domain=store.domain, results=(("m", m), ("k", k)), guard=store.guard).bounds()
     rows = _counted(m, {axis: limits for axis, limits in store.ranges.items() if axis in ("tile_m", "lane")})
     columns = _counted(k, {axis: limits for axis, limits in store.ranges.items() if axis not in ("tile_m", "lane")})
@@ -199,41 +223,39 @@ def prove_store(maps: ConvMaps) -> Outcome:
     linear = equal(store["offset"], m * pitch + k)
     within = inside["m"][1] < problem.gemm_m and inside["k"][1] < pitch
     needed = {m: problem.gemm_m, k: problem.out_channels}
-    complete = all(guard.lhs in needed and guard.rhs >= needed[guard.lhs] for guard in store.guard)
+    complete = all(guard.lhs in needed and int(guard.rhs) >= needed[guard.lhs] for guard in store.guard)
     if counts and linear and within and complete:
         return Proof(
             claim,
             f"offset = m*{pitch} + k with m < {problem.gemm_m}, k < {inside['k'][1] + 1}; m and k count",
         )
-    return _try_store(store, problem.gemm_m, problem.out_channels, pitch, claim)
+    return _decide_store(store, problem.gemm_m, problem.out_channels, pitch, claim)
 
 
-def _try_store(store: IndexMap, rows: int, channels: int, pitch: int, claim: str) -> Outcome:
-    """Count the writes to each element, all of them."""
-    shape = tuple(axis.extent for axis in store.domain)
-    if max(np.prod(shape, dtype=object), rows * pitch) > ENUMERATION_LIMIT:
-        return Unknown(claim, f"the algebra does not show it, and {rows * pitch} elements are too many to count")
-    points = dict(zip((axis.name for axis in store.domain), np.indices(shape).reshape(len(shape), -1), strict=True))
-    offset = np.broadcast_to(store.evaluate(points)["offset"], points["lane"].shape)
-    written = np.broadcast_to(store.holds(points), offset.shape)
+def _decide_store(store: IndexMap, rows: int, channels: int, pitch: int, claim: str) -> Outcome:
+    """Whether no element outside of the buffer is written, none twice, and each that holds a result."""
+    offset = translate(store["offset"])
+    guard = store.conditions
+    size = rows * pitch
+    beyond = find(store.ranges, guard, (Less(offset, Const(0)), Less(Const(size - 1), offset)))
+    if beyond is not None:
+        value = f"element {evaluate(offset, beyond)} is outside the buffer of {size}"
+        return Counterexample(claim, tuple(beyond.items()), value)
+    pair = clash(store.ranges, guard, (offset,))
+    if pair is not None:
+        later, first = pair
+        value = f"element {evaluate(offset, later)} is written at {_at(first)} too"
+        return Counterexample(claim, tuple(later.items()), value)
+    wanted = {"m": (0, rows - 1), "k": (0, channels - 1)}
+    left_out = missed(wanted, (Var("m") * pitch + Var("k"),), store.ranges, guard, (offset,))
+    if left_out is not None:
+        return Counterexample(claim, tuple(left_out.items()), "nobody writes this element")
+    return Proof(claim, f"each of {rows}*{channels} elements is the offset of one point, and none is outside of {size}")
 
-    def at(index: int, value: str) -> Counterexample:
-        return Counterexample(claim, tuple((name, int(values[index])) for name, values in points.items()), value)
 
-    outside = written & ((offset < 0) | (offset >= rows * pitch))
-    if outside.any():
-        index = int(np.argmax(outside))
-        return at(index, f"element {offset[index]} is outside the buffer of {rows * pitch}")
-    writes = np.bincount(offset[written], minlength=rows * pitch)
-    if (writes > 1).any():
-        twice = int(np.argmax(writes > 1))
-        writers = np.flatnonzero(written & (offset == twice))
-        return at(int(writers[1]), f"element {twice} is written {writes[twice]} times")
-    missing = np.flatnonzero(writes.reshape(rows, pitch)[:, :channels] == 0)
-    if missing.size:
-        m, k = divmod(int(missing[0]), channels)
-        return Counterexample(claim, (("m", m), ("k", k)), "nobody writes this element")
-    return Proof(claim, f"counted the writes to all {rows * pitch} elements")
+def _at(point: Point) -> str:
+    """A point for people."""
+    return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
 def _counted(expr: sympy.Expr, ranges: dict[str, Interval]) -> int | None:

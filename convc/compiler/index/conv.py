@@ -23,14 +23,13 @@ the tiles along K divide a group: tile_n says which one (``slab``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sympy import Expr, Integer
 
-from convc.compiler.index.claims import prove_all
-from convc.compiler.index.maps import IndexMap, Outcome, Proof, at_most, less, simplify_guards
+from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.compiler.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
+from convc.compiler.index.walk import Im2colBox, im2col_box, walk_digits
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -51,7 +50,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvMaps:
-    """The maps of one tiled convolution (see the module's table) and what was proved about them.
+    """The maps of one tiled convolution (see the module's table), and what was proved about them.
 
     Attributes:
         row: (tile_m, lane) -> m, below M.
@@ -70,7 +69,7 @@ class ConvMaps:
         store: (tile_m, lane, tile_n, column) -> offset; nothing is written where the guard fails.
         box: corners of the im2col tensor map.
         dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
-        proofs: every claim the kernel relies on, proved, refuted or undecided.
+        proofs: every claim the kernel relies on, proved or refuted; empty until `convc.compiler.index.claims.prove`.
     """
 
     problem: ConvProblem
@@ -91,12 +90,7 @@ class ConvMaps:
     output: IndexMap
     store: IndexMap
     dropped: tuple[tuple[str, str, str], ...]
-    proofs: tuple[Outcome, ...]
-
-    @property
-    def failures(self) -> tuple[Outcome, ...]:
-        """The claims that are refuted or undecided; a kernel is only made where there is none."""
-        return tuple(outcome for outcome in self.proofs if not isinstance(outcome, Proof))
+    proofs: tuple[Outcome, ...] = ()
 
     @property
     def maps(self) -> tuple[IndexMap, ...]:
@@ -123,7 +117,7 @@ class ConvMaps:
 def conv_maps(
     problem: ConvProblem, *, block_m: int, block_n: int, channels_per_step: int, c_pitch: int, k_pitch: int
 ) -> ConvMaps:
-    """Derive and prove the maps of one tiled convolution.
+    """Derive the maps of one tiled convolution. They are not proved yet: see `convc.compiler.index.claims.prove`.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
@@ -146,9 +140,12 @@ def conv_maps(
         n_tiles=-(-problem.out_channels // block_n),
         blocks=-(-c_pitch // channels_per_step),
     )
-    tile_m, lane = Axis("tile_m", tiles.m_tiles), Axis("lane", block_m)
-    tile_n, column = Axis("tile_n", tiles.n_tiles), Axis("column", block_n)
-    block, e = Axis("block", tiles.blocks), Axis("e", channels_per_step)
+    tile_m = Axis("tile_m", tiles.m_tiles)
+    lane = Axis("lane", block_m)
+    tile_n = Axis("tile_n", tiles.n_tiles)
+    column = Axis("column", block_n)
+    block = Axis("block", tiles.blocks)
+    e = Axis("e", channels_per_step)
     first = IndexMap(name="first", domain=(tile_m,), results=(("m", tile_m.symbol * block_m),))
     row = _joined("row", "m", tile_m, lane, problem.gemm_m)
     channel = _joined("channel", "c", block, e, c_pitch)
@@ -156,19 +153,17 @@ def conv_maps(
     column_b = _joined("column", "k", tile_n, column, problem.out_channels)
     column_out = _joined("column", "k", tile_n, column, k_pitch)
 
-    digits, window_of = _digits(problem), _window(problem)
-    activation, filter_of, output = (
-        activation_map(problem, c_pitch),
-        _filter(problem, c_pitch),
-        _output(problem, k_pitch),
-    )
-    box, start = im2col_box(problem), window_of.compose(digits).compose(first, "start")
-    window = window_of.compose(digits).compose(row, "window")
+    digits = _digits(problem)
+    window_of = _window(problem)
+    activation = activation_map(problem, c_pitch)
+    filter_of = _filter(problem, c_pitch)
+    output = _output(problem, k_pitch)
+    box = im2col_box(problem)
     derived = {
         "row": row,
         "pixel": digits.compose(row, "pixel"),
-        "window": window,
-        "start": start,
+        "window": window_of.compose(digits).compose(row, "window"),
+        "start": window_of.compose(digits).compose(first, "start"),
         "walk": walk_digits(box, problem.batch, lane),
         "step": _step(problem, block, channels_per_step),
         "slab": _slab(problem, tiles, tile_n, block),
@@ -185,7 +180,7 @@ def conv_maps(
     for name, report in reports.items():
         for reason in report.dropped:
             dropped.setdefault(reason, []).append(name)
-    maps = ConvMaps(
+    return ConvMaps(
         problem=problem,
         tiles=tiles,
         box=box,
@@ -193,7 +188,6 @@ def conv_maps(
         dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
         proofs=(),
     )
-    return replace(maps, proofs=(prove_walk(box, start, window), *prove_all(maps)))
 
 
 def _joined(name: str, result: str, tile: Axis, inside: Axis, limit: int) -> IndexMap:
@@ -211,7 +205,8 @@ def _tap_axes(problem: ConvProblem) -> tuple[Axis, Axis]:
 
 
 def _digits(problem: ConvProblem) -> IndexMap:
-    m, (out_h, out_w) = Axis("m", problem.gemm_m), problem.out_extent
+    m = Axis("m", problem.gemm_m)
+    out_h, out_w = problem.out_extent
     return IndexMap(
         name="digits",
         domain=(m,),
@@ -225,7 +220,8 @@ def _digits(problem: ConvProblem) -> IndexMap:
 
 def _window(problem: ConvProblem) -> IndexMap:
     n, p, q = _pixel_axes(problem)
-    (stride_h, stride_w), (top, left) = problem.stride, problem.pad_lo
+    stride_h, stride_w = problem.stride
+    top, left = problem.pad_lo
     results = (("w", q.symbol * stride_w - left), ("h", p.symbol * stride_h - top), ("n", n.symbol))
     return IndexMap(name="window", domain=(n, p, q), results=results)
 
@@ -269,7 +265,9 @@ def _slab_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis, channel: Ind
 
 def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
     """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads; zero where the guard fails, outside the image."""
-    (n, p, q), (r, s), c = _pixel_axes(problem), _tap_axes(problem), Axis("c", problem.groups * c_pitch)
+    n, p, q = _pixel_axes(problem)
+    r, s = _tap_axes(problem)
+    c = Axis("c", problem.groups * c_pitch)
     h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
     w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
     return IndexMap(
@@ -281,13 +279,16 @@ def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
 
 
 def _filter(problem: ConvProblem, c_pitch: int) -> IndexMap:
-    k, (r, s), c = Axis("k", problem.out_channels), _tap_axes(problem), Axis("c", c_pitch)
+    k = Axis("k", problem.out_channels)
+    r, s = _tap_axes(problem)
+    c = Axis("c", c_pitch)
     results = (("k", k.symbol), ("tap", r.symbol * s.extent + s.symbol), ("c", c.symbol))
     return IndexMap(name="filter", domain=(k, r, s, c), results=results)
 
 
 def _output(problem: ConvProblem, k_pitch: int) -> IndexMap:
-    (n, p, q), k = _pixel_axes(problem), Axis("k", k_pitch)
+    n, p, q = _pixel_axes(problem)
+    k = Axis("k", k_pitch)
     pixel = (n.symbol * p.extent + p.symbol) * q.extent + q.symbol
     return IndexMap(name="output", domain=(n, p, q, k), results=(("offset", pixel * k_pitch + k.symbol),))
 

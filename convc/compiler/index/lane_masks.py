@@ -10,10 +10,13 @@ Bit j of word i is lane 32*i + j (PTX manual, tcgen05.mma, disable-output-lane).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from convc.compiler.index.lower import lower, translate
+from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import IndexMap
+from convc.compiler.index.presburger import find
 from convc.compiler.index.reuse import ReuseMaps
 from convc.ir import expr
 from convc.ir.expr import And, Const, IntExpr, Less, Select
@@ -21,34 +24,78 @@ from convc.ir.expr import And, Const, IntExpr, Less, Select
 WORD = 32
 
 
+@dataclass(frozen=True, slots=True)
+class MaskRule:
+    """When a lane is masked: it holds something real, and what it needs is padding.
+
+    Attributes:
+        real: conditions that all hold where the lane has an output and finds a real pixel or row.
+        needed, end: what it needs is padding outside of 0..end-1.
+    """
+
+    real: tuple[IntExpr, ...]
+    needed: IntExpr
+    end: int
+
+    @property
+    def value(self) -> IntExpr:
+        """1 where the lane is masked, else 0."""
+        masked = Select(And(self.real), Const(1), Const(0))
+        return Select(And(_within(self.needed, self.end)), Const(0), masked)
+
+    @property
+    def padding(self) -> tuple[IntExpr, IntExpr]:
+        """The two ways to need padding."""
+        return Less(self.needed, Const(0)), Less(Const(self.end - 1), self.needed)
+
+
+def _column_rule(maps: ReuseMaps) -> MaskRule:
+    width = maps.problem.in_extent[1]
+    need, held, passed = (lower(maps.column[name], maps.column.ranges) for name in ("need", "held", "passed"))
+    return MaskRule((*maps.pixel.conditions, Less(Const(-1), passed), *_within(held, width)), need, width)
+
+
+def _line_rule(maps: ReuseMaps) -> MaskRule:
+    height = maps.problem.in_extent[0]
+    need, held = (lower(maps.line[name], maps.line.ranges) for name in ("need", "held"))
+    return MaskRule((*maps.pixel.conditions, *_within(held, maps.problem.batch * height)), need, height)
+
+
 def column_mask(maps: ReuseMaps) -> IntExpr:
     """1 where lane `lane` of tile `tile_m` is masked at filter column `s`, else 0."""
-    width, column = maps.problem.in_extent[1], maps.column
-    need, held, passed = (lower(column[name], column.ranges) for name in ("need", "held", "passed"))
-    real = And((*_outputs(maps), Less(Const(-1), passed), *_within(held, width)))
-    return Select(And(_within(need, width)), Const(0), Select(real, Const(1), Const(0)))
+    return _column_rule(maps).value
 
 
 def line_mask(maps: ReuseMaps) -> IntExpr:
     """1 where lane `lane` of tile `tile_m` is masked at filter row `r`, else 0."""
-    height, line = maps.problem.in_extent[0], maps.line
-    need, held = (lower(line[name], line.ranges) for name in ("need", "held"))
-    real = And((*_outputs(maps), *_within(held, maps.problem.batch * height)))
-    return Select(And(_within(need, height)), Const(0), Select(real, Const(1), Const(0)))
+    return _line_rule(maps).value
 
 
 def masked_columns(maps: ReuseMaps) -> tuple[int, ...]:
     """Filter columns at which some lane of some tile is masked."""
     if maps.walk.border == "zero":
         return ()
-    return tuple(s for s in range(maps.problem.kernel[1]) if masked_lanes(column_mask(maps), maps.column, s=s).any())
+    return _taps_with_masks(_column_rule(maps), maps.column, "s")
 
 
 def masked_lines(maps: ReuseMaps) -> tuple[int, ...]:
     """Filter rows at which some lane of some tile is masked."""
     if not maps.stream.masked:
         return ()
-    return tuple(r for r in range(maps.problem.kernel[0]) if masked_lanes(line_mask(maps), maps.line, r=r).any())
+    return _taps_with_masks(_line_rule(maps), maps.line, "r")
+
+
+def _taps_with_masks(rule: MaskRule, index_map: IndexMap, tap: str) -> tuple[int, ...]:
+    """The values of a filter axis at which some lane of some tile is masked."""
+    ranges = index_map.ranges
+    first, last = ranges.pop(tap)
+    found: list[int] = []
+    for value in range(first, last + 1):
+        at = {tap: Const(value)}
+        real, padding = ([expr.substitute(each, at) for each in some] for some in (rule.real, rule.padding))
+        if find(ranges, real, padding) is not None:
+            found.append(value)
+    return tuple(found)
 
 
 def masked_lanes(mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
@@ -73,11 +120,6 @@ def words(mask: np.ndarray) -> tuple[int, ...]:
     padded = np.zeros(-(-mask.size // WORD) * WORD, bool)
     padded[: mask.size] = mask
     return tuple(int(word) for word in np.packbits(padded, bitorder="little").view("<u4"))
-
-
-def _outputs(maps: ReuseMaps) -> tuple[IntExpr, ...]:
-    """The conditions under which a lane has an output."""
-    return tuple(translate(condition) for condition in maps.pixel.guard)
 
 
 def _within(value: IntExpr, end: int) -> tuple[IntExpr, IntExpr]:

@@ -9,29 +9,27 @@ that generated text is reproducible.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import sympy
+from sympy.core.relational import Relational
 
 from convc.compiler.index.symbols import FloorDiv, Mod, linear_terms
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var
 
-if TYPE_CHECKING:
-    from convc.compiler.index.maps import IndexMap
-
 
 @lru_cache(maxsize=4096)
-def translate(expr: sympy.Expr | sympy.core.relational.Relational) -> IntExpr:
+def translate(expr: sympy.Expr | Relational) -> IntExpr:
     """The integer expression of an index expression, or the condition of a guard (``<`` and ``<=``).
 
     ValueError where the expression holds anything but integers, symbols, ``+``, ``*``, `FloorDiv` and `Mod`.
     """
+    if isinstance(expr, Relational):
+        return _condition(expr)
     if expr.is_Integer:
         return Const(int(expr))
-    if expr.is_Symbol:
+    if isinstance(expr, sympy.Symbol):
         return Var(expr.name)
     if isinstance(expr, FloorDiv):
         return intexpr.FloorDiv(translate(expr.args[0]), translate(expr.args[1]))
@@ -46,11 +44,16 @@ def translate(expr: sympy.Expr | sympy.core.relational.Relational) -> IntExpr:
         parts = [(coefficient, translate(rest)) for coefficient, rest in terms]
         parts.sort(key=lambda part: (-part[0], str(part[1])))
         return intexpr.add(*(intexpr.mul(node, coefficient) for coefficient, node in parts), constant)
-    if isinstance(expr, sympy.StrictLessThan):
-        return intexpr.Less(translate(expr.lhs), translate(expr.rhs))
-    if isinstance(expr, sympy.LessThan):  # a <= b is a - 1 < b on integers
-        return intexpr.Less(translate(expr.lhs) - 1, translate(expr.rhs))
     raise ValueError(f"{expr} ({type(expr).__name__}) is not part of the index algebra")
+
+
+def _condition(guard: Relational) -> IntExpr:
+    """A guard as a condition: a <= b is a - 1 < b on integers."""
+    if isinstance(guard, sympy.StrictLessThan):
+        return intexpr.Less(translate(guard.lhs), translate(guard.rhs))
+    if isinstance(guard, sympy.LessThan):
+        return intexpr.Less(translate(guard.lhs) - 1, translate(guard.rhs))
+    raise ValueError(f"{guard} ({type(guard).__name__}) is not part of the index algebra")
 
 
 def lower(expr: sympy.Expr, ranges: Mapping[str, Interval]) -> IntExpr:
@@ -67,35 +70,3 @@ def lower(expr: sympy.Expr, ranges: Mapping[str, Interval]) -> IntExpr:
     if missing:
         raise ValueError(f"{expr} reads {', '.join(missing)}, which nobody supplies (there are: {', '.join(ranges)})")
     return lowered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoweredMap:
-    """An index map as integer expressions.
-
-    Attributes:
-        name: the map's name.
-        ranges: (name, (lowest, highest)) of each axis, in order.
-        results: (name, expression) in order.
-        guard: conditions that all have to hold; empty: always.
-    """
-
-    name: str
-    ranges: tuple[tuple[str, Interval], ...]
-    results: tuple[tuple[str, IntExpr], ...]
-    guard: tuple[IntExpr, ...]
-
-    def __getitem__(self, name: str) -> IntExpr:
-        """The expression of one result; KeyError where there is none of that name."""
-        return dict(self.results)[name]
-
-
-def lower_map(index_map: IndexMap) -> LoweredMap:
-    """Lower every result and guard of a map."""
-    ranges = index_map.ranges
-    return LoweredMap(
-        name=index_map.name,
-        ranges=tuple(ranges.items()),
-        results=tuple((name, lower(expr, ranges)) for name, expr in index_map.results),
-        guard=tuple(lower(condition, ranges) for condition in index_map.guard),
-    )

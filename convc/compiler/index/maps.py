@@ -13,7 +13,6 @@ narrows the guard to the points that g sends into the domain of f, unless that i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -24,12 +23,10 @@ from sympy.core.relational import Relational
 
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.lower import translate
+from convc.compiler.index.presburger import find
 from convc.compiler.index.symbols import Axis
 from convc.ir import expr as intexpr
-from convc.ir.expr import Interval, IntExpr
-
-ENUMERATION_LIMIT = 1 << 20
-"""Points that a claim may be tried on, when bounds do not decide it."""
+from convc.ir.expr import Const, Interval, IntExpr, Less
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Neither shown nor refuted; ``why`` says what was tried."""
+    """Neither shown nor refuted by the algebra, for reasons outside of it; no claim about a kernel ends like this."""
 
     claim: str
     why: str
@@ -166,6 +163,11 @@ class IndexMap:
             ),
         )
 
+    @property
+    def conditions(self) -> tuple[IntExpr, ...]:
+        """The guard as integer expressions."""
+        return tuple(map(translate, self.guard))
+
     def evaluate(self, points: Mapping[str, int | np.ndarray]) -> dict[str, int | np.ndarray]:
         """The results at points of the domain: ints, or integer arrays that broadcast together.
 
@@ -178,8 +180,8 @@ class IndexMap:
         """Whether the guard holds at points of the domain."""
         values = {name: _signed(value) for name, value in points.items()}
         result: bool | np.ndarray = True
-        for condition in self.guard:
-            result = result & intexpr.evaluate(translate(condition), values)
+        for condition in self.conditions:
+            result = result & intexpr.evaluate(condition, values)
         return result
 
     def bounds(self) -> dict[str, Interval]:
@@ -195,56 +197,38 @@ class IndexMap:
         """Whether the results named in ``extents`` stay within (lowest, highest) where the guard holds."""
         limits = " and ".join(f"{name} in {low}..{high}" for name, (low, high) in extents.items())
         claim = claim or f"{self.name}: {limits}"
-        known, reasons = _known(self), []
+        known = _known(self)
+        reasons: list[str] = []
         for name, (low, high) in extents.items():
             found = intexpr.bounds(translate(self[name]), self.ranges, known)
             if low <= found[0] and found[1] <= high:
                 reasons.append(f"{name} in {found[0]}..{found[1]} by interval bounds")
                 continue
-            outcome = self._try_points(name, (low, high), claim)
+            outcome = self._decide(name, (low, high), claim)
             if not isinstance(outcome, Proof):
                 return outcome
             reasons.append(outcome.how)
         return Proof(claim, "; ".join(reasons))
 
-    def _try_points(self, name: str, limits: Interval, claim: str) -> Outcome:
-        """Decide by evaluation, first with the conditions on the result's own axes, then with all."""
-        result, conditions = translate(self[name]), [translate(condition) for condition in self.guard]
-        own = [condition for condition in conditions if condition.variables() <= result.variables()]
-        outcome = self._try(name, result, own, limits, claim)
-        if isinstance(outcome, Proof) or own == conditions:
-            return outcome
-        return self._try(name, result, conditions, limits, claim)
-
-    def _try(self, name: str, result: IntExpr, guard: list[IntExpr], limits: Interval, claim: str) -> Outcome:
-        """Try every point of the axes that matter, or only the ends of the axes where those are too many."""
-        used = frozenset().union(result.variables(), *(condition.variables() for condition in guard))
-        axes = [axis for axis in self.domain if axis.name in used]
-        count = math.prod(axis.extent for axis in axes)
-        width = count if count <= ENUMERATION_LIMIT else max(1, int(ENUMERATION_LIMIT ** (1 / len(axes))) // 2)
-        values = [_ends(axis, width) for axis in axes]
-        grid = np.meshgrid(*values, indexing="ij")
-        points = dict(zip((axis.name for axis in axes), grid, strict=True))
-        found = np.asarray(intexpr.evaluate(result, points))
-        wrong = (found < limits[0]) | (found > limits[1])
-        for condition in guard:
-            wrong = wrong & intexpr.evaluate(condition, points)
-        if wrong.any():
-            index = int(np.argmax(wrong))
-            point = tuple((axis, int(array.flat[index])) for axis, array in points.items())
-            return Counterexample(claim, point, f"{name} = {int(found.flat[index if found.ndim else 0])}")
-        if count <= ENUMERATION_LIMIT:
-            return Proof(claim, f"{name} tried on all {count} points of {', '.join(points) or 'the domain'}")
-        return Unknown(claim, f"{name}: bounds are not tight enough, and {count} points are too many to try")
+    def _decide(self, name: str, limits: Interval, claim: str) -> Outcome:
+        """Look for the least point at which a result leaves its limits, over the axes that matter."""
+        result = translate(self[name])
+        guard = self.conditions
+        low, high = limits
+        used = result.variables().union(*(condition.variables() for condition in guard))
+        ranges = {axis.name: axis.range for axis in self.domain if axis.name in used}
+        point = find(ranges, guard, (Less(result, Const(low)), Less(Const(high), result)))
+        if point is None:
+            return Proof(claim, f"{name} stays in {low}..{high} for all {', '.join(ranges) or 'points'}")
+        return Counterexample(claim, tuple(point.items()), f"{name} = {intexpr.evaluate(result, point)}")
 
 
 def prove_equal(claim: str, a: sympy.Expr, b: sympy.Expr, domain: tuple[Axis, ...]) -> Outcome:
     """Whether two expressions are the same number at every point of the domain."""
     if equal(a, b):
         return Proof(claim, "equal expressions")
-    return IndexMap(name="difference", domain=domain, results=(("difference", a - b),)).prove_in(
-        {"difference": (0, 0)}, claim
-    )
+    difference = IndexMap(name="difference", domain=domain, results=(("difference", a - b),))
+    return difference.prove_in({"difference": (0, 0)}, claim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +244,8 @@ def simplify_guards(index_map: IndexMap) -> GuardReport:
 
     This is how a store loses its guard where the tiles of M end with M.
     """
-    kept, dropped = [], []
+    kept: list[Relational] = []
+    dropped: list[tuple[str, str]] = []
     for condition in index_map.guard:
         left = intexpr.bounds(translate(condition.lhs), index_map.ranges)
         right = intexpr.bounds(translate(condition.rhs), index_map.ranges)
@@ -292,7 +277,8 @@ def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
         ):
             if expr.is_Integer or not other.is_Integer:
                 continue
-            node, limit = translate(expr), int(other)
+            node = translate(expr)
+            limit = int(other)
             low, high = known.get(node) or intexpr.bounds(node, ranges)
             known[node] = (low, min(high, limit - strict)) if upper else (max(low, limit + strict), high)
     return known
@@ -308,11 +294,3 @@ def _whole(value: sympy.Expr | int) -> sympy.Expr:
 
 def _signed(value: int | np.ndarray) -> int | np.ndarray:
     return value if isinstance(value, int) else np.asarray(value, dtype=np.int64)
-
-
-def _ends(axis: Axis, width: int) -> np.ndarray:
-    """The first and the last ``width`` values of an axis."""
-    first, extent = axis.first, axis.extent
-    low = np.arange(first, first + min(width, extent), dtype=np.int64)
-    high = np.arange(first + max(width, extent - width), first + extent, dtype=np.int64)
-    return np.concatenate((low, high))

@@ -117,23 +117,29 @@ class _Maker:
     @property
     def cycle(self) -> int:
         """Filter columns after which the same buffer comes again: u / gcd(u, d)."""
-        stride, dilation = self.problem.stride[1], self.problem.dilation[1]
+        stride = self.problem.stride[1]
+        dilation = self.problem.dilation[1]
         return stride // math.gcd(stride, dilation)
 
     # ---- maps --------------------------------------------------------------------------------------------------------
 
     def place(self) -> IndexMap:
-        t, period = Axis("t", self.cut.tiles * self.cut.tile.outputs), Integer(self.cut.walk.period)
+        t = Axis("t", self.cut.tiles * self.cut.tile.outputs)
+        period = Integer(self.cut.walk.period)
         return IndexMap(
             name="place", domain=(t,), results=(("row", FloorDiv(t.symbol, period)), ("q", Mod(t.symbol, period)))
         )
 
     def pixel(self) -> IndexMap:
-        (out_h, out_w), period = self.problem.out_extent, Integer(self.cut.walk.period)
-        row, q = FloorDiv(self.t(), period), Mod(self.t(), period)
-        n, p = row, FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
+        out_h, out_w = self.problem.out_extent
+        period = Integer(self.cut.walk.period)
+        row = FloorDiv(self.t(), period)
+        q = Mod(self.t(), period)
+        n = row
+        p = FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
         if self.cut.stream.merged:
-            n, p = FloorDiv(row, Integer(self.cut.stream.image_rows)), Mod(row, Integer(self.cut.stream.image_rows))
+            n = FloorDiv(row, Integer(self.cut.stream.image_rows))
+            p = Mod(row, Integer(self.cut.stream.image_rows))
         return IndexMap(
             name="pixel",
             domain=(self.tile_m, self.lane),
@@ -149,7 +155,8 @@ class _Maker:
     def start(self) -> IndexMap:
         window = Axis("window", self.cut.tile.windows)
         t = self.first(window.symbol)
-        row, q = FloorDiv(t, Integer(self.cut.walk.period)), Mod(t, Integer(self.cut.walk.period))
+        row = FloorDiv(t, Integer(self.cut.walk.period))
+        q = Mod(t, Integer(self.cut.walk.period))
         results = [("w", self.problem.stride[1] * q - self.problem.pad_lo[1]), ("row", row)]
         if not self.cut.stream.merged:
             results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))))
@@ -178,7 +185,8 @@ class _Maker:
         )
 
     def column(self) -> IndexMap:
-        s, period = Axis("s", self.problem.kernel[1]), Integer(self.cut.walk.period)
+        s = Axis("s", self.problem.kernel[1])
+        period = Integer(self.cut.walk.period)
         number = self.t() + self.moves(s.symbol) - self.cut.walk.lead
         begun = period * FloorDiv(self.first(self.window_of()), period)
         return IndexMap(
@@ -192,7 +200,8 @@ class _Maker:
         )
 
     def line(self) -> IndexMap:
-        r, row = Axis("r", self.problem.kernel[0]), FloorDiv(self.t(), Integer(self.cut.walk.period))
+        r = Axis("r", self.problem.kernel[0])
+        row = FloorDiv(self.t(), Integer(self.cut.walk.period))
         p = (
             Mod(row, Integer(self.cut.stream.image_rows))
             if self.cut.stream.merged

@@ -81,7 +81,9 @@ def outer_stream(problem: ConvProblem) -> RowStream:
 
 def merged_stream(problem: ConvProblem) -> RowStream | str:
     """One stream for all output rows, or the condition that fails, with its numbers."""
-    (height, _), (outputs, _), stride = problem.in_extent, problem.out_extent, problem.stride[0]
+    height, _ = problem.in_extent
+    outputs, _ = problem.out_extent
+    stride = problem.stride[0]
     if problem.batch == 1:
         return RowStream(
             merged=True, streams=1, rows=outputs, image_rows=outputs, outputs=outputs, step=stride, masked=False

@@ -127,7 +127,10 @@ def row_walk(problem: RowProblem, border: Border) -> RowWalk:
     *hold* padding as well: nothing is left out on the left, and a row's end wraps only into the X(o) zeros of the next.
     """
     buffers = _buffers(problem)
-    u, width, pad, outputs = problem.stride, problem.width, problem.pad, problem.outputs
+    u = problem.stride
+    width = problem.width
+    pad = problem.pad
+    outputs = problem.outputs
     left = [max(0, -((buffer.offset - pad) // u)) for buffer in buffers]
     end = [-((buffer.offset - width - pad) // u) for buffer in buffers]
     lead = min(left) if border == "mask" else 0
@@ -141,7 +144,8 @@ def row_walk(problem: RowProblem, border: Border) -> RowWalk:
 
 def _buffers(problem: RowProblem) -> tuple[Buffer, ...]:
     """Filter columns by the remainder of s*d after division by u, in order of their first column."""
-    u, d = problem.stride, problem.dilation
+    u = problem.stride
+    d = problem.dilation
     classes: dict[int, list[int]] = {}
     for s in range(problem.taps):
         classes.setdefault(s * d % u, []).append(s)
@@ -167,7 +171,9 @@ def padding_run(walk: RowWalk, tap: Tap) -> tuple[int, int]:
 
     Padding on the right and on the left of the next row are one run, columns without an output between them included.
     """
-    (first, last), outputs, period = tap.inside, walk.problem.outputs, walk.period
+    first, last = tap.inside
+    outputs = walk.problem.outputs
+    period = walk.period
     if first > last:
         return 0, period
     if last < outputs - 1:

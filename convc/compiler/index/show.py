@@ -37,8 +37,11 @@ def maps_lines(maps: ConvMaps) -> list[str]:
 
 def loop_nest(maps: ConvMaps) -> list[str]:
     """The loops around one multiply-add, outermost first, with their extents and what runs them."""
-    problem, tiles = maps.problem, maps.tiles
-    (taps_h, taps_w), rows, channels = problem.kernel, problem.gemm_m, problem.group_channels
+    problem = maps.problem
+    tiles = maps.tiles
+    taps_h, taps_w = problem.kernel
+    rows = problem.gemm_m
+    channels = problem.group_channels
     groups = f" in {problem.groups} groups" if problem.groups > 1 else ""
     loops = (
         ("tile_m", tiles.m_tiles, f"grid x: {tiles.block_m} output pixels each, M = {rows}"),

@@ -17,20 +17,23 @@ the same exactly if ``columns = Q`` and ``rows = P`` (where a tile gets far enou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-import sympy
 from sympy import Integer
 
-from convc.compiler.index.algebra import equal
-from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, at_most
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
+from convc.compiler.index.presburger import Point, find
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
+from convc.ir.expr import Const, IntExpr, Less, Var, evaluate
 from convc.ir.problem import ConvProblem
 
-SEARCH_LIMIT = 1 << 17
-"""Walk positions that are compared one by one when the algebra does not show a claim."""
+Case = tuple[tuple[IntExpr, ...], tuple[IntExpr, IntExpr, IntExpr]]
+"""Conditions, and the coordinates (w, h, n) of a walk where they hold."""
+
+AXES = ("w", "h", "n")
+"""Coordinates of a copy, in the order in which it counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,44 +55,31 @@ class Im2colBox:
     @property
     def positions(self) -> tuple[int, int]:
         """(positions per row, rows per image): floor((size + upper - lower - 1) / stride) + 1, at least 0."""
-        return tuple(
+        columns, rows = (
             max(0, (size + upper - lower - 1) // stride + 1)
             for size, lower, upper, stride in zip(self.size, self.lower, self.upper, self.stride, strict=True)
         )
+        return columns, rows
 
     @property
     def last(self) -> tuple[int, int]:
         """Last coordinate inside the box, along W and H."""
-        return tuple(size + upper - 1 for size, upper in zip(self.size, self.upper, strict=True))
+        return self.size[0] + self.upper[0] - 1, self.size[1] + self.upper[1] - 1
 
 
 def im2col_box(problem: ConvProblem) -> Im2colBox:
     """The box of a convolution: lower = -pad_lo, upper = pad_hi - (taps - 1)*dilation, the same stride."""
+    height, width = problem.in_extent
+    top, left = problem.pad_lo
+    bottom, right = problem.pad_hi
+    span_h, span_w = problem.span
+    down, across = problem.stride
     return Im2colBox(
-        size=problem.in_extent[::-1],
-        lower=tuple(-pad for pad in problem.pad_lo[::-1]),
-        upper=tuple(
-            pad - (taps - 1) * dilation
-            for pad, taps, dilation in zip(
-                problem.pad_hi[::-1], problem.kernel[::-1], problem.dilation[::-1], strict=True
-            )
-        ),
-        stride=problem.stride[::-1],
+        size=(width, height),
+        lower=(-left, -top),
+        upper=(right - span_w + 1, bottom - span_h + 1),
+        stride=(across, down),
     )
-
-
-def follow_walk(box: Im2colBox, start: tuple[int, int, int], count: int) -> Iterator[tuple[int, int, int]]:
-    """The first ``count`` positions (w, h, n) of the walk from ``start``, by the rule, one step at a time."""
-    w, h, n = start
-    for _ in range(count):
-        yield w, h, n
-        w += box.stride[0]
-        if w > box.last[0]:
-            w = box.lower[0]
-            h += box.stride[1]
-            if h > box.last[1]:
-                h = box.lower[1]
-                n += 1
 
 
 def walk_digits(box: Im2colBox, images: int, j: Axis) -> IndexMap:
@@ -100,7 +90,9 @@ def walk_digits(box: Im2colBox, images: int, j: Axis) -> IndexMap:
     columns, rows = box.positions
     if not columns or not rows:
         raise ValueError(f"the im2col box is empty: {columns} positions per row, {rows} rows")
-    image, y, x = Axis("image", images), Axis("y", rows), Axis("x", columns)
+    image = Axis("image", images)
+    y = Axis("y", rows)
+    x = Axis("x", columns)
     number = (image.symbol * rows + y.symbol) * columns + x.symbol + j.symbol
     return IndexMap(
         name="walk",
@@ -113,25 +105,6 @@ def walk_digits(box: Im2colBox, images: int, j: Axis) -> IndexMap:
     )
 
 
-def walk_position(box: Im2colBox, images: int, j: Axis) -> IndexMap:
-    """Where the walk is after j steps from coordinates (w, h, n): (n, h, w, j) -> w, h, n.
-
-    The guard says that the start lies on the grid of positions, which is where the walk returns to after a
-    row. ValueError for an empty box.
-    """
-    w, h = (Axis(name, last - lower + 1, lower) for name, lower, last in zip("wh", box.lower, box.last, strict=True))
-    n = Axis("n", images)
-    from_left, from_top = w.symbol - box.lower[0], h.symbol - box.lower[1]
-    across, down = Integer(box.stride[0]), Integer(box.stride[1])
-    counted = IndexMap(
-        name="count",
-        domain=(n, h, w),
-        results=(("image", n.symbol), ("y", FloorDiv(from_top, down)), ("x", FloorDiv(from_left, across))),
-        guard=(at_most(Mod(from_left, across), 0), at_most(Mod(from_top, down), 0)),
-    )
-    return walk_digits(box, images, j).compose(counted, "walk")
-
-
 def prove_walk(box: Im2colBox, start: IndexMap, window: IndexMap) -> Outcome:
     """Whether the walk from each tile's start meets the filter windows of the tile's pixels, lane by lane.
 
@@ -142,42 +115,93 @@ def prove_walk(box: Im2colBox, start: IndexMap, window: IndexMap) -> Outcome:
     tile, lane = window.domain
     claim = "the im2col walk from start(tile_m) is at the window of pixel (tile_m, lane) for "
     claim += f"lane = 0..{lane.extent - 1}"
+    begin = {name: translate(expr) for name, expr in start.results}
+    outside = _start_outside(box, begin, tile)
+    end = tile.extent if outside is None else outside["tile_m"]  # up to there, copies start inside the box
+    missed = _missed_window(box, begin, window, end) if end else None
+    if missed is not None:
+        point, here = missed
+        there = tuple(evaluate(translate(window[name]), point) for name in AXES)
+        text = f"the walk is at (w, h, n) = {here}, the window begins at {there}"
+        return Counterexample(claim, tuple(point.items()), text)
+    if outside is not None:
+        name, low, high = next(
+            each for each in _limits(box) if not each[1] <= evaluate(begin[each[0]], outside) <= each[2]
+        )
+        value = f"the start has {name} = {evaluate(begin[name], outside)}, and the box reaches from {low} to {high}"
+        return Counterexample(claim, ((tile.name, end), (lane.name, 0)), value)
     columns, rows = box.positions
-    if columns and rows:
-        walk = walk_position(box, 1 + start.bounds()["n"][1], lane).compose(start)
-        if _always(walk) and all(equal(walk[name], expr) for name, expr in window.results):
-            return Proof(
-                claim,
-                f"both count tile_m*{lane.extent} + lane in the digits n, {rows} rows, {columns} columns",
-            )
-    return _compare(box, start, window, tile, lane, claim)
+    return Proof(claim, f"both count tile_m*{lane.extent} + lane in the digits n, {rows} rows, {columns} columns")
 
 
-def _always(walk: IndexMap) -> bool:
-    """Whether the guard of a walk from a given start holds: it is in the box (no condition), on its grid."""
-    return all(isinstance(each, sympy.LessThan) and equal(each.lhs, each.rhs) for each in walk.guard)
+def _limits(box: Im2colBox) -> Iterator[tuple[str, int, int]]:
+    """(axis, first, last) coordinate inside the box."""
+    return zip("wh", box.lower, box.last, strict=True)
 
 
-def _compare(box: Im2colBox, start: IndexMap, window: IndexMap, tile: Axis, lane: Axis, claim: str) -> Outcome:
-    """Follow the walk tile by tile and compare; the first lane that differs is the counterexample."""
-    tiles = min(tile.extent, max(1, SEARCH_LIMIT // lane.extent))
-    lanes = np.arange(lane.extent)
-    for tile_m in range(tiles):
-        first = start.evaluate({"tile_m": tile_m})
-        position = (first["w"], first["h"], first["n"])
-        for axis, value, lower, last in zip("wh", position, box.lower, box.last, strict=False):
-            if not lower <= value <= last:
-                outside = f"the start has {axis} = {value}, and the box reaches from {lower} to {last}"
-                return Counterexample(claim, (("tile_m", tile_m), ("lane", 0)), outside)
-        points = {"tile_m": tile_m, "lane": lanes}
-        needed = np.stack([np.broadcast_to(window.evaluate(points)[name], lanes.shape) for name in ("w", "h", "n")], 1)
-        visited = np.array(list(follow_walk(box, position, lane.extent)))
-        wrong = (visited != needed).any(1) & window.holds(points)
-        if wrong.any():
-            index = int(np.argmax(wrong))
-            here, there = tuple(visited[index].tolist()), tuple(needed[index].tolist())
-            text = f"the walk is at (w, h, n) = {here}, the window begins at {there}"
-            return Counterexample(claim, (("tile_m", tile_m), ("lane", index)), text)
-    if tiles == tile.extent:
-        return Proof(claim, f"followed through all {tiles} tiles")
-    return Unknown(claim, f"the first {tiles} of {tile.extent} tiles agree, the algebra does not show the rest")
+def _start_outside(box: Im2colBox, begin: Mapping[str, IntExpr], tile: Axis) -> Point | None:
+    """The first tile whose start is not in the box."""
+    beyond: list[IntExpr] = []
+    for name, low, high in _limits(box):
+        beyond += [Less(begin[name], Const(low)), Less(Const(high), begin[name])]
+    return find({tile.name: tile.range}, (), beyond)
+
+
+def _missed_window(
+    box: Im2colBox, begin: Mapping[str, IntExpr], window: IndexMap, end: int
+) -> tuple[Point, tuple[int, int, int]] | None:
+    """The first lane of the tiles before `end` at which the walk is not at the lane's window, and where it is."""
+    tile, lane = window.domain
+    ranges = {tile.name: (0, end - 1), lane.name: lane.range}
+    found: list[tuple[Point, tuple[int, int, int]]] = []
+    for conditions, place in _walk_cases(box, begin, tile, end, Var(lane.name)):
+        apart: list[IntExpr] = []
+        for here, name in zip(place, AXES, strict=True):
+            there = translate(window[name])
+            apart += [Less(here, there), Less(there, here)]
+        point = find(ranges, (*window.conditions, *conditions), apart)
+        if point is not None:
+            w, h, n = place
+            found.append((point, (evaluate(w, point), evaluate(h, point), evaluate(n, point))))
+    return min(found, key=lambda each: tuple(each[0].values()), default=None)
+
+
+def _walk_cases(box: Im2colBox, begin: Mapping[str, IntExpr], tile: Axis, end: int, j: IntExpr) -> list[Case]:
+    """Where the walks of the tiles before `end`, which start inside the box, are after j steps."""
+    beside = [
+        Less(Const(0), (begin[name] - low) % step)
+        for name, low, step in zip("wh", box.lower, box.stride, strict=True)
+        if step > 1
+    ]
+    if beside and find({tile.name: (0, end - 1)}, (), beside) is not None:
+        return _between_positions(box, begin, j)
+    columns, rows = box.positions
+    x, y = ((begin[name] - low) // step for name, low, step in zip("wh", box.lower, box.stride, strict=True))
+    number = (begin["n"] * rows + y) * columns + x + j
+    w = number % columns * box.stride[0] + box.lower[0]
+    h = number // columns % rows * box.stride[1] + box.lower[1]
+    return [((), (w, h, number // (columns * rows)))]
+
+
+def _between_positions(box: Im2colBox, begin: Mapping[str, IntExpr], j: IntExpr) -> list[Case]:
+    """Where a walk is after j steps from any coordinates inside the box.
+
+    If it starts between positions it stays between them, to the end of its first row and of its first image.
+    """
+    left, top = box.lower
+    across, down = box.stride
+    columns, rows = box.positions
+    to_end = (Const(box.last[0]) - begin["w"]) // across + 1  # steps to the end of the first row
+    to_bottom = (Const(box.last[1]) - begin["h"]) // down + 1  # rows to the end of the first image
+    after = j - to_end
+    row = after // columns + 1
+    below = row - to_bottom
+    w = after % columns * across + left
+    return [
+        ((Less(j, to_end),), (begin["w"] + j * across, begin["h"], begin["n"])),
+        ((Less(to_end - 1, j), Less(row, to_bottom)), (w, begin["h"] + row * down, begin["n"])),
+        (
+            (Less(to_end - 1, j), Less(to_bottom - 1, row)),
+            (w, below % rows * down + top, begin["n"] + below // rows + 1),
+        ),
+    ]

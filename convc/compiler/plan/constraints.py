@@ -92,14 +92,6 @@ def tensor_map_extents(layout: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def row_numbers(layout: DeviceLayout, arch: Arch) -> str | None:
-    """The kernel numbers output pixels in signed 32-bit registers, tiles rounded up."""
-    rows = -(-layout.problem.gemm_m // arch.limits.tmem_lanes) * arch.limits.tmem_lanes
-    if rows > 2**31 - 1:
-        return f"{layout.problem.gemm_m} output pixels do not fit the signed 32-bit row number of the kernel"
-    return None
-
-
 def scale_factors(layout: DeviceLayout, arch: Arch) -> str | None:
     """``tcgen05.mma`` with ``.block_scale`` has no disable-output-lane, no ``.ashift`` and no ``.ws`` (PTX manual)."""
     if layout.blocks is None:
@@ -189,9 +181,8 @@ PROBLEM_RULES: tuple[ProblemRule, ...] = (
     tensor_map_offsets,
     tensor_map_steps,
     tensor_map_extents,
-    row_numbers,
 )
-WALK_RULES: tuple[ProblemRule, ...] = (scale_factors, tensor_map_steps, tensor_map_extents, row_numbers)
+WALK_RULES: tuple[ProblemRule, ...] = (scale_factors, tensor_map_steps, tensor_map_extents)
 """Rules about the problem for schedules that walk along image rows; their corners and offsets are proved as claims."""
 TILING_RULES: tuple[TilingRule, ...] = (
     mma_shape,

@@ -8,13 +8,20 @@ from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import IndexMap, Outcome, Proof
 from convc.compiler.plan.coordinates import Coordinate, coordinate
 from convc.errors import PlanError
+from convc.ir.expr import Interval, bounds
 from convc.ir.problem import ConvProblem
+
+WORD: Interval = (-(2**31), 2**31 - 1)
+"""What a signed 32-bit register holds: the width of the coordinates that a copy takes."""
 
 
 def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
     """Give a result of a map as a number of the kernel."""
     domain = ", ".join(axis.name for axis in index_map.domain)
     value = lower(index_map[result], index_map.ranges)
+    low, high = bounds(value, index_map.ranges)
+    if (low < WORD[0] or high > WORD[1]) and isinstance(index_map.prove_in({result: WORD}), Proof):
+        value = (value - WORD[0]) % 2**32 + WORD[0]  # the same number, and its terms may be wider than it is
     return coordinate(name, value, f"{result} of {index_map.name}({domain})")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.skeleton import BIAS, DONE, OUT, RESIDUAL, compute, number
+from convc.compiler.schedules.skeleton import BIAS, DONE, OUT, RESIDUAL, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
@@ -90,7 +90,7 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
     chunks = f"{columns} columns at a time"
     return (
         *this_lane(plan),
-        compute(coordinates.m, "epilogue"),
+        compute(coordinates.m, "epilogue", pixel_bits(plan)),
         *before,
         accumulated(),
         Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),

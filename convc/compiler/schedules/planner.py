@@ -6,13 +6,14 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.cost import SLACK
-from convc.compiler.plan.records import Alternative, Launch, Plan, Rejection, ScheduleSummary
+from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, Request
 from convc.compiler.schedules.skeleton import THREADS
@@ -28,6 +29,7 @@ def plan(
     options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int | None = None,
+    refused: Mapping[ScheduleName, str] | None = None,
 ) -> Plan:
     """Plan the kernel of a problem.
 
@@ -36,11 +38,11 @@ def plan(
         arch: target.
         options: which schedules to consider; all by default.
         block_n, stages: fix the tile width or the number of stages instead of choosing.
+        refused: schedules that turned out to be impossible to write down, each with the reason.
 
     Raises:
         InputError: an option has a value that does not exist.
-        PlanError: no candidate is legal (the message gives the rules that are broken), or a claim about the index maps
-            is not proved.
+        PlanError: no candidate is legal, or no legal one can be proved right or written down; the message says why.
     """
     options = options or ScheduleOptions()
     schedules = asked(options)
@@ -50,11 +52,23 @@ def plan(
         block_n=block_n,
         stages=stages,
     )
-    found = [schedule.candidates(layout, arch, request) for schedule in schedules]
-    legal = [candidates for candidates in found if candidates.legal]
-    if not legal:
-        raise _no_plan(layout, [rejection for candidates in found for rejection in candidates.rejected])
-    return _finished(_chosen(legal), tuple(candidates.summary for candidates in found))
+    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in schedules}
+    for name, reason in (refused or {}).items():
+        found[name] = _turned_down(found[name], "emission", reason)
+    while legal := [candidates for candidates in found.values() if candidates.legal]:
+        chosen = _chosen(legal)
+        try:
+            indexing = schedule_of(chosen.schedule).indexing(chosen.best)
+        except PlanError as error:
+            found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
+            continue
+        return _finished(chosen, indexing, tuple(candidates.summary for candidates in found.values()))
+    raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
+
+
+def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
+    """A schedule that looked legal and is not."""
+    return replace(candidates, legal=(), rejected=(Rejection(rule=rule, reason=reason), *candidates.rejected))
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
@@ -71,7 +85,7 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     return min(near, key=key)
 
 
-def _finished(chosen: ScheduleCandidates, choices: tuple[ScheduleSummary, ...]) -> Plan:
+def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...]) -> Plan:
     """The plan of a schedule's best candidate."""
     best = chosen.best
     name = chosen.schedule
@@ -84,7 +98,7 @@ def _finished(chosen: ScheduleCandidates, choices: tuple[ScheduleSummary, ...]) 
         storage=best.tiled.storage,
         pipeline=best.pipeline,
         launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=THREADS),
-        indexing=schedule_of(name).indexing(best),
+        indexing=indexing,
         estimate=best.cost,
         alternatives=_alternatives(best, chosen.legal),
         rejected=chosen.rejected,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
@@ -117,7 +118,7 @@ class Reload(Schedule):
         )
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
-        proofs = list(maps.proofs)
+        proofs = list(prove(maps))
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)

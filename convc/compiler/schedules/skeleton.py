@@ -24,7 +24,7 @@ from convc.compiler.tile.steps.base import (
     TmemBase,
     TmemDealloc,
 )
-from convc.ir.expr import IntExpr, substitute
+from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 
 LOAD_WARP = 4
@@ -71,6 +71,16 @@ def compute(
         bits=bits,
         expr=substitute(coordinate.value, values) if values else coordinate.value,
     )
+
+
+def pixel_bits(plan: Plan) -> Literal[32, 64]:
+    """Width of the number of a lane's output pixel: 64 where its arithmetic may leave a signed 32-bit register."""
+    ranges = {
+        "tile_m": (0, plan.launch.grid[0] - 1),
+        "lane": (0, max(plan.tiling.block_m, plan.arch.limits.tmem_lanes) - 1),
+    }
+    low, high = bounds(plan.indexing.coordinates.m.value, ranges)
+    return 32 if low >= -(2**31) and high < 2**31 else 64
 
 
 def number(name: str) -> NewNumber:

@@ -21,6 +21,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplySilu,
     Convert,
     GlobalStore,
+    LaneAccess,
     PixelStore,
     Requantise,
     RequantiseLane,
@@ -126,7 +127,7 @@ def _(step: AddRowResidual, context: RoleContext) -> Names:
         (*piece, braces(words), _added(step.out, words, per_piece * index))
         for index, piece in enumerate(row_pieces(step))
     ]
-    return row_names(step) | {
+    return row_names(step, context.numbers[step.row].bits) | {
         "guarded": step.row_limit is not None or step.channel_limit is not None,
         "packed": step.out != "f32",
         "words": words,
@@ -137,12 +138,12 @@ def _(step: AddRowResidual, context: RoleContext) -> Names:
 @fragment.register
 def _(step: AddLaneResidual, context: RoleContext) -> Names:
     """One value a column."""
-    names = lane_names(step)
+    names = lane_names(step, _row_bits(step, context))
     return names | {
         "type": step.out,
         "guarded": step.row_limit is not None or step.channel_limit is not None,
         "read": "%half" if names["packed"] else "%wide",
-        "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step))],
+        "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step, _row_bits(step, context)))],
     }
 
 
@@ -151,7 +152,9 @@ def _(step: GlobalStore, context: RoleContext) -> Names:
     """Sixteen bytes a piece, each with the registers that hold them."""
     register = "v" if dtypes.BY_NAME[step.out].bits == 32 else "h"
     words = (braces(f"%{register}{4 * index + word}" for word in range(4)) for index in itertools.count())
-    return row_names(step) | {"pieces": [(*piece, held) for piece, held in zip(row_pieces(step), words, strict=False)]}
+    return row_names(step, context.numbers[step.row].bits) | {
+        "pieces": [(*piece, held) for piece, held in zip(row_pieces(step), words, strict=False)]
+    }
 
 
 @fragment.register
@@ -161,9 +164,9 @@ def _(step: PixelStore, context: RoleContext) -> Names:
     conversion = f"cvt.sat.{step.out}.s32" if stored.integer else f"cvt.rn.{step.out}.f32"
     pieces = [
         (*piece, f"{conversion} %half, %v{index};", f"%v{index}" if stored.bits == 32 else "%half")
-        for index, piece in enumerate(lane_pieces(step))
+        for index, piece in enumerate(lane_pieces(step, _row_bits(step, context)))
     ]
-    return lane_names(step) | {"pieces": pieces}
+    return lane_names(step, _row_bits(step, context)) | {"pieces": pieces}
 
 
 def float_literal(value: float) -> str:
@@ -174,6 +177,11 @@ def float_literal(value: float) -> str:
 def _values(step: ValueStep) -> list[str]:
     """The registers of the lane's values."""
     return [f"%v{i}" for i in range(step.columns)]
+
+
+def _row_bits(step: LaneAccess, context: RoleContext) -> int:
+    """Width of the numbers of the columns' output pixels."""
+    return max(context.numbers[row].bits for row in step.rows)
 
 
 def _addition(dtype: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
 from convc.compiler.schedules.sharing.k_loop import k_loop, release_filter, release_tile, wait_for_filter
 from convc.compiler.schedules.sharing.storage import done_ring, largest_halo, operand_rings, operand_tiles, ring_uses
-from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number
+from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, RequantiseLane, TmemLoad
 from convc.compiler.tile.steps.operands import MmaStationary
@@ -204,6 +204,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     coordinates = row_coordinates(plan)
     column = number("column")
     rows = tuple(Number(f"m{i}") for i in range(CHUNK))
+    bits = pixel_bits(plan)
     write = PixelStore(
         id="epilogue.write",
         note="one value a lane and pixel",
@@ -229,7 +230,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
         TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
         bias,
         *requantise(plan, CHUNK, RequantiseLane),
-        *(compute(coordinates.m, "epilogue", dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
+        *(compute(coordinates.m, "epilogue", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
         *epilogue_steps(plan.problem.epilogue, write),
         write,
     )

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.compiler.emit.exprs import Code, Number, lower
+from convc.errors import PlanError
 from convc.ir.expr import And, Const, Less, Select, Var, add, bounds, evaluate, floor_div, mod, mul, subterms
 
 LINE = re.compile(r"(?:@(?P<guard>%\w+) )?(?P<op>[\w.]+) (?P<args>.*);")
@@ -107,7 +108,7 @@ def test_the_lines_compute_the_expression(expr, data):
     }
     bits = 32 if low >= -(1 << 31) and high < 1 << 31 else 64
     if any(not fits(bounds(part, RANGES)) for part in subterms(expr)):
-        with pytest.raises(ValueError, match="64 bits cannot hold"):
+        with pytest.raises(PlanError, match="64 bits cannot hold"):
             lower(expr, "d", bits, NUMBERS)
         return
     code = lower(expr, "d", bits, NUMBERS)
@@ -147,14 +148,18 @@ def test_equal_subterms_are_computed_once():
     [
         (Var("nobody"), 32, "no register holds nobody"),
         (Var("d") + 1, 32, "reads the register that it writes"),
-        (Var("j") * 100_000, 32, "which 32 bits cannot hold"),
-        (Var("big") * Var("big"), 64, "which 64 bits cannot hold"),
         (Less(Var("i"), Var("j")), 32, "only a selection can use it"),
     ],
 )
 def test_what_cannot_be_lowered_says_why(expr, bits, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         lower(expr, "d", bits, {**NUMBERS, "d": Number(bits=32, low=0, high=1)} if "reads" in message else NUMBERS)
+
+
+@pytest.mark.parametrize(("expr", "bits"), [(Var("j") * 100_000, 32), (Var("big") * Var("big"), 64)])
+def test_numbers_too_large_for_a_register_are_an_error_of_the_plan(expr, bits):
+    with pytest.raises(PlanError, match=f"which {bits} bits cannot hold"):
+        lower(expr, "d", bits, NUMBERS)
 
 
 def test_ptxas_accepts_every_shape(assembled):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import IndexMap, at_most
 from convc.compiler.index.show import loop_nest, map_lines, maps_lines, proof_lines
@@ -28,7 +31,7 @@ def test_a_map_is_a_few_lines():
 
 
 def test_all_maps_and_proofs_are_shown():
-    maps = _maps()
+    maps = replace(_maps(), proofs=prove(_maps()))
     lines = maps_lines(maps)
     assert lines[:3] == [
         "row(tile_m < 2, lane < 16) -> m",

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from convc.compiler.index import walk as walk_module
 from convc.compiler.index.conv import conv_maps
-from convc.compiler.index.maps import Counterexample, Proof, Unknown
+from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.index.symbols import Axis
-from convc.compiler.index.walk import Im2colBox, follow_walk, im2col_box, prove_walk, walk_digits, walk_position
+from convc.compiler.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
 from convc.errors import ProblemError
 from convc.ir.problem import ConvProblem
 
@@ -55,6 +54,20 @@ def problems(draw, largest=14):
         return ConvProblem(**{**fields, "kernel": (1, 1)})
 
 
+def follow_walk(box, start, count):
+    """The first ``count`` positions (w, h, n) of the walk from ``start``, by the rule, one step at a time."""
+    w, h, n = start
+    for _ in range(count):
+        yield w, h, n
+        w += box.stride[0]
+        if w > box.last[0]:
+            w = box.lower[0]
+            h += box.stride[1]
+            if h > box.last[1]:
+                h = box.lower[1]
+                n += 1
+
+
 def _raw_maps(problem, block_m):
     maps = conv_maps(problem, block_m=block_m, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=16)
     return maps.box, maps.start, maps.window
@@ -76,22 +89,9 @@ def test_the_closed_form_is_the_walk(box, data):
     w, h = box.lower[0] + x * box.stride[0], box.lower[1] + y * box.stride[1]
     visited = np.array(list(follow_walk(box, (w, h, image), 40))).T
     steps = Axis("j", 40)
-    for index_map, start in (
-        (walk_digits(box, 3, steps), {"image": image, "y": y, "x": x}),
-        (walk_position(box, 3, steps), {"n": image, "h": h, "w": w}),
-    ):
-        assert index_map.holds(start)
-        values = index_map.evaluate({**start, "j": np.arange(40)})
-        for name, expected in zip(("w", "h", "n"), visited, strict=True):
-            assert np.array_equal(np.broadcast_to(values[name], 40), expected)
-
-
-def test_the_closed_form_says_nothing_about_starts_between_positions():
-    box = Im2colBox(size=(9, 9), lower=(-1, -1), upper=(0, 0), stride=(2, 2))
-    index_map = walk_position(box, 1, Axis("j", 4))
-    assert index_map.holds({"n": 0, "h": 1, "w": 3})
-    assert not index_map.holds({"n": 0, "h": 1, "w": 4})
-    assert not index_map.holds({"n": 0, "h": 0, "w": 3})
+    values = walk_digits(box, 3, steps).evaluate({"image": image, "y": y, "x": x, "j": np.arange(40)})
+    for name, expected in zip(("w", "h", "n"), visited, strict=True):
+        assert np.array_equal(np.broadcast_to(values[name], 40), expected)
 
 
 def test_manual_example_with_stride_two():
@@ -146,7 +146,7 @@ def _broken_lane(box, start, window, tiles, lanes):
 @settings(max_examples=60, deadline=None)
 def test_every_convolution_walks_over_its_pixels(problem, block_m):
     maps = conv_maps(problem, block_m=block_m, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=16)
-    outcome = maps.proofs[0]
+    outcome = prove_walk(maps.box, maps.start, maps.window)
     assert isinstance(outcome, Proof)
     assert outcome.how.startswith(f"both count tile_m*{block_m} + lane in the digits n")
     assert _broken_lane(maps.box, maps.start, maps.window, maps.tiles.m_tiles, block_m) is None
@@ -206,16 +206,31 @@ def test_a_box_that_ends_before_the_only_start_is_refuted():
     assert outcome.value == "the start has w = 0, and the box reaches from -1 to -1"
 
 
-def test_a_wrong_corner_that_no_pixel_notices_is_proved_by_following():
+def test_a_wrong_corner_that_no_pixel_notices_is_proved():
     problem = ConvProblem(in_channels=8, out_channels=8, in_extent=(1, 5), kernel=(1, 1))
     box, start, window = _raw_maps(problem, 16)
-    outcome = prove_walk(replace(box, upper=(9, 0)), start, window)
-    assert outcome.how == "followed through all 1 tiles"
+    assert isinstance(prove_walk(replace(box, upper=(9, 0)), start, window), Proof)
 
 
-def test_a_search_that_ends_early_decides_nothing(monkeypatch):
-    monkeypatch.setattr(walk_module, "SEARCH_LIMIT", 256)
-    box, start, window = _raw_maps(_resnet_stage(), 16)
-    outcome = prove_walk(replace(box, upper=(-1, -2)), start, window)  # one row too few: seen at the last row only
-    assert isinstance(outcome, Unknown)
-    assert outcome.why == "the first 16 of 49 tiles agree, the algebra does not show the rest"
+def test_a_row_too_few_is_refuted_at_the_last_row_of_a_large_image():
+    box, start, window = _raw_maps(_resnet_stage(20000), 16)
+    outcome = prove_walk(replace(box, upper=(-1, -2)), start, window)
+    assert outcome.point == (("tile_m", 24998750), ("lane", 0))
+    assert outcome.value == "the start has h = 19998, and the box reaches from -1 to 19997"
+
+
+@given(problems(largest=9), st.sampled_from([4, 16]), st.lists(st.integers(-2, 2), min_size=6, max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_walks_between_positions_are_decided_too(problem, block_m, errors):
+    box, start, window = _raw_maps(problem, block_m)
+    moved = [
+        replace(each, results=tuple((name, expr + errors[2 * which + (name == "w")]) for name, expr in each.results))
+        for which, each in enumerate((start, window))
+    ]
+    outcome = prove_walk(replace(box, upper=(box.upper[0] + errors[4], box.upper[1] + errors[5])), *moved)
+    wrong = replace(box, upper=(box.upper[0] + errors[4], box.upper[1] + errors[5]))
+    expected = _broken_lane(wrong, *moved, window.domain[0].extent, block_m)
+    if expected is None:
+        assert isinstance(outcome, Proof)
+    else:
+        assert outcome.point == (("tile_m", expected[0]), ("lane", expected[1]))

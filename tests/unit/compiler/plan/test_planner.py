@@ -230,11 +230,6 @@ def test_nobody_multiplies_the_fill_behind_the_last_channel(schedule, channels, 
             "the limit of a 4-D im2col copy",
         ),
         ({"stride": (9, 1)}, "tensor_map_steps", "stride 9 on H is above 8, the largest step of a tensor map"),
-        (
-            {"batch": 2**25, "in_extent": (8, 8)},
-            "row_numbers",
-            "2147483648 output pixels do not fit the signed 32-bit row number of the kernel",
-        ),
     ],
 )
 def test_a_problem_beyond_the_limits_is_refused(changes, rule, message):

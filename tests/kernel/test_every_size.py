@@ -1,0 +1,50 @@
+"""Every image size compiles by default: plan and text, on no machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from convc.compiler.compile import compile_problem
+from convc.ir.problem import ConvProblem
+
+FILTERS = {
+    "3x3": {"kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)},
+    "5x5 stride 2": {"kernel": (5, 5), "stride": (2, 2), "pad_lo": (2, 2), "pad_hi": (2, 2)},
+    "3x3 dilated": {"kernel": (3, 3), "dilation": (2, 2), "pad_lo": (2, 2), "pad_hi": (2, 2)},
+    "1x1": {"kernel": (1, 1)},
+}
+LARGEST = 40000
+
+
+def sizes() -> list[tuple[int, int]]:
+    """A hundred extents from 1 to `LARGEST`, evenly on a logarithmic scale, as squares and as rectangles."""
+    sides: list[int] = []
+    for i in range(100):
+        sides.append(max(round(LARGEST ** (i / 99)), sides[-1] + 1 if sides else 1))
+    return [*zip(sides, sides, strict=True), *zip(sides, reversed(sides), strict=True)]
+
+
+def compiles(extent: tuple[int, int], filter_: str) -> None:
+    problem = ConvProblem(in_channels=64, out_channels=64, in_extent=extent, bias=True, **FILTERS[filter_])
+    compiled = compile_problem(problem)
+    refused = {choice.schedule.title: choice.reason for choice in compiled.plan.choices if choice.reason}
+    assert not any("index maps" in reason or "cannot hold" in reason for reason in refused.values()), (extent, refused)
+
+
+def test_the_sizes_are_those_that_are_promised():
+    assert len(set(sizes())) == 200
+    assert {(1, 1), (LARGEST, LARGEST), (1, LARGEST), (LARGEST, 1)} <= set(sizes())
+    assert sum(height % 2 for height, _ in sizes()) > 80
+
+
+@pytest.mark.parametrize("filter_", FILTERS)
+def test_some_sizes_compile(filter_):
+    for extent in (*sizes()[7::40], (2000, 2000), (LARGEST, LARGEST)):
+        compiles(extent, filter_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filter_", FILTERS)
+def test_every_size_compiles(filter_):
+    for extent in sizes():
+        compiles(extent, filter_)

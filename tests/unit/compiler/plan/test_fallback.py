@@ -1,0 +1,62 @@
+"""A schedule that cannot be proved right, or not be written down, gives way to the next best, and the plan says why."""
+
+from __future__ import annotations
+
+import pytest
+from support.schedules import only
+
+from convc.compiler.compile import compile_problem
+from convc.compiler.emit import kernel
+from convc.compiler.index import presburger
+from convc.compiler.index.maps import Counterexample
+from convc.compiler.schedules.all import SCHEDULES, SLIDE
+from convc.compiler.schedules.sharing import indexing
+from convc.errors import PlanError
+from convc.ir.problem import ConvProblem
+
+PROBLEM = ConvProblem(in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+REFUTED = (Counterexample("lanes hold their pixels", (("lane", 3),), "it holds another"),)
+
+
+def reasons(compiled) -> dict[str, str]:
+    """Why each schedule was turned down."""
+    return {choice.schedule.title: choice.reason for choice in compiled.plan.choices if choice.reason}
+
+
+def test_a_refuted_claim_gives_way_to_the_next_best(monkeypatch):
+    assert compile_problem(PROBLEM).schedule == "slide"
+    monkeypatch.setattr(indexing, "prove", lambda maps: REFUTED)
+    compiled = compile_problem(PROBLEM)
+    assert compiled.schedule == "reload"
+    said = reasons(compiled)
+    assert "slide" in said
+    assert set(said) <= {schedule.id.title for schedule in SCHEDULES if schedule.shares}
+    assert said["slide"] == (
+        "the index maps do not carry this kernel: REFUTED: lanes hold their pixels [at lane = 3: it holds another]"
+    )
+
+
+def test_a_schedule_that_was_asked_for_is_an_error_with_the_reason(monkeypatch):
+    monkeypatch.setattr(indexing, "prove", lambda maps: REFUTED)
+    with pytest.raises(PlanError, match="no kernel can be planned: the index maps do not carry this kernel: REFUTED"):
+        compile_problem(PROBLEM, options=only(SLIDE))
+
+
+def test_a_kernel_that_cannot_be_written_gives_way_to_the_next_best(monkeypatch):
+    written = kernel.emit
+
+    def emit(program):
+        if program.schedule == "slide":
+            raise PlanError("m may be (0, 9999999999), which 32 bits cannot hold")
+        return written(program)
+
+    monkeypatch.setattr(kernel, "emit", emit)
+    compiled = compile_problem(PROBLEM)
+    assert compiled.schedule != "slide"
+    assert reasons(compiled) == {"slide": "m may be (0, 9999999999), which 32 bits cannot hold"}
+
+
+def test_claims_that_take_too_long_leave_no_kernel(monkeypatch):
+    monkeypatch.setattr(presburger, "OPERATIONS", 10)
+    with pytest.raises(PlanError, match="takes isl more than 10 steps to decide"):
+        compile_problem(PROBLEM)
