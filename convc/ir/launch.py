@@ -78,7 +78,48 @@ class ScalarParam(
     value: int | float
 
 
-Param = TensorMapParam | PointerParam | ScalarParam
+Part = TensorMapParam | PointerParam | ScalarParam
+"""A parameter that is one thing."""
+
+
+class StructField(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A field of a structure.
+
+    Attributes:
+        at: its offset in bytes.
+        param: what it holds.
+    """
+
+    at: int
+    param: Part
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes; its type is known (`LaunchSpec.check`)."""
+        match self.param:
+            case ScalarParam(dtype=dtype):
+                return ELEMENT_TYPES[dtype].bytes
+            case PointerParam():
+                return 8
+            case TensorMapParam():
+                return 128
+
+
+class StructParam(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="struct", forbid_unknown_fields=True
+):
+    """A structure passed by value: ``.param .align 8 .b8 name[24]``.
+
+    Attributes:
+        fields: its fields, at their offsets; they must not overlap.
+        bytes: all of its bytes in hexadecimal, which fields replace; without them the rest is zero.
+    """
+
+    fields: tuple[StructField, ...] = ()
+    bytes: str | None = None
+
+
+Param = TensorMapParam | PointerParam | ScalarParam | StructParam
 """Any parameter."""
 
 
@@ -148,6 +189,10 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     def _check_param(self, index: int, param: Param, where: str) -> None:
         """The type of a number is known, the buffer of anything else is there."""
         match param:
+            case StructParam():
+                for field in param.fields:
+                    self._check_param(index, field.param, where)
+                _check_struct(index, param, where)
             case ScalarParam(dtype=dtype):
                 if dtype not in BUFFER_TYPES:
                     message = f"parameter {index}: unknown scalar type {dtype!r}"
@@ -159,6 +204,21 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                         where=where,
                         hint=f"buffers are: {', '.join(self.buffers) or 'none'}",
                     )
+
+
+def _check_struct(index: int, param: StructParam, where: str) -> None:
+    """Its bytes are hexadecimal, its fields lie behind one another."""
+    try:
+        bytes.fromhex(param.bytes or "")
+    except ValueError:
+        raise LaunchError(f"parameter {index}: the bytes of a struct must be hexadecimal digits", where=where) from None
+    end = 0
+    for field in sorted(param.fields, key=lambda field: field.at):
+        if field.at < end:
+            raise LaunchError(
+                f"parameter {index}: the field at byte {field.at} overlaps what is before it", where=where
+            )
+        end = field.at + field.size
 
 
 def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:

@@ -21,7 +21,7 @@ from convc import ptx
 from convc.errors import InputError, LaunchError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, ScalarParam, TensorMapParam
+from convc.ir.launch import BufferSpec, LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
 from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
@@ -59,6 +59,10 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+
+
+WORKSPACE_BYTES = 32
+"""Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +189,7 @@ def _run(
     decoded = _decoded(text, file, launch.entry)
     decoded.check_block(launch.block)
     memory = _memory(decoded, launch, buffers)
+    workspace = memory.add_variable("the workspace of the grid", np.zeros(WORKSPACE_BYTES, np.uint8))
     if watch is not None:
         memory.watch = memory.by_name[watch[0]].base + watch[1]
     params, maps = _parameters(decoded.variables.parameters, launch, memory)
@@ -198,12 +203,15 @@ def _run(
         cluster=launch.cluster,
         dynamic_shared=launch.shared_bytes,
         file=file,
+        workspace=workspace.base if decoded.slots.cooperative else 0,
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
     )
     size = cohort_size(decoded, launch, options)
     start, end = _range(launch, options)
+    if decoded.slots.cooperative and end - start != launch.ctas:
+        raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
     with _threads().limit(limits=1, user_api="blas"):
         for first in range(start, end, size):
             count = min(size, end - first)
@@ -245,11 +253,23 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
 
 
 def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> int:
-    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes."""
+    """CTAs to run together: whole clusters, bounded by the options and by the memory their state takes.
+
+    Raises:
+        LaunchError: the CTAs of a cooperative kernel do not fit into one cohort.
+    """
     per_cta = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
     if decoded.uses_tensor_memory:
         per_cta += 4 * LANES * COLUMNS
     size = math.prod(launch.cluster)
+    if decoded.slots.cooperative:
+        if launch.ctas * per_cta > options.cohort_bytes:
+            raise LaunchError(
+                f"the {launch.ctas} CTAs of the grid meet (the kernel reads %envreg), and take "
+                f"{launch.ctas * per_cta} bytes together",
+                hint=f"the machine runs {options.cohort_bytes} bytes of CTAs at once: launch fewer, or allow more",
+            )
+        return launch.ctas
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
 
 
@@ -278,19 +298,41 @@ def _parameters(
     space = np.zeros(max(1, max((s.offset + s.size for s in slots), default=0)), np.uint8)
     maps: dict[int | bytes, tuple[str, TensorLoader]] = {}
     for slot, param in zip(slots, launch.params, strict=True):
-        match param:
-            case TensorMapParam(map=tmap):
-                if slot.size != 128:
-                    raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
-                buffer = memory.by_name[tmap.buffer]
-                check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
-                maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
-            case PointerParam(buffer=name, offset=offset):
-                value = np.array([memory.by_name[name].base + offset], np.uint64)
-                _store(space, slot, value.view(np.uint8))
-            case ScalarParam(dtype=dtype, value=number):
-                _store(space, slot, _scalar(slot.name, dtype, number))
+        if not isinstance(param, StructParam):
+            _put(space, slot, param, memory, maps)
+            continue
+        if param.bytes is not None:
+            _store(space, slot, np.frombuffer(bytes.fromhex(param.bytes), np.uint8))
+        for field in param.fields:
+            if field.at + field.size > slot.size:
+                raise LaunchError(
+                    f"parameter {slot.name!r} has {slot.size} bytes; its field at byte {field.at} takes {field.size}"
+                )
+            part = Parameter(name=f"{slot.name}+{field.at}", offset=slot.offset + field.at, size=field.size)
+            _put(space, part, field.param, memory, maps)
     return space, maps
+
+
+def _put(
+    space: np.ndarray,
+    slot: Parameter,
+    param: Part,
+    memory: GlobalMemory,
+    maps: dict[int | bytes, tuple[str, TensorLoader]],
+) -> None:
+    """Lay one argument out at its place, or attach a loader there."""
+    match param:
+        case TensorMapParam(map=tmap):
+            if slot.size != 128:
+                raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
+            buffer = memory.by_name[tmap.buffer]
+            check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
+            maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
+        case PointerParam(buffer=name, offset=offset):
+            value = np.array([memory.by_name[name].base + offset], np.uint64)
+            _store(space, slot, value.view(np.uint8))
+        case ScalarParam(dtype=dtype, value=number):
+            _store(space, slot, _scalar(slot.name, dtype, number))
 
 
 def _scalar(name: str, dtype: str, number: float) -> np.ndarray:

@@ -56,6 +56,12 @@ def print_network(console: Console, report: NetworkReport) -> None:
         f"{report.replaced} tensors of random weights, seed {report.seed}",
     ]
     console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
+    share = report.zero_channels / max(1, report.channels)
+    console.print(
+        f"{report.zero_channels} of {report.channels} input channels are zero everywhere ({share:.2%}): weights that "
+        "read them are not tested",
+        soft_wrap=True,
+    )
     if report.departs is not None:
         console.print(f"first departs: {report.departs}", soft_wrap=True)
 

@@ -16,7 +16,7 @@ from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse, Tables
 from convc.sanitizer.sites import finding, region_of, site_of
-from convc.sanitizer.strength import Strength, apart
+from convc.sanitizer.strength import Strength, advice, apart
 from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
@@ -177,6 +177,8 @@ class Accesses(Order):
             why = "; they may store the same"
         elif weakly:
             why = "; only a proxy fence or a tcgen05 fence is missing"
+        elif first.generic and second.generic:
+            why = advice(first.strength, second.strength)
         shadow = self.shadow(space, access_set.home)
         here, lanes = shadow.entries(access_set.places, index)
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)

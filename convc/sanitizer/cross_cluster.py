@@ -20,7 +20,7 @@ from convc.machine.state.observer import GlobalRange, Observer, Places, Transfer
 from convc.ptx import Instr
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
-from convc.sanitizer.strength import strength_of
+from convc.sanitizer.strength import advice, strength_of
 
 Executed = tuple[Instr, int]
 """An instruction, and the linear number of the CTA that executed it."""
@@ -185,7 +185,12 @@ class Writes(Observer):
         if thread is not None:
             message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {store.span.line})"
         else:
-            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {store.span.line}): nothing orders the two"
+            message = f"CTA {cta} reads {where}, which CTA {by} writes (line {store.span.line})"
+        if self.orders:
+            message += ": a lock or a flag must order the two, which is not followed between clusters; look for it"
+        else:
+            message += ": nothing orders the two"
+        message += advice(strength_of(instr), strength_of(store))
         region = Region(space="global", buffer=buffer, runs=((offset, offset),))
         verdict = Verdict.review if self.orders else Verdict.error
         self.found[key] = finding(

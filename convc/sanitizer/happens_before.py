@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from convc.machine.isa.observe import actors
+from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import Observer
 from convc.ptx import Instr
@@ -148,18 +149,13 @@ class Order(Observer):
                 clocks.add(message)
 
     def commit(
-        self,
-        strand: ObservedStrand,
-        instr: Instr,
-        barrier: int,
-        thread: tuple[int, int],
-        signals: Sequence[tuple[int, int]],
+        self, strand: ObservedStrand, instr: Instr, barrier: int, signals: Sequence[tuple[int, tuple[int, int], int]]
     ) -> None:
-        """The barriers hear of all earlier tensor operations of this thread, and of what the thread knows.
+        """The barriers hear of all earlier tensor operations of each thread, and of what the thread knows.
 
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
         """
-        for row, home in signals:
+        for row, thread, home in signals:
             clocks = self.clocks(row, thread[0])
             work = self.stream("tensor", row, *thread)
             clocks.tick()
@@ -169,7 +165,7 @@ class Order(Observer):
             opened = self.barrier((home, barrier)).open
             opened.add(clocks)
             opened.announce({work.component: time})
-        self.settle({(home, barrier) for _, home in signals})
+        self.settle({(home, barrier) for _, _, home in signals})
 
     # ---- groups of copies ------------------------------------------------------------------------------------------
 
@@ -202,12 +198,14 @@ class Order(Observer):
 
     # ---- barriers of the CTA and of the cluster ----------------------------------------------------------------------
 
-    def cta_barrier(self, strand: ObservedStrand, instr: Instr, index: int, leave: bool) -> None:
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """bar.sync: everybody who arrives tells everybody who leaves."""
         assert strand.ticket is not None, "a warp at a CTA barrier holds a ticket"
-        generations = strand.ticket.generation
-        for at, row, _, warp, _ in actors(strand):
-            self._meet(("cta", row, index, int(generations[at])), self.clocks(row, warp), leave)
+        for at, row, warp_at, warp, _ in actors(strand):
+            for meeting in strand.ticket.meetings:
+                generation = int(meeting.generation[at, warp_at])
+                if generation != ELSEWHERE:
+                    self._meet(("cta", row, meeting.index, generation), self.clocks(row, warp), leave)
 
     def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """barrier.cluster; a relaxed arrival passes on what a fence before it released."""

@@ -66,6 +66,16 @@ Location = tuple[str, int | str, int]
 """A place that strong accesses meet at: the space, the CTA or the buffer, and the offset there."""
 
 
+def advice(first: Strength | None, second: Strength | None) -> str:
+    """What to do where an ordinary access meets an atomic or another strong one; else nothing."""
+    if (first is None) == (second is None):
+        return ""
+    return (
+        "; one of them is an ordinary access: make it a strong one too (ld.relaxed, st.relaxed or volatile), or order "
+        "the two by a barrier"
+    )
+
+
 class Locations:
     """Messages of the latest writes of single locations, by the CTA that released them and whether others may hear."""
 

@@ -1,10 +1,12 @@
 """Rules of a single warp: aligned instructions need converged lanes, and loads that are under way fill registers.
 
 Lanes that parted at a branch need not run together again before ``bar.warp.sync``, and an aligned instruction must be
-executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). At a barrier that is a matter
-for review: NVIDIA's compiler makes a bare bar.sync of every __syncthreads, and leaves it to the assembler to bring the
-lanes together. The registers of a tcgen05.ld hold nothing before ``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld");
-compilers that move arithmetic above the wait rely on the assembler to track them, so that is a matter for review too.
+executed by all threads of the warp together (PTX manual, "barrier{.cta}", "elect.sync"). A bare bar.sync brings them
+together: NVIDIA's compiler makes one of every __syncthreads, behind an "if" too, and leaves the rest to the assembler.
+In a kernel that has bar.warp.sync, which takes that upon itself, and at a barrier that says .aligned, it is a matter
+for review. The registers of a tcgen05.ld hold nothing before
+``tcgen05.wait::ld`` (PTX manual, "tcgen05.ld"); compilers that move arithmetic above the wait rely on the assembler to
+track them, so that is a matter for review too.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Warps(Observer):
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
         self.cohort = cohort
+        self.explicit = any(i.form.name == "bar.warp.sync" for i in cohort.launch.program.kernel.body)
         self.depth: dict[int, int] = {}
         self.parted: set[Warp] = set()
         self.filling: dict[Warp, dict[int, tuple[Instr, Region]]] = {}
@@ -71,11 +74,14 @@ class Warps(Observer):
         if not self.parted:
             return
         warps = _warps(strand) & self.parted
-        if instr.form.name == "bar.warp.sync":
+        bare = instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync"
+        if instr.form.name == "bar.warp.sync" or (bare and not self.explicit):
             self.parted -= warps
-        elif warps and not depth and _aligned(instr):
+        elif warps and not depth and (bare or "aligned" in instr.mods):
             self.parted -= warps
-            message = "an aligned instruction follows a divergent branch without bar.warp.sync in between"
+            message = (
+                "an aligned instruction follows a divergent branch without bar.warp.sync in between: put one before it"
+            )
             verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
             found = self._finding(instr, min(warps), verdict, "aligned-after-divergence", message)
             self.found.setdefault(("aligned", instr.index), found)
@@ -116,8 +122,3 @@ class Warps(Observer):
 def _warps(strand: ObservedStrand) -> set[Warp]:
     """The warps of a strand in the CTAs that are watched."""
     return {(row, warp) for _, row in watched_rows(strand) for warp in strand.warps.tolist()}
-
-
-def _aligned(instr: Instr) -> bool:
-    """Whether all lanes of the warp must execute the instruction together."""
-    return "aligned" in instr.mods or (instr.form.opcode == "bar" and instr.form.name != "bar.warp.sync")

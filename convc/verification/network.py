@@ -80,10 +80,14 @@ def verify_graph(
     shown = [nodes[name].output[0] for name in graph.convolutions if nodes[name].output[0] in made]
     whole, silent = _whole(model, feeds, weights, shown, version)
     layers: list[LayerReport] = []
+    alive: list[np.ndarray] = []
     reference = HostNodes(model, {})
 
     def watch(name: str, ran: ConvRun) -> None:
         node = nodes[name]
+        x = ran.arrays[0]
+        if x is not None:
+            alive.append(channels_alive(x))
         given = dict(zip(node.input, ran.arrays, strict=True))
         right = against_reference(ran, lambda: reference.build(node, name).run(given)[0])
         checks = [check_of(ran.run, "network", right)]
@@ -107,6 +111,8 @@ def verify_graph(
         outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),
         onnxruntime=version,
         silent=silent,
+        channels=sum(each.size for each in alive),
+        zero_channels=sum(int((~each).sum()) for each in alive),
     )
 
 
@@ -128,6 +134,11 @@ def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int
         else:
             feeds[value.name] = rng.standard_normal(shape, dtype=np.float32).astype(dtype)
     return feeds
+
+
+def channels_alive(x: np.ndarray) -> np.ndarray:
+    """bool (channels,): which channels of activations (batch, channels, ...) are not zero everywhere."""
+    return (x != 0).any(axis=(0, *range(2, x.ndim)))
 
 
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:

@@ -5,12 +5,22 @@ channel is then the same, and a kernel that mixes them up goes unnoticed. Here e
 numbers by what its node uses it for:
 
     ==============================================  ======================================================
-    filters and matrices                            normal, variance 2 / fan-in behind a rectifier (K. He et al.,
-                                                    "Delving Deep into Rectifiers", 2015), 1 / fan-in elsewhere
-    biases, shifts, means                           normal, standard deviation 0.1
+    filters behind a rectifier                      normal, less the mean of each filter; variance 1.2 / fan-in, or
+                                                    2.93 / fan-in where nothing is added before the rectifier
+    matrices behind a rectifier                     normal, variance 2 / fan-in (K. He et al., "Delving Deep into
+                                                    Rectifiers", 2015)
+    filters and matrices elsewhere                  normal, variance 1 / fan-in
+    biases, shifts                                  normal, mean 1.5, standard deviation 0.1
+    means, shifts just before a residual sum        normal, standard deviation 0.1
     scales, variances of normalisations             uniform in 0.8..1.25
     scale just before a residual sum                half of that, so that sums of many branches stay small
     ==============================================  ======================================================
+
+Rectified numbers have a mean, so that the sums of a filter whose weights add up to something lie around a number of
+their own, and below zero everywhere for many filters: the next rectifier would make whole channels zero, and the
+weights that read them would go untested. A filter that adds up to zero takes only the deviation from the mean, and a
+shift of 1.5 keeps most numbers above zero. A normal number has 1 / 0.89 of the variance of the same number shifted so
+and rectified, and 2.93 times that of the number rectified as it is; 1.2 makes up for what pooling averages away.
 
 Fan-in is the number of terms of each sum. Single numbers, integers (also behind a DequantizeLinear), and tensors that
 go elsewhere keep their values.
@@ -44,6 +54,13 @@ _PASSING = (*_FORWARD, "MaxPool", "AveragePool", "GlobalAveragePool", "LRN", "Dr
 _RECTIFIERS = ("Relu", "LeakyRelu", "PRelu", "Clip", "Elu", "Selu", "HardSwish", "Sigmoid", "HardSigmoid", "Softplus")
 
 _NORMALISATIONS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization")
+_LIFT = 1.5
+"""Mean of shifts, in standard deviations of what they are added to."""
+
+_LIFTED = 1.2
+_UNLIFTED = 2 * math.pi / (math.pi - 1)
+"""Variance times fan-in of filters behind a rectifier, with a shift before it and without: 1 / (1 / 2 - 1 / (2 pi))."""
+
 _FLOATS = (np.dtype(np.float16), dtypes.BF16.storage, np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -76,30 +93,42 @@ def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, D
     """Each tensor that a node may use as a parameter, with what to draw for it."""
     residual = {name for node in graph.node if node.op_type in ("Sum", "Add") for name in node.input}
     rectified: set[str] = set()
+    lifted: set[str] = set()
     for node in graph.node:
         if node.op_type in _RECTIFIERS or (node.op_type in _PASSING and rectified.intersection(node.input)):
             rectified.update(node.output)
+        if _lifts(node) or (node.op_type in (*_RECTIFIERS, *_PASSING) and lifted.intersection(node.input)):
+            lifted.update(node.output)
         gain = 2 if rectified.intersection(node.input[:1]) else 1
+        own = _LIFTED if lifted.intersection(node.input[:1]) else _UNLIFTED
         inputs = dict(enumerate(node.input))
         found: dict[int, Draw] = {}
         ends_branch = bool(node.output) and node.output[0] in residual
+        shift = _shift if ends_branch else _lift
         match node.op_type:
             case "Conv" | "ConvTranspose":
-                found = {1: _filters(node, gain), 2: _shift}
+                found = {1: _filters(node, own if gain > 1 else None), 2: shift}
             case "Gemm":
-                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0, gain), 2: _shift}
+                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0, gain), 2: shift}
             case "MatMul":
                 found = {0: _matrix(-1, 1), 1: _matrix(-2, gain)}
             case kind if kind in _NORMALISATIONS:
-                found = {1: _half if ends_branch else _scale, 2: _shift, 3: _shift, 4: _scale}
+                found = {1: _half if ends_branch else _scale, 2: shift, 3: _shift, 4: _scale}
             case "Mul":
                 found = {0: _half if ends_branch and not _adds_parameter(graph, node) else _scale}
                 found[1] = found[0]
             case "Add":
-                found = {0: _shift, 1: _shift}
+                found = {0: shift, 1: shift}
         for index, draw in found.items():
             if inputs.get(index):
                 yield node, inputs[index], draw
+
+
+def _lifts(node: onnx.NodeProto) -> bool:
+    """Whether a node adds a shift, which is a parameter where it is drawn at all."""
+    return node.op_type in ("Add", *_NORMALISATIONS) or (
+        node.op_type in ("Conv", "ConvTranspose") and len(node.input) > 2
+    )
 
 
 def _adds_parameter(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
@@ -119,15 +148,21 @@ def _adds_parameter(graph: onnx.GraphProto, node: onnx.NodeProto) -> bool:
     return all(any(constant(name) for name in other.input) for other in sums)
 
 
-def _filters(node: onnx.NodeProto, gain: int) -> Draw:
-    """Normal numbers for (K, C / groups, *kernel), or for those of `ConvTranspose`, (C, K / groups, *kernel)."""
+def _filters(node: onnx.NodeProto, rectified: float | None) -> Draw:
+    """Normal numbers for (K, C / groups, *kernel), or for those of `ConvTranspose`, (C, K / groups, *kernel).
+
+    ``rectified``: variance times fan-in of filters that add up to zero; None for others, of variance 1 / fan-in.
+    """
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         terms = math.prod(shape[1:])
         if node.op_type == "ConvTranspose":  # a pixel gets every stride-th tap of the channels of its group
             steps = math.prod(_attribute(node, "strides", [1]))
             terms = shape[0] // max(1, _attribute(node, "group", 1)) * math.prod(shape[2:]) / max(1, steps)
-        return _normal(rng, shape, math.sqrt(gain / max(1, terms)))
+        elif rectified is not None and terms > 1:
+            values = _normal(rng, shape, math.sqrt(rectified / terms))
+            return values - values.mean(axis=tuple(range(1, len(shape))), keepdims=True)
+        return _normal(rng, shape, math.sqrt((1 if rectified is None else 2) / max(1, terms)))
 
     return draw
 
@@ -140,6 +175,10 @@ def _matrix(axis: int, gain: int) -> Draw:
 def _shift(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Small normal numbers, for what is added."""
     return _normal(rng, shape, 0.1)
+
+
+def _lift(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    return _shift(rng, shape) + np.float32(_LIFT)
 
 
 def _scale(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -173,6 +173,8 @@ class NetworkReport(ModelReport):
         outputs: of the network.
         onnxruntime: its version; empty where it was not there.
         silent: why onnxruntime gave no answer for the whole network; empty where it did.
+        channels: input channels of all convolutions.
+        zero_channels: how many of those are zero everywhere: no wrong weight that reads them would show.
     """
 
     stats: RunStats
@@ -180,6 +182,8 @@ class NetworkReport(ModelReport):
     outputs: tuple[OutputReport, ...]
     onnxruntime: str
     silent: str
+    channels: int = 0
+    zero_channels: int = 0
 
     @property
     def departs(self) -> str | None:

@@ -1,4 +1,4 @@
-"""``glossary.md`` has every word that a table prints, and ``commands.md`` every option of a command."""
+"""Pages that list words have all of them: what tables print, options of commands, rules of findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 import click
 import pytest
-from pages import text_of
+from pages import DOCS, text_of
 
 from convc.cli.main import COMMANDS
 from convc.machine import Counters
@@ -49,3 +49,14 @@ def test_every_option_is_on_the_page(name):
     options = {max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)}
     page = text_of("commands.md")
     assert {option for option in options if not re.search(rf"{option}\b", page)} - {"--help"} == set()
+
+
+RULE = re.compile(r"""(?:report\(|rule ?= ?|Verdict\.\w+, )\s*"([a-z]+(?:-[a-z]+)+)\"""")
+
+
+def test_every_finding_is_on_the_page():
+    rooms = [DOCS.parent / room for room in ("machine", "sanitizer")]
+    texts = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
+    rules = {rule for text in texts for rule in RULE.findall(text)}
+    assert "completion-order" in rules
+    assert {rule for rule in rules if f"`{rule}`" not in text_of("checking.md")} == set()

@@ -63,8 +63,36 @@ def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
         moved = [_run(strand, ops) for strand in turn]
         moved.append(len(running) > len(turn))  # a split is progress: the new strand has not run yet
         running[:] = [strand for strand in running if not strand.done]
-        if not any(moved) and running and not cohort.pending.perform_one():
+        stuck = running and not any(moved)
+        if stuck and not cohort.pending.perform_one() and not _part_ready(running):
             raise _deadlock(cohort, running)
+
+
+def _part_ready(running: list[Strand]) -> bool:
+    """Part one strand of which only some warps or CTAs still have to wait, so that the others go on.
+
+    A strand waits for its slowest warp as long as somebody else can go on: parting for good costs more than waiting.
+
+    Returns:
+        Whether there was such a strand.
+    """
+    for strand in running:
+        if strand.ready is None:
+            continue
+        ready = np.broadcast_to(strand.ready, (strand.row_count, len(strand.warps)))
+        some = ready.any(axis=1)
+        if not some.any():
+            continue
+        if not some.all():
+            strand.split_rows(some)
+            return True
+        if (ready != ready[:1]).any():
+            strand.split_rows(np.asarray((ready == ready[:1]).all(axis=1)))
+            return True
+        if not ready.all():
+            strand.split_warps(ready[0])
+            return True
+    return False
 
 
 def _observed(decoded: DecodedKernel, pc: int, ops: list[Run], observer: Observer) -> Run:
@@ -111,6 +139,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     executed = 0
     watch: tuple[int, list[Value]] | None = None
     moved = True
+    strand.ready = None
     try:
         while True:
             result = ops[pc](strand)
@@ -202,6 +231,8 @@ def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
     row = 0 if first.rows is None else int(first.rows[0])
     for address, barrier in sorted(cohort.barriers.items()):
         lines.append(f"mbarrier {address:#x} in CTA {cohort.number(row)}: {barrier.describe(row)}")
+    errors = [f for f in cohort.launch.findings.values() if f.verdict is Verdict.error]
+    lines += [f"before that: {f.file}:{f.line}: {f.message}" for f in errors]
     error = DeadlockError(
         "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),
         span=body[first.pc].span,

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from convc.errors import MachineFault, UnmodelledError
-from convc.machine.base.values import DTYPE, MASK, Function, Value, narrow
+from convc.errors import UnmodelledError
+from convc.machine.base.values import DTYPE, MASK, Function, Value
 from convc.machine.isa.registry import Run
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.slots import SlotTable
@@ -49,14 +49,6 @@ def modifier(instr: Instr, name: str) -> str:
 def negated(value: Value) -> Value:
     """The opposite of a predicate."""
     return ~value if isinstance(value, np.ndarray) else not value
-
-
-def uniform(value: Value, what: str) -> int:
-    """A number that must be the same in all threads; a fault where it is not."""
-    same = narrow(value)
-    if isinstance(same, np.ndarray):
-        raise MachineFault(f"{what} must be the same in all threads that execute together")
-    return int(same)
 
 
 def reader(operand: Operand | None, table: SlotTable, bits: int = 1) -> Read:

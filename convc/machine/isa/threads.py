@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.errors import MachineFault
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
 from convc.machine.state.strand import Strand
@@ -32,6 +33,33 @@ def first_active_warp(strand: Strand, chosen: np.ndarray | None = None) -> Who:
     at, warp, _ = np.argwhere(full)[0].tolist()
     row = at if strand.rows is None else int(strand.rows[at])
     return Who(row=row, warp=int(strand.warps[warp]), lanes=tuple(np.flatnonzero(full[at, warp]).tolist()))
+
+
+def active_lanes(strand: Strand) -> np.ndarray:
+    """bool (rows | 1, warps | 1, 32 | 1): the threads that execute."""
+    return np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
+
+
+def active_warps(strand: Strand) -> np.ndarray:
+    """bool (rows | 1, warps): the warps that have an active lane."""
+    active = np.asarray(active_lanes(strand).any(axis=2))
+    return np.broadcast_to(active, (len(active), len(strand.warps)))
+
+
+def per_warp(strand: Strand, value: Value, what: str) -> int | np.ndarray:
+    """An operand that the active lanes of a warp must share: an int, or int64 (rows | 1, warps | 1); else a fault."""
+    if not isinstance(value, np.ndarray):
+        return int(value)
+    if value.shape[2] == 1:
+        shared = value[:, :, 0]
+    else:
+        full, mask = np.broadcast_arrays(value, active_lanes(strand))
+        shared = np.take_along_axis(full, mask.argmax(axis=2)[:, :, None], axis=2)
+        if ((full != shared) & mask).any():
+            raise MachineFault(f"{what} must be the same in all lanes of a warp")
+        shared = shared[:, :, 0]
+    table = shared.astype(np.int64)
+    return int(table.flat[0]) if (table == table.flat[0]).all() else table
 
 
 def active_rows(strand: Strand) -> np.ndarray | None:

@@ -10,6 +10,8 @@ becomes an int64 array of shape (ctas,) only while CTAs differ.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from convc.errors import MachineFault
@@ -17,6 +19,20 @@ from convc.errors import MachineFault
 Count = int | np.ndarray
 MAX_COUNT = (1 << 20) - 1
 """Largest arrival count and magnitude of the transaction count (PTX manual, mbarrier object contents)."""
+
+
+class Arrival(NamedTuple):
+    """What a thread does at an mbarrier.
+
+    Attributes:
+        arrivals: how many, an int or one for each CTA.
+        tx: added to the transaction count before that.
+        drop: later phases expect so many fewer.
+    """
+
+    arrivals: Count = 1
+    tx: Count | None = None
+    drop: bool = False
 
 
 class MBarrier:
@@ -79,23 +95,90 @@ class MBarrier:
         if rows is None and type(self.expected) is int and type(count) is int:
             self.expected -= count
         else:
-            self._wide("expected", ctas)[slice(None) if rows is None else rows] -= count
+            np.subtract.at(self._wide("expected", ctas), np.arange(ctas) if rows is None else rows, count)
         self.arrive(ctas, rows, count)
+
+    # ---- several threads -------------------------------------------------------------------------------------------
+
+    def arrive_each(self, ctas: int, rows: np.ndarray | None, threads: Count, arrival: Arrival) -> int:
+        """Threads arrive one after the other; returns how many phases of one barrier they fall into at most.
+
+        Args:
+            ctas: of the cohort.
+            rows: the CTAs whose barrier it is, one for each CTA that threads belong to, with repeats; None for all.
+            threads: how many arrive, for each of ``rows``.
+            arrival: what each of them does.
+        """
+        if not self._fits(ctas, rows, threads, arrival.arrivals):
+            return max(2, self._one_by_one(ctas, rows, threads, arrival))
+        if arrival.tx is not None:
+            self.add_tx(ctas, rows, arrival.tx * threads)
+        (self.drop if arrival.drop else self.arrive)(ctas, rows, arrival.arrivals * threads)
+        return 1
+
+    def add_tx_each(self, ctas: int, rows: np.ndarray | None, threads: Count, amount: Count) -> None:
+        """Threads add to the transaction count one after the other, ``threads`` of them for each of ``rows``."""
+        if (type(threads) is int and threads == 1) or np.min(self.pending) > 0:
+            self.add_tx(ctas, rows, amount * threads)
+        else:  # a phase may complete on the way, and what follows belong to the next
+            self._one_by_one(ctas, rows, threads, Arrival(0, amount))
+
+    def found_by_each(self, rows: np.ndarray | None, threads: Count, count: Count) -> Count:
+        """The states in which threads will find the barrier that arrive one after the other.
+
+        Returns:
+            An int where it is the same for all, else uint64 (rows | 1, threads); what belongs to no thread means
+            nothing.
+        """
+        most = int(np.max(threads))
+        phase, pending, expected = (
+            v if isinstance(v, int) else np.reshape(v if rows is None else v[rows], (-1, 1))
+            for v in (self.phase, self.pending, self.expected)
+        )
+        if most == 1 and type(phase) is int and type(pending) is int:
+            return (phase << 32) | pending
+        taken = np.arange(most) * np.reshape(count, (-1, 1))
+        behind = np.maximum(taken - pending, 0)  # arrivals past the running phase
+        over = np.where(taken < pending, 0, 1 + behind // expected)
+        left = np.where(taken < pending, pending - taken, expected - behind % expected)
+        return ((phase + over) << 32 | left).astype(np.uint64)
+
+    def _fits(self, ctas: int, rows: np.ndarray | None, threads: Count, count: Count) -> bool:
+        """Whether all arrivals belong to the running phase of each barrier."""
+        if rows is None and type(self.pending) is int and type(threads) is int and type(count) is int:
+            return threads * count <= self.pending
+        total = np.zeros(ctas, np.int64)
+        np.add.at(total, np.arange(ctas) if rows is None else rows, np.asarray(threads * count))
+        return bool((total <= self.pending).all())
+
+    def _one_by_one(self, ctas: int, rows: np.ndarray | None, threads: Count, arrival: Arrival) -> int:
+        """Threads that complete phases on the way; returns how many phases one barrier completed at most."""
+        everyone = np.arange(ctas) if rows is None else rows
+        before = np.array(np.broadcast_to(self.phase, ctas))
+        times, count, tx = (
+            np.broadcast_to(v, everyone.shape).tolist()
+            for v in (threads, arrival.arrivals, 0 if arrival.tx is None else arrival.tx)
+        )
+        for at in range(len(everyone)):
+            one = everyone[at : at + 1]
+            for _ in range(times[at]):
+                if tx[at]:
+                    self.add_tx(ctas, one, tx[at])
+                if count[at]:
+                    (self.drop if arrival.drop else self.arrive)(ctas, one, count[at])
+        return int((np.broadcast_to(self.phase, ctas) - before).max())
+
+    # ---- what is known ---------------------------------------------------------------------------------------------
 
     def completed(self, rows: np.ndarray | None, parity: Count) -> bool | np.ndarray:
         """Whether the phase with this parity has completed: True when the current phase's parity differs."""
         phase = self.phase if rows is None or isinstance(self.phase, int) else self.phase[rows]
         return (phase & 1) != (parity & 1)
 
-    def state(self, rows: np.ndarray | None) -> Count:
-        """The opaque state that an arrival returns: completed phases above 32 bits of pending arrivals."""
-        phase, pending = (v if rows is None or isinstance(v, int) else v[rows] for v in (self.phase, self.pending))
-        return (phase << 32) | pending
-
-    def passed(self, rows: np.ndarray | None, state: Count) -> bool | np.ndarray:
-        """Whether the phase in which `state` was taken has completed."""
+    def passed(self, rows: np.ndarray | None, number: Count) -> bool | np.ndarray:
+        """Whether the phase with this number has completed: the upper 32 bits of a state (`found_by_each`)."""
         phase = self.phase if rows is None or isinstance(self.phase, int) else self.phase[rows]
-        return phase > (state >> 32)
+        return phase > number
 
     def describe(self, row: int) -> str:
         """State in one CTA, for reports."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
 import numpy as np
+
+ELSEWHERE = -1
+"""In place of a generation: the warp does not wait at this barrier."""
 
 
 class Ballot:
@@ -22,29 +25,92 @@ class NamedBarrier:
 
     Attributes:
         arrived: int64 (ctas,): warps that have arrived in the current generation.
+        expected: int64 (ctas,): warps that the latest arrival wants there; 0 for all that have not exited.
         generation: int64 (ctas,): how often the barrier has completed.
         ballots: votes of bar.red by generation, as long as a warp waits for their result.
     """
 
-    __slots__ = ("arrived", "ballots", "generation")
+    __slots__ = ("arrived", "ballots", "expected", "generation")
 
     def __init__(self, ctas: int) -> None:
         self.arrived = np.zeros(ctas, np.int64)
+        self.expected = np.zeros(ctas, np.int64)
         self.generation = np.zeros(ctas, np.int64)
         self.ballots: WeakValueDictionary[int, Ballot] = WeakValueDictionary()
+
+    def arrive(self, rows: np.ndarray, joining: np.ndarray, expected: np.ndarray) -> np.ndarray:
+        """Warps arrive one after the other; each time that ``expected`` are there, a generation is complete.
+
+        Args:
+            rows: the CTAs.
+            joining: bool (rows, warps), the warps that arrive.
+            expected: int64 (rows,), how many warps make a generation, at least 1.
+
+        Returns:
+            int64 (rows, warps), the generation that each warp has arrived in, or `ELSEWHERE`.
+        """
+        order = joining.cumsum(axis=1) - 1
+        before = self.arrived[rows]
+        first = self.generation[rows]
+        generation = first[:, None] + (before[:, None] + order) // expected[:, None]
+        total = before + joining.sum(axis=1)
+        self.generation[rows] = first + total // expected
+        self.arrived[rows] = total % expected
+        return np.where(joining, generation, ELSEWHERE)
+
+    def settle(self, rows: np.ndarray, expected: np.ndarray) -> None:
+        """Complete the generation in those of the CTAs ``rows`` where the ``expected`` warps, int64 (rows,), are there.
+
+        Only the exit of a warp makes this necessary: every arrival completes what it can.
+        """
+        arrived = self.arrived[rows]
+        full = rows[(arrived >= expected) & (arrived > 0)]
+        self.generation[full] += 1
+        self.arrived[full] = 0
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A CTA barrier that warps of a strand have arrived at.
+
+    Attributes:
+        index: number of the barrier.
+        barrier: its state.
+        generation: int64 (rows, warps): the generation that each warp of the strand arrived in, or `ELSEWHERE`.
+        expected: int64 (rows,), the warps that make a generation; None for all that have not exited.
+    """
+
+    index: int
+    barrier: NamedBarrier
+    generation: np.ndarray
+    expected: np.ndarray | None
+
+    def over(self, rows: np.ndarray) -> np.ndarray:
+        """bool (rows, warps): whose generation is complete; warps that wait elsewhere count as such."""
+        return self.barrier.generation[rows][:, None] > self.generation
+
+    def part(self, axis: int, index: np.ndarray) -> Meeting:
+        """The meeting for some CTAs (axis 0) or warps (axis 1) of the strand."""
+        expected = self.expected[index] if self.expected is not None and axis == 0 else self.expected
+        return replace(self, generation=self.generation.take(index, axis), expected=expected)
 
 
 @dataclass(slots=True)
 class Ticket:
-    """What warps that wait at a CTA barrier hold.
+    """What warps that wait at CTA barriers hold.
 
     Attributes:
-        generation: int64, one per CTA of the strand: the generation that they arrived in.
-        votes: of bar.red: positions of CTAs in the strand, and the ballot that these voted in.
+        meetings: one for each barrier that a warp of the strand has arrived at.
+        votes: of bar.red: the warps that voted, bool (rows, warps), and the ballot that they voted in.
     """
 
-    generation: np.ndarray
+    meetings: list[Meeting]
     votes: list[tuple[np.ndarray, Ballot]] = field(default_factory=list)
+
+    def part(self, axis: int, index: np.ndarray) -> Ticket:
+        """The ticket of some CTAs (axis 0) or warps (axis 1) of the strand."""
+        votes = [(who.take(index, axis), ballot) for who, ballot in self.votes]
+        return Ticket([meeting.part(axis, index) for meeting in self.meetings], votes)
 
 
 class ClusterBarrier:

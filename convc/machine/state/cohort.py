@@ -15,7 +15,7 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
 from convc.machine.base.findings import FindingSink
-from convc.machine.base.values import Value, narrow
+from convc.machine.base.values import MASK, Value, narrow
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
 from convc.machine.memory.mbarrier import MBarrier
@@ -150,6 +150,8 @@ class Cohort:
             "dynamic_smem_size": (launch.dynamic_shared,),
             "total_smem_size": (self.shared.size,),
             "aggr_smem_size": (self.shared.size,),
+            "envreg1": (launch.workspace >> 32,),
+            "envreg2": (launch.workspace & MASK[32],),
             "nsmid": (1,),
             **dict.fromkeys(("smid", "gridid", "clock", "clock64", "globaltimer"), (0,)),
         }

@@ -24,6 +24,7 @@ class Launch:
         tensor_maps: name of the buffer and loader of each tensor map: by its offset in parameter space, or, for maps
             that the kernel made in memory, by their 128 bytes.
         file: name of the text in findings.
+        workspace: global address of the workspace of a cooperative launch; else 0.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         pool: arrays of cohorts that have ended.
     """
@@ -37,6 +38,7 @@ class Launch:
     cluster: tuple[int, int, int]
     dynamic_shared: int
     file: str
+    workspace: int = 0
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0

@@ -164,12 +164,12 @@ class Observer:
         strand: ObservedStrand,
         instr: Instr,
         barrier: int,
-        thread: tuple[int, int],
-        signals: Sequence[tuple[int, int]],
+        signals: Sequence[tuple[int, tuple[int, int], int]],
     ) -> None:
-        """tcgen05.commit: barriers are signalled once this thread's tensor operations are done.
+        """tcgen05.commit: barriers are signalled once the tensor operations of the threads are done.
 
-        ``signals`` are pairs of the CTA that commits and the CTA whose barrier it is, of the watched CTAs.
+        ``signals`` are the CTA that commits, its thread (warp, lane), and the CTA whose barrier it is, of the watched
+        CTAs.
         """
 
     def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:
@@ -190,8 +190,8 @@ class Observer:
     def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
         """A wait on an mbarrier has succeeded in the CTAs of the strand where ``done`` (bool)."""
 
-    def cta_barrier(self, strand: ObservedStrand, instr: Instr, index: int, leave: bool) -> None:
-        """A warp arrives at a CTA barrier, or leaves it; ``strand.ticket`` has the generation that it met in."""
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
+        """Warps arrive at CTA barriers, or leave them; ``strand.ticket`` has at which each, and in which generation."""
 
     def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
         """A warp arrives at the barrier of its cluster, or leaves it; the barrier's ticket says in which phase."""

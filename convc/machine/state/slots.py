@@ -20,8 +20,11 @@ UNMODELLED_SPECIALS = frozenset(
     name
     for name in SPECIAL_TYPES
     if name.startswith(("pm", "envreg", "reserved_smem", "current_graph")) or name.endswith(("_hi", "_lo"))
-)
+) - {"envreg1", "envreg2"}
 """Special registers without a value here (the clocks' halves have one in mov only)."""
+
+WORKSPACE = frozenset(("envreg1", "envreg2"))
+"""Halves of the address of the workspace by which the CTAs of a cooperative launch meet."""
 
 
 class SlotTable:
@@ -40,6 +43,11 @@ class SlotTable:
         self._specials: list[tuple[int, str]] = []
         self._shared: list[tuple[int, int]] = []
         self._known: dict[tuple, int] = {}
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether the kernel asks for the workspace by which all CTAs of its grid meet."""
+        return any(name in WORKSPACE for _, name in self._specials)
 
     # ---- sources -----------------------------------------------------------------------------------------------------
 

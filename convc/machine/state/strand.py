@@ -95,13 +95,14 @@ class Strand:
         outer: while one predicated instruction runs, the mask around it.
         frames: divergences that it is inside of, the innermost last.
         waiting: what it waits for when blocked (text for a deadlock report).
+        ready: while it is blocked, bool (rows | 1, warps | 1): whose wait is over; None where that is not known.
         ticket: what it holds while it waits at a CTA barrier.
         loads, stores: tcgen05.ld and st that its warps issued and did not wait for.
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "regs",
-        "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "ready",
+        "regs", "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +127,7 @@ class Strand:
         self.keep: frozenset[int] | None = None
         self.frames: list[Frame] = []
         self.waiting = ""
+        self.ready: np.ndarray | None = None
         self.ticket: Ticket | None = None
         self.done = False
         self.loads: list[RegisterMove] = []
@@ -245,6 +247,9 @@ class Strand:
         other.frames = [frame.part(axis, go) for frame in self.frames]
         other.loads = [move.part(axis, go) for move in self.loads]
         other.stores = [move.part(axis, go) for move in self.stores]
+        if self.ticket is not None:
+            other.ticket = self.ticket.part(axis, go)
+            self.ticket = self.ticket.part(axis, stay)
         other.set_mask(_mask_part(self.mask, axis, go))
         self.frames = [frame.part(axis, stay) for frame in self.frames]
         self.loads = [move.part(axis, stay) for move in self.loads]
@@ -347,7 +352,8 @@ class Strand:
         """Run one instruction in just these lanes, merging everything it writes."""
         saved_mask = self.mask
         saved_keep = self.keep
-        self.outer = saved_mask
+        if saved_keep is not EVERY_SLOT:  # else inside another such instruction, whose mask is not the outer one
+            self.outer = saved_mask
         self.set_mask(mask)
         self.keep = EVERY_SLOT
         try:

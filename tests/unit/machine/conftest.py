@@ -1,4 +1,4 @@
-"""One call of the assembler for many kernels."""
+"""What all tests of the machine share: plain records, arithmetic, and one call of the assembler for many kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from dataclasses import replace
 
 import pytest
 import tensor_kernels
+from support import plain
 
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
 from convc.support.ptxas import assemble
+
+
+@pytest.fixture(autouse=True)
+def every_record_is_plain(monkeypatch):
+    """No numpy scalar leaves the machine, whatever a test runs."""
+    plain.watch(monkeypatch)
 
 
 @pytest.fixture(params=["float32", "exact"])

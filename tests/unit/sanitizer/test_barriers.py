@@ -38,7 +38,7 @@ SKIP: {converge}
 @pytest.mark.parametrize(
     ("aligned", "verdict"),
     [
-        ("bar.sync 0;", Verdict.review),
+        ("barrier.cta.sync.aligned 0;", Verdict.review),
         ("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", Verdict.review),
         ("movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", Verdict.error),
     ],
@@ -47,5 +47,13 @@ def test_parted_lanes_before_a_barrier_are_for_review(aligned, verdict):
     checked = check(module(PARTED.format(converge="", aligned=aligned)), threads=32)
     (found,) = (f for f in checked.findings if f.rule == "aligned-after-divergence")
     assert found.verdict is verdict
+    assert found.message.endswith("without bar.warp.sync in between: put one before it")
     together = check(module(PARTED.format(converge="bar.warp.sync -1;", aligned=aligned)), threads=32)
     assert "aligned-after-divergence" not in rules(together)
+
+
+@pytest.mark.parametrize("form", ["bar.sync 0;", "bar.cta.sync 0;", "bar.red.popc.u32 %v, 0, %p;"])
+def test_a_barrier_behind_an_if_brings_the_lanes_together(form):
+    """What NVIDIA's compiler makes of __syncthreads() is clean, and so is an aligned instruction behind it."""
+    text = module(PARTED.format(converge=form, aligned="movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;"))
+    assert rules(check(text, threads=32)) == set()

@@ -6,6 +6,8 @@ import pytest
 from check_kernels import check, errors, only_error, rules
 from support.kernels import module
 
+from convc.ir.findings import Verdict
+
 SHARED = ".shared .align 1024 .b8 data[2048];\n"
 HEAD = """
 .reg .b32 %t, %s, %v, %w, %i; .reg .b64 %f; .reg .pred %p, %q, %first;
@@ -155,3 +157,14 @@ def test_an_engine_does_not_see_an_atomic_without_a_proxy_fence():
     assert rules(check(kernel(body.replace("{fence}", "fence.proxy.async;")), threads=32)) == set()
     found = errors(check(kernel(body.replace("{fence}", "")), threads=32))
     assert any("(atom, line" in f.message and f.message.startswith("read by a copy of warp 0") for f in found)
+
+
+def test_an_ordinary_load_beside_an_atomic_says_what_to_do():
+    """The idiom ``old = *p; do ... atomicCAS(p, ...)``: the first load is ordinary."""
+    body = """.reg .b32 %v, %w; ld.global.u32 %v, [%p_out]; add.u32 %w, %v, 1;
+    atom.global.cas.b32 %v, [%p_out], %v, %w;"""
+    (found,) = check(module(body), threads=64).findings
+    assert found.verdict is Verdict.error
+    assert found.message.endswith("(ld.relaxed, st.relaxed or volatile), or order the two by a barrier")
+    strong = check(module(body.replace("ld.global", "ld.relaxed.gpu.global")), threads=64)
+    assert strong.findings == ()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 from rich.console import Console
 
 from convc import api
@@ -24,7 +24,7 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification import network
 from convc.verification.compare import Comparison
-from convc.verification.network import allowed_drift, drift, verify_graph
+from convc.verification.network import allowed_drift, channels_alive, drift, verify_graph
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport
 
@@ -174,8 +174,43 @@ def test_random_weights_have_sensible_scales_and_depend_on_the_seed():
         np.testing.assert_array_equal(array, again[name])
         assert (array != other[name]).any()
     assert first["w1"].std() == pytest.approx((1 / 27) ** 0.5, rel=0.2)
-    assert first["w2"].std() == pytest.approx((2 / 72) ** 0.5, rel=0.2)
+    assert first["w2"].std() == pytest.approx((1.2 / 72) ** 0.5, rel=0.2)
+    np.testing.assert_allclose(first["w2"].sum(axis=(1, 2, 3)), 0, atol=1e-5)
     assert (np.abs(first["variance"] - 1) <= 0.25).all()
+
+
+def chain(depth: int, size: int, biased: bool) -> onnx.ModelProto:
+    """Convolutions 3x3 of 32 channels, each behind a rectifier."""
+    nodes, weights = [], []
+    for index in range(depth):
+        weights.append(onnx.numpy_helper.from_array(np.ones((32, 32 if index else 3, 3, 3), np.float32), f"w{index}"))
+        weights.append(onnx.numpy_helper.from_array(np.ones(32, np.float32), f"b{index}"))
+        inputs = [f"x{index}", f"w{index}", *([f"b{index}"] if biased else [])]
+        nodes.append(helper.make_node("Conv", inputs, [f"y{index}"], pads=[1] * 4))
+        nodes.append(helper.make_node("Relu", [f"y{index}"], [f"x{index + 1}"]))
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, channels, size, size])
+        for name, channels in (("x0", 3), (f"x{depth}", 32))
+    ]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_random_weights_keep_the_channels_alive(biased):
+    """Behind 12 rectifiers at most 1 % of the channels are zero everywhere, and the report says how many."""
+    report = verify_graph(chain(12, 14, biased), seed=5)
+    assert report.ok
+    assert report.channels == 3 + 11 * 32
+    assert report.zero_channels <= report.channels // 100
+    assert f"{report.zero_channels} of 355 input channels are zero everywhere" in said(report)
+    assert json.loads(network_json(report))["zero_channels"] == report.zero_channels
+
+
+def test_channels_that_are_zero_everywhere_are_counted():
+    x = np.zeros((2, 4, 3, 3), np.float32)
+    x[1, 2, 0, 1] = -1
+    assert channels_alive(x).tolist() == [False, False, True, False]
 
 
 def test_drift():

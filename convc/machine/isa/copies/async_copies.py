@@ -17,8 +17,9 @@ from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import address_of, number, reader
 from convc.machine.isa.registry import Run, op
-from convc.machine.isa.sync.mbarriers import barrier_address
+from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.threads import rows_of, thread_shape
+from convc.machine.memory.mbarrier import Arrival
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -158,28 +159,30 @@ def arrive_on_copies(instr: Instr, table: SlotTable) -> Run:
 
     Without .noinc the pending count is raised by one first, so that the barrier's count need not include it.
     """
-    address = barrier_address(instr, table)
+    parties = parties_of(instr, table, own=True)
     noinc = instr.slots.get("noinc") is not None
 
-    def run(strand: Strand) -> None:
+    def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        where = address(strand)
-        barrier = cohort.barrier(where, "cp.async.mbarrier.arrive")
+        barrier = cohort.barrier(party.where, "cp.async.mbarrier.arrive")
         if not cohort.pending.eager:
-            rows = strand.rows
             count = strand.count
             copies = cohort.copy_groups.earlier(_threads(strand))
             if not noinc:
-                barrier.arrive(cohort.ctas, rows, -count)
+                barrier.arrive(cohort.ctas, party.homes, -count)
 
             def arrive() -> None:
                 copies()
-                barrier.arrive(cohort.ctas, rows, count)
+                barrier.arrive_each(cohort.ctas, party.homes, count, Arrival())
 
             cohort.pending.copy(named(instr, arrive))
         elif noinc:
-            barrier.arrive(cohort.ctas, strand.rows, strand.count)
+            barrier.arrive_each(cohort.ctas, party.homes, strand.count, Arrival())
         if cohort.observer is not None:
-            cohort.observer.arrive(strand, instr, where, None)
+            cohort.observer.arrive(strand, instr, party.where, None)
+
+    def run(strand: Strand) -> None:
+        for party in parties(strand, []):
+            act(strand, party, functools.partial(one, party=party))
 
     return run

@@ -88,10 +88,10 @@ class Signal:
             threads = np.bincount(rows[barriers == address], minlength=cohort.ctas)
             barrier = cohort.barrier(address, self.instr.form.name)
             if (threads == threads[0]).all():
-                barrier.add_tx(cohort.ctas, None, -self.size * int(threads[0]))
+                barrier.add_tx_each(cohort.ctas, None, int(threads[0]), -self.size)
             else:
                 there = np.flatnonzero(threads)
-                barrier.add_tx(cohort.ctas, there, -self.size * threads[there])
+                barrier.add_tx_each(cohort.ctas, there, threads[there], -self.size)
         if cohort.observer is not None:
             self._notify(strand, cohort.observer)
 

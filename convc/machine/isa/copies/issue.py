@@ -206,10 +206,8 @@ def complete(cohort: Cohort, target: CopyTarget, amount: int, name: str) -> None
         barrier.add_tx(cohort.ctas, None, -amount)
         return
     distinct, times = np.unique(rows, return_counts=True)
-    total = times * amount
-    if (times == times[0]).all():
-        total = int(total[0])
-    barrier.add_tx(cohort.ctas, _settle(cohort, distinct), -total)
+    each = int(times[0]) if (times == times[0]).all() else times
+    barrier.add_tx_each(cohort.ctas, _settle(cohort, distinct), each, -amount)
 
 
 def _rank(cohort: Cohort, address: int, own: np.ndarray) -> np.ndarray:

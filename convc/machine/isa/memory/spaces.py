@@ -42,19 +42,21 @@ def by_space(strand: Strand, address: Value, visit: Callable[[str, Value, np.nda
     tops = address >> np.uint64(WINDOW_SHIFT)
     found = np.unique(active_only(strand, tops))
     if len(found) == 1:
-        space = _space(int(found[0]), int(address.flat[0]))
+        space = _space(int(found[0]), address)
         visit(space, _inside(space, address), None)
         return
     for top in found:
-        space = _space(int(top), int(address.flat[0]))
+        space = _space(int(top), address)
         lanes = tops == top
         strand.under(lanes, lambda _, space=space, lanes=lanes: visit(space, _inside(space, address), lanes))
 
 
-def _space(top: int, address: int) -> str:
+def _space(top: int, address: Value) -> str:
+    """The state space of the generic addresses with these upper bits, some of ``address``."""
     space = WINDOWS.get(top)
     if space is None:
-        raise MachineFault(f"generic address {address:#x} is in no state space")
+        wrong = address[address >> np.uint64(WINDOW_SHIFT) == top][0] if isinstance(address, np.ndarray) else address
+        raise MachineFault(f"generic address {int(wrong):#x} is in no state space")
     return space
 
 
@@ -104,23 +106,28 @@ def store(strand: Strand, instr: Instr, space: str | None, address: Value, value
 # ---- parameters and constants -----------------------------------------------------------------------------
 
 
-def _of_called_function(address: Value) -> Value | None:
-    """The local address of a called function's parameter; None for a parameter of the kernel."""
+def _of_called_function(strand: Strand, address: Value) -> Value | None:
+    """The local address of a called function's parameter; None for a parameter of the kernel.
+
+    One instruction names parameters of one of the two; a fault where its threads differ.
+    """
     if isinstance(address, np.ndarray):
-        step = address.dtype.type(LOCAL_PARAMETERS)
-        return address - step if int(address.flat[0]) >= LOCAL_PARAMETERS else None
+        inside = active_only(strand, address) >= address.dtype.type(LOCAL_PARAMETERS)
+        if inside.any() != inside.all():
+            raise MachineFault("one instruction names parameters of the kernel and of a function that it calls")
+        return address - address.dtype.type(LOCAL_PARAMETERS) if inside.all() else None
     return address - LOCAL_PARAMETERS if address >= LOCAL_PARAMETERS else None
 
 
 def _load_param(strand: Strand, instr: Instr, address: Value, bits: int, count: int) -> list[Value]:
-    local = _of_called_function(address)
+    local = _of_called_function(strand, address)
     if local is not None:
         return _load_local(strand, instr, local, bits, count)
     return _load_image(strand, strand.cohort.launch.params, address, bits, count, "parameter space")
 
 
 def _store_param(strand: Strand, instr: Instr, address: Value, values: list[Value], bits: int) -> None:
-    local = _of_called_function(address)
+    local = _of_called_function(strand, address)
     if local is None:
         raise _read_only(instr)
     _store_local(strand, instr, local, values, bits)

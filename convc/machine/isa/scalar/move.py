@@ -116,9 +116,10 @@ def cvta(instr: Instr, table: SlotTable) -> Run:
 
 def _generic_parameter(a: Value) -> Value:
     """The kernel's parameters have a window, those of called functions are in local memory."""
-    first = int(a.flat[0]) if isinstance(a, np.ndarray) else a
-    base = PARAM_WINDOW if first < LOCAL_PARAMETERS else LOCAL_WINDOW - LOCAL_PARAMETERS
-    return a + np.uint64(base) if isinstance(a, np.ndarray) else a + base
+    called = LOCAL_WINDOW - LOCAL_PARAMETERS
+    if isinstance(a, np.ndarray):
+        return a + np.where(a < np.uint64(LOCAL_PARAMETERS), np.uint64(PARAM_WINDOW), np.uint64(called))
+    return a + (PARAM_WINDOW if a < LOCAL_PARAMETERS else called)
 
 
 @op("isspacep")

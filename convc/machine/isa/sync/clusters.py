@@ -46,8 +46,10 @@ def getctarank(instr: Instr, table: SlotTable) -> Run:
         value = active_only(strand, array(strand.regs[address], bits))
         inside = value.astype(np.uint64)
         if generic:
-            if (inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT).any():
-                raise MachineFault(f"getctarank: {int(value.flat[0]):#x} is not the generic address of shared memory")
+            outside = inside >> np.uint64(WINDOW_SHIFT) != SHARED_WINDOW >> WINDOW_SHIFT
+            if outside.any():
+                wrong = int(inside[outside][0])
+                raise MachineFault(f"getctarank: {wrong:#x} is not the generic address of shared memory")
             inside = inside & np.uint64(0xFFFFFFFF)
         rank = inside >> np.uint64(RANK_SHIFT)
         if (rank >= strand.cohort.cluster_size).any():
@@ -103,8 +105,11 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         where = np.ix_(rows, strand.warps)
         if (barrier.ticket[where] < 0).any():
             raise MachineFault("barrier.cluster.wait without barrier.cluster.arrive")
-        if (barrier.phase[rows][:, None] <= barrier.ticket[where]).any():
-            strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[0]])} warps of this CTA there)"
+        over = barrier.phase[rows][:, None] > barrier.ticket[where]
+        if not over.all():
+            at = int((~over).any(axis=1).argmax())
+            strand.waiting = f"the cluster barrier ({int(barrier.arrived[rows[at]])} warps of this CTA there)"
+            strand.ready = over
             return BLOCK
         if strand.cohort.observer is not None:
             strand.cohort.observer.cluster_barrier(strand, instr, leave=True)

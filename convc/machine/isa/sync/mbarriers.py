@@ -2,119 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
-from convc.machine.base.values import Value
+from convc.ir.findings import Verdict
+from convc.machine.base.values import narrow
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.operands import apply, shared_address_of
+from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import Builder, Run, op
 from convc.machine.isa.scalar.integer import extend
-from convc.machine.isa.threads import active_rows, warps_active
-from convc.machine.memory.mbarrier import MAX_COUNT, MBarrier
+from convc.machine.isa.sync.parties import Party, act, parties_of
+from convc.machine.isa.threads import active_lanes, active_rows, first_active_warp, thread_shape, warps_active
+from convc.machine.memory.mbarrier import MAX_COUNT, Arrival, Count, MBarrier
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
-from convc.ptx import Address, Instr, Sink
-
-
-def barrier_address(instr: Instr, table: SlotTable) -> Callable[[Strand], int]:
-    """A function (strand) -> shared address of the instruction's mbarrier, the same in all active threads."""
-    operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, table)
-
-    def run(strand: Strand) -> int:
-        value = address(strand.regs)
-        if isinstance(value, np.ndarray):
-            value = strand.pick(value, strand.threads()[0])
-        cohort = strand.cohort
-        ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
-        return _same(own_offset(value, ranks, cohort.cluster_size, instr.form.name))
-
-    return run
-
-
-def _same(address: Value) -> int:
-    """An address that CTAs in lockstep must agree on."""
-    if isinstance(address, np.ndarray):
-        if (address != address[0]).any():
-            raise MachineFault("CTAs in lockstep name different mbarriers in one instruction")
-        return int(address[0])
-    return int(address)
-
-
-def barrier_target(instr: Instr, table: SlotTable) -> Callable[[Strand], tuple[int, np.ndarray | None]]:
-    """A function (strand) -> (local shared address of an mbarrier, rows of the CTAs it lies in; None for all).
-
-    A shared::cluster address may name another CTA of the cluster; two CTAs may name the same one.
-    """
-    operand = next(o for o in instr.operands if isinstance(o, Address))
-    address = shared_address_of(operand, table)
-
-    def run(strand: Strand) -> tuple[int, np.ndarray | None]:
-        value = address(strand.regs)
-        if isinstance(value, np.ndarray):
-            value = strand.pick(value, strand.threads()[0])
-        if isinstance(value, int) and strand.cohort.cluster_size == 1 and value <= OFFSET:
-            return value, strand.rows
-        return _same(value & OFFSET), named_rows(strand, value >> RANK_SHIFT)
-
-    return run
-
-
-def named_rows(strand: Strand, field: int | np.ndarray) -> np.ndarray | None:
-    """Rows that the rank field of a shared::cluster address names, one per CTA of the strand; None: all, in order."""
-    cohort = strand.cohort
-    rows = cohort.rows_or_all(strand.rows)
-    own = cohort.place.rank[rows]
-    rank = np.broadcast_to(field, own.shape)
-    if (rank >= cohort.cluster_size).any():
-        raise MachineFault(
-            f"a shared::cluster address names CTA {int(rank.max())} of a cluster of {cohort.cluster_size}"
-        )
-    named = rows - own + rank
-    return None if len(named) == cohort.ctas and (named == np.arange(cohort.ctas)).all() else named
-
-
-def amount_of(strand: Strand, slot: int) -> int | np.ndarray:
-    """A count or byte operand: an int, or one number per CTA."""
-    value = strand.regs[slot]
-    return strand.pick(value, strand.threads()[0]) if isinstance(value, np.ndarray) else value
+from convc.ptx import Instr, Sink
 
 
 @op("mbarrier.init", result=False)
 def init(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.init [addr], count."""
-    address = barrier_address(instr, table)
+    parties = parties_of(instr, table, own=True)
     count = table.slot(instr.operands[1], 32)
 
     def run(strand: Strand) -> None:
-        where = address(strand)
-        n = amount_of(strand, count)
-        low, high = int(np.min(n)), int(np.max(n))
-        if low < 1 or high > MAX_COUNT:
-            raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
-        if where % 8:
-            raise MachineFault(f"mbarrier.init: shared address {where:#x} is not aligned to 8 bytes")
-        cohort = strand.cohort
-        if where + 8 > cohort.shared.size:
-            raise MachineFault(
-                f"mbarrier.init: shared address {where:#x} is outside the CTA's {cohort.shared.size:#x} bytes"
-            )
-        rows = active_rows(strand)
-        if rows is None and isinstance(n, int):
-            cohort.barriers[where] = MBarrier(where, n)
-        else:
-            barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
-            counts = n if isinstance(n, int) or isinstance(strand.count, int) else n[strand.count > 0]
-            barrier.reset(cohort.ctas, cohort.rows_or_all(rows), counts)
-        cohort.shared.written.mark(slice(where, where + 8), rows)
-        if cohort.observer is not None:
-            cohort.observer.init(strand, instr, where)
+        found = parties(strand, [strand.regs[count]])
+        _check_alone(strand, instr, found)
+        for party in found:
+            act(strand, party, functools.partial(_init, instr=instr, party=party))
 
     return run
+
+
+def _init(strand: Strand, instr: Instr, party: Party) -> None:
+    """A party initialises an mbarrier."""
+    cohort = strand.cohort
+    where = party.where
+    rows = active_rows(strand)
+    (count,) = party.amounts
+    if isinstance(count, np.ndarray) and isinstance(strand.count, np.ndarray):
+        count = count[strand.count > 0]
+    low = int(np.min(count))
+    high = int(np.max(count))
+    if low < 1 or high > MAX_COUNT:
+        raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
+    if where % 8:
+        raise MachineFault(f"mbarrier.init: shared address {where:#x} is not aligned to 8 bytes")
+    if where + 8 > cohort.shared.size:
+        raise MachineFault(
+            f"mbarrier.init: shared address {where:#x} is outside the CTA's {cohort.shared.size:#x} bytes"
+        )
+    if rows is None and isinstance(count, int):
+        cohort.barriers[where] = MBarrier(where, count)
+    else:
+        barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
+        barrier.reset(cohort.ctas, cohort.rows_or_all(rows), count)
+    cohort.shared.written.mark(slice(where, where + 8), rows)
+    if cohort.observer is not None:
+        cohort.observer.init(strand, instr, where)
+
+
+def _check_alone(strand: Strand, instr: Instr, found: list[Party]) -> None:
+    """Report an mbarrier that several threads of a CTA initialise by one instruction."""
+    seen: dict[int, np.ndarray] = {}
+    for party in found:
+        if party.lanes is None and strand.active is not None:
+            return
+        lanes = active_lanes(strand) if party.lanes is None else party.lanes
+        threads = np.broadcast_to(lanes, (len(lanes), len(strand.warps), 32)).sum(axis=(1, 2))
+        seen[party.where] = seen.get(party.where, 0) + threads
+        if (seen[party.where] > 1).any():
+            strand.cohort.findings.report(
+                "mbarrier-init-again",
+                f"{int(seen[party.where].max())} threads of a CTA initialise the mbarrier at shared address "
+                f"{party.where:#x} by one instruction, which is undefined: let one thread do it",
+                instr,
+                who=first_active_warp(strand, lanes),
+            )
 
 
 @op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
@@ -125,7 +91,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
     One arrival (or ``count``) per active thread; .expect_tx raises the transaction count first. arrive_drop also
     expects fewer arrivals in later phases.
     """
-    target = barrier_target(instr, table)
+    parties = parties_of(instr, table, own=False)
     name = instr.form.name
     drop = name.startswith("mbarrier.arrive_drop")
     bytes_slot = table.optional(instr.args.get("tx_count"), 32)
@@ -133,31 +99,62 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
     state = None if isinstance(instr.operands[0], Sink) else table.slot(instr.operands[0])
     open_phase = name.endswith(".noComplete")
 
-    def run(strand: Strand) -> None:
+    def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        where, rows = target(strand)
-        barrier = cohort.barrier(where, name)
+        count, tx = party.amounts
+        arrival = Arrival(count, None if bytes_slot is None else tx, drop)
+        barrier = cohort.barrier(party.where, name)
+        if np.min(count) < 1:
+            raise MachineFault(f"{name}: the count must be at least 1, got {int(np.min(count))}")
         if state is not None:
-            strand.write(state, _register(barrier.state(strand.rows)))
-        if bytes_slot is not None:
-            barrier.add_tx(cohort.ctas, rows, amount_of(strand, bytes_slot) * strand.count)
-        count = 1 if count_slot is None else amount_of(strand, count_slot)
+            _write_states(strand, state, barrier.found_by_each(party.homes, strand.count, count))
         before = np.array(barrier.phase) if open_phase else None
-        (barrier.drop if drop else barrier.arrive)(cohort.ctas, rows, count * strand.count)
+        phases = barrier.arrive_each(cohort.ctas, party.homes, strand.count, arrival)
         if open_phase and np.any(barrier.phase != before):
             raise MachineFault(
-                f"{name}: this arrival completes a phase of the mbarrier at shared address {where:#x}",
+                f"{name}: this arrival completes a phase of the mbarrier at shared address {party.where:#x}",
                 hint="leave out .noComplete, whose effect is undefined where the phase completes",
             )
+        if phases > 1:
+            _report_overrun(strand, instr, party.where, phases)
         if cohort.observer is not None:
-            cohort.observer.arrive(strand, instr, where, rows)
+            cohort.observer.arrive(strand, instr, party.where, party.homes)
+
+    def run(strand: Strand) -> None:
+        regs = strand.regs
+        count = 1 if count_slot is None else regs[count_slot]
+        found = parties(strand, [count, 0 if bytes_slot is None else regs[bytes_slot]])
+        if len(found) == 1 and found[0].lanes is None:
+            one(strand, found[0])
+            return
+        for party in found:
+            act(strand, party, functools.partial(one, party=party))
 
     return run
 
 
-def _register(value: int | np.ndarray) -> int | np.ndarray:
-    """One 64-bit number per CTA as a register value."""
-    return value if isinstance(value, int) else value.astype(np.uint64).reshape(-1, 1, 1)
+def _report_overrun(strand: Strand, instr: Instr, where: int, phases: int) -> None:
+    """Say that an instruction has completed phases which nobody can have waited for."""
+    strand.cohort.findings.report(
+        "mbarrier-overrun",
+        f"the arrivals of one instruction fall into {phases} phases of the mbarrier at shared address {where:#x}: more "
+        "arrive than the count given to mbarrier.init",
+        instr,
+        Verdict.review,
+        first_active_warp(strand),
+    )
+
+
+def _write_states(strand: Strand, slot: int, states: Count) -> None:
+    """Give each active thread the state in which it finds the barrier; ``states``: (rows | 1, threads) or one."""
+    if isinstance(states, int):
+        strand.write(slot, states)
+        return
+    lanes = active_lanes(strand)
+    full = np.broadcast_to(lanes, (max(len(lanes), len(states)), len(strand.warps), 32))
+    place = np.maximum(full.reshape(len(full), -1).cumsum(axis=1) - 1, 0)
+    each = np.take_along_axis(np.broadcast_to(states, (len(full), states.shape[1])), place, axis=1)
+    strand.write(slot, each.reshape(full.shape))
 
 
 @op("mbarrier.pending_count")
@@ -170,16 +167,20 @@ def _transaction(sign: int) -> Builder:
     """Builder of expect_tx and complete_tx."""
 
     def builder(instr: Instr, table: SlotTable) -> Run:
-        address = barrier_address(instr, table)
+        own = instr.slots.get("space") != "shared::cluster"
+        parties = parties_of(instr, table, own=own)
         bytes_slot = table.slot(instr.operands[1], 32)
 
-        def run(strand: Strand) -> None:
+        def one(strand: Strand, party: Party) -> None:
             cohort = strand.cohort
-            where = address(strand)
-            barrier = cohort.barrier(where, instr.form.name)
-            barrier.add_tx(cohort.ctas, strand.rows, sign * amount_of(strand, bytes_slot) * strand.count)
+            barrier = cohort.barrier(party.where, instr.form.name)
+            barrier.add_tx_each(cohort.ctas, party.homes, strand.count, sign * party.amounts[0])
             if cohort.observer is not None:
-                cohort.observer.arrive(strand, instr, where, None)
+                cohort.observer.arrive(strand, instr, party.where, None if own else party.homes)
+
+        def run(strand: Strand) -> None:
+            for party in parties(strand, [strand.regs[bytes_slot]]):
+                act(strand, party, functools.partial(one, party=party))
 
         return run
 
@@ -190,38 +191,71 @@ op("mbarrier.expect_tx", result=False)(_transaction(1))
 op("mbarrier.complete_tx", result=False)(_transaction(-1))
 
 
+def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np.ndarray:
+    """Whether the phase that a party names is over; one for each CTA where they differ."""
+    barrier = strand.cohort.barrier(party.where, name)
+    done = (barrier.completed if by_parity else barrier.passed)(strand.rows, party.amounts[0])
+    if isinstance(done, np.ndarray) and isinstance(strand.count, np.ndarray):
+        done = done | (strand.count == 0)
+    if not np.all(done):
+        at = int(np.argmin(done))
+        first = int(np.broadcast_to(party.amounts[0], (strand.row_count,))[at])
+        what = f"phase parity {first}" if by_parity else f"the end of phase {first}"
+        strand.waiting = f"mbarrier {party.where:#x}, {what}"
+    return done if isinstance(done, bool) else np.asarray(done)
+
+
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
 
-    test_wait tells; try_wait suspends until it has, as the manual allows.
+    test_wait tells; try_wait suspends until it has, as the manual allows: a warp until it has for all of its lanes.
     """
     by_parity = "parity" in instr.mods
     blocking = "try_wait" in instr.mods
     target = table.slot(instr.operands[0])
-    address = barrier_address(instr, table)
+    parties = parties_of(instr, table, own=True)
     name = instr.form.name
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
 
-    def run(strand: Strand) -> int | None:
-        where = address(strand)
-        barrier = strand.cohort.barrier(where, name)
-        want = amount_of(strand, phase)
-        done = (barrier.completed if by_parity else barrier.passed)(strand.rows, want)
-        if blocking and done is not True:
-            if not np.all(done):
-                first = want if isinstance(want, int) else int(want[0])
-                what = f"phase parity {first}" if by_parity else f"the end of phase {first >> 32}"
-                strand.waiting = f"mbarrier {where:#x}, {what}"
-                return BLOCK
-            done = True
-        strand.write(target, done if isinstance(done, bool) else np.asarray(done).reshape(-1, 1, 1))
-        cohort = strand.cohort
-        if done is not False:
-            cohort.counters.mbarrier_waits += warps_active(strand, None if done is True else done)
-        if cohort.observer is not None and np.any(done):
-            cohort.observer.wait(strand, instr, where, np.broadcast_to(done, (strand.row_count,)))
+    def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
+        if strand.cohort.observer is not None and np.any(done):
+            reached = np.broadcast_to(done, (strand.row_count,))
+            strand.cohort.observer.wait(strand, instr, party.where, reached)
+
+    def together(strand: Strand, party: Party) -> int | None:
+        done = _over(strand, party, name, by_parity)
+        if blocking and not np.all(done):
+            strand.ready = np.reshape(done, (-1, 1))
+            return BLOCK
+        strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
+        if np.any(done):
+            some = done if isinstance(done, np.ndarray) and not done.all() else None
+            strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
+        tell(strand, party, done)
         return None
+
+    def apart(strand: Strand, found: list[Party]) -> int | None:
+        active = np.broadcast_to(active_lanes(strand), thread_shape(strand))
+        answers = [_over(strand, party, name, by_parity) for party in found]
+        done = np.zeros(active.shape, bool)
+        for party, answer in zip(found, answers, strict=True):
+            done |= party.lanes & np.reshape(answer, (-1, 1, 1))
+        if blocking and not (done | ~active).all():
+            strand.ready = np.asarray((done | ~active).all(axis=2))
+            return BLOCK
+        strand.write(target, narrow(done | ~active) if done[active].all() else done)
+        strand.cohort.counters.mbarrier_waits += int(np.count_nonzero((done & active).any(axis=2)))
+        for party, answer in zip(found, answers, strict=True):
+            act(strand, party, functools.partial(tell, party=party, done=answer))
+        return None
+
+    def run(strand: Strand) -> int | None:
+        value = strand.regs[phase]
+        if not by_parity:
+            value = value >> np.uint64(32) if isinstance(value, np.ndarray) else value >> 32
+        found = parties(strand, [value])
+        return together(strand, found[0]) if found[0].lanes is None else apart(strand, found)
 
     return run
 
@@ -229,16 +263,19 @@ def wait(instr: Instr, table: SlotTable) -> Run:
 @op("mbarrier.inval", result=False)
 def inval(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.inval [addr]: the memory may be used for something else."""
-    address = barrier_address(instr, table)
+    parties = parties_of(instr, table, own=True)
 
-    def run(strand: Strand) -> None:
-        where = address(strand)
+    def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        barrier = cohort.barrier(where, "mbarrier.inval")
+        barrier = cohort.barrier(party.where, "mbarrier.inval")
         rows = active_rows(strand)
         barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
-        notify_shared(strand, instr, "st", where, 8)
+        notify_shared(strand, instr, "st", party.where, 8)
         if len(barrier.gone) == cohort.ctas:
-            del cohort.barriers[where]
+            del cohort.barriers[party.where]
+
+    def run(strand: Strand) -> None:
+        for party in parties(strand, []):
+            act(strand, party, functools.partial(one, party=party))
 
     return run

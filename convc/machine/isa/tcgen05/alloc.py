@@ -14,6 +14,7 @@ from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.operands import address_of
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
+from convc.machine.isa.threads import per_warp
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.observer import LaneAccess
 from convc.machine.state.slots import SlotTable
@@ -35,8 +36,9 @@ def alloc(instr: Instr, table: SlotTable) -> Run:
         if pair:
             check_pair(cohort)
         where = shared_offset(strand, target(strand.regs), 4, "tcgen05.alloc's result")
+        place = per_warp(strand, where, "the address for tcgen05.alloc's result")
         for group in warp_groups(strand, strand.regs[columns], "tcgen05.alloc"):
-            places = np.broadcast_to(where, (strand.row_count, len(strand.warps), 32))[group.part]
+            places = np.broadcast_to(place, (strand.row_count, len(strand.warps)))[group.part]
             for warp, count in zip(group.warps, group.values.tolist(), strict=True):
                 bases = _allocate(cohort, group.rows, count, pair)
                 if bases is None:
@@ -47,8 +49,8 @@ def alloc(instr: Instr, table: SlotTable) -> Run:
                         strand.waiting += " (or for the other CTA of the pair)"
                     return BLOCK
                 done.append((bases, count, group.rows))
-                _publish(cohort, group.rows, places[:, warp, 0], bases)
-                _notify(strand, instr, group.rows, warp, bases, count, places[:, warp, 0])
+                _publish(cohort, group.rows, places[:, warp], bases)
+                _notify(strand, instr, group.rows, warp, bases, count, places[:, warp])
         return None
 
     return run

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
+from convc.machine.isa.observe import actors
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.barriers import notify_fence
-from convc.machine.isa.sync.mbarriers import amount_of, barrier_target
+from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.threads import threads_active
+from convc.machine.memory.mbarrier import Arrival, Count
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
@@ -21,32 +25,39 @@ def commit(instr: Instr, table: SlotTable) -> Run:
 
     With a mask, at the same offset in every CTA of the cluster that it names.
     """
-    target = barrier_target(instr, table)
+    parties = parties_of(instr, table, own=False)
     named = instr.args.get("mask")
     mask = None if named is None else table.slot(named, 16)
 
-    def run(strand: Strand) -> None:
+    def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        core = strand.cohort.core
-        where, rows = target(strand)
-        barrier = cohort.barrier(where, "tcgen05.commit")
-        named = [] if mask is None else _named(strand, amount_of(strand, mask))
-        everyone = [(to, count) for _, to, count in named] if mask is not None else [(rows, strand.count)]
+        core = cohort.core
+        barrier = cohort.barrier(party.where, "tcgen05.commit")
+        if mask is None:
+            everyone: list[tuple[np.ndarray | None, Count]] = [(party.homes, strand.count)]
+            pairs = [_own(strand, party.homes)]
+        else:
+            named = _named(strand, party.amounts[0])
+            everyone = [(to, count) for _, to, count in named]
+            pairs = [(senders, to) for senders, to, _ in named]
         work = core.take()
         cohort.counters.commit += threads_active(strand)
 
         def complete() -> None:
             core.perform(work)
             for signalled, count in everyone:
-                barrier.arrive(cohort.ctas, signalled, count)
+                barrier.arrive_each(cohort.ctas, signalled, count, Arrival())
 
         if cohort.pending.eager:
             complete()
         else:
             cohort.pending.tensor(complete)
         if cohort.observer is not None:
-            pairs = [(senders, to) for senders, to, _ in named] or [_own(strand, rows)]
-            _notify(strand, instr, cohort.observer, where, pairs)
+            _notify(strand, instr, cohort.observer, party.where, pairs)
+
+    def run(strand: Strand) -> None:
+        for party in parties(strand, [] if mask is None else [strand.regs[mask]]):
+            act(strand, party, functools.partial(one, party=party))
 
     return run
 
@@ -75,13 +86,18 @@ def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
 def _notify(
     strand: Strand, instr: Instr, observer: Observer, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    """Tell the observer of a commit; ``pairs`` are (CTAs that commit, CTAs whose barrier it signals)."""
-    warp, lane = strand.threads()[0]
-    count = strand.cohort.watched
+    """Tell the observer of the commits of all watched threads, as one event."""
+    homes: dict[int, list[int]] = {}
+    for senders, to in pairs:
+        for row, home in zip(senders.tolist(), to.tolist(), strict=True):
+            homes.setdefault(row, []).append(home)
     signals = [
-        pair for who, to in pairs for pair in zip(who[who < count].tolist(), to[who < count].tolist(), strict=True)
+        (row, (warp, lane), home)
+        for _, row, _, warp, lanes in actors(strand)
+        for lane in lanes.tolist()
+        for home in homes.get(row, ())
     ]
-    observer.commit(strand, instr, barrier, (int(strand.warps[warp]), lane), signals)
+    observer.commit(strand, instr, barrier, signals)
 
 
 @op("tcgen05.wait", result=False)
