@@ -10,7 +10,7 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench lint clean
+.PHONY: help demo test slow bench docs lint clean
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
@@ -26,6 +26,9 @@ slow: $(VENV)/.installed-test  ## the slow part of the test suite
 
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run
+
+docs: $(VENV)/.installed-docs  ## the pages of convc/docs as a site in build/site; a warning fails
+	$(PY) -m sphinx -W --keep-going -q -b html -c tests/docs/site -d build/doctrees convc/docs build/site
 
 lint: $(VENV)/.installed-test  ## ruff: rules and format; basedpyright: types
 	$(PY) -m ruff check . && $(PY) -m ruff format --check . && $(PY) -m basedpyright
@@ -45,4 +48,8 @@ $(VENV)/.installed: pyproject.toml | $(PY)
 
 $(VENV)/.installed-test: pyproject.toml | $(PY)
 	$(PIP) --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(PY)
+	$(PIP) --editable '.[docs]'
 	@touch $@ $(VENV)/.installed

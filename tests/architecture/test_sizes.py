@@ -63,5 +63,5 @@ def test_the_top_level_holds_only_what_was_agreed():
     ).stdout.splitlines()
     tops = {name.split("/")[0] for name in listed if not name.startswith(".") or name.startswith(".ci/")}
     agreed = {"pyproject.toml", "convc", "templates", "models", "tests", "benchmarks"}
-    usual = {"README.md", "Makefile", "LICENSE", "CHANGELOG.md", ".ci"}
+    usual = {"README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci"}
     assert tops <= agreed | usual, f"unexpected at the top: {tops - agreed - usual}"

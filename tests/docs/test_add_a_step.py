@@ -73,7 +73,7 @@ def edited(program, **changes):
 
     def steps(body):
         deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
-        return tuple(dataclasses.replace(s, **changes) if s.id == "store.prelu" else s for s in deep)
+        return tuple(dataclasses.replace(s, **changes) if s.id == "epilogue.prelu" else s for s in deep)
 
     return dataclasses.replace(
         program, roles=tuple(dataclasses.replace(role, steps=steps(role.steps)) for role in program.roles)
@@ -85,19 +85,19 @@ def test_verify_sees_what_the_step_uses(page, program):
     assert reads(step) == (step.channel,)
     assert contradictions(program) == ()
     assert contradictions(edited(program, buffer="slopes")) == (
-        "store.prelu names the buffer slopes, which does not exist",
+        "epilogue.prelu names the buffer slopes, which does not exist",
     )
-    assert contradictions(edited(program, channel="kk")) == ("store.prelu reads kk, which nothing sets before",)
+    assert contradictions(edited(program, channel="kk")) == ("epilogue.prelu reads kk, which nothing sets before",)
 
 
 def test_the_step_is_shown(program):
-    assert re.search(r"store\.prelu +times slope\[\w+\] where negative  -- one slope a channel", show(program))
+    assert re.search(r"epilogue\.prelu +times slope\[\w+\] where negative  -- one slope a channel", show(program))
 
 
 def test_the_step_is_in_the_text_and_ptxas_takes_it(program, compiled, assembled):
     text = emit(program).ptx
-    assert text.count("//@ step=store.prelu role=store one slope a channel\n") == 1
-    assert "//@ step=store.prelu" not in compiled.artifact.ptx
+    assert text.count("//@ step=epilogue.prelu role=epilogue one slope a channel\n") == 1
+    assert "//@ step=epilogue.prelu" not in compiled.artifact.ptx
     assert assembled(text).spill_bytes == 0
 
 

@@ -1,0 +1,62 @@
+"""Pages that list words have all of them: what tables print, options of commands, rules of findings."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import click
+import pytest
+from pages import DOCS, text_of
+
+from convc.cli.main import COMMANDS
+from convc.machine import Counters
+from convc.report import counts
+from convc.report.network import NETWORK_COLUMNS
+from convc.report.tables import CSV_COLUMNS
+from convc.report.verify import LAYER_COLUMNS
+
+
+def words() -> set[str]:
+    """The words of the glossary: what stands in the first cells of its tables."""
+    cells = re.findall(r"^\| (.*?) \|", text_of("glossary.md"), re.MULTILINE)
+    return {word for cell in cells for word in cell.split(", ")}
+
+
+def counted() -> set[str]:
+    """What ``--counts`` calls its lines, without the buffer or the shape behind it."""
+    return {label.strip() for label, _, _ in counts._lines(Counters())} | set(counts.TABLES)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [{name for name, _ in LAYER_COLUMNS}, {name for name, _ in NETWORK_COLUMNS}, set(CSV_COLUMNS), counted()],
+    ids=["verify", "reweight", "csv", "counts"],
+)
+def test_every_word_that_a_table_prints_is_explained(printed):
+    assert printed - words() == set()
+
+
+def test_no_word_is_explained_twice():
+    cells = re.findall(r"^\| (.*?) \|", text_of("glossary.md"), re.MULTILINE)
+    said = [word for cell in cells for word in cell.split(", ") if word not in {"word", "---"}]
+    assert sorted({word for word in said if said.count(word) > 1}) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_on_the_page(name):
+    command = getattr(importlib.import_module(f"convc.cli.{name}"), f"{name}_command")
+    options = {max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)}
+    page = text_of("commands.md")
+    assert {option for option in options if not re.search(rf"{option}\b", page)} - {"--help"} == set()
+
+
+RULE = re.compile(r"""(?:report\(|rule ?= ?|Verdict\.\w+, )\s*"([a-z]+(?:-[a-z]+)+)\"""")
+
+
+def test_every_finding_is_on_the_page():
+    rooms = [DOCS.parent / room for room in ("machine", "sanitizer")]
+    texts = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
+    rules = {rule for text in texts for rule in RULE.findall(text)}
+    assert "completion-order" in rules
+    assert {rule for rule in rules if f"`{rule}`" not in text_of("checking.md")} == set()
