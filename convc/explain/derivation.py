@@ -66,10 +66,10 @@ def derive(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Derivation:
         return Derivation(schedule.name, maps.problem, maps.problem, full)
     # The algebra's verdicts stand for the problem itself; the nests are run on a smaller one, cut in the same way.
     problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
-    cut = geometry_of(
+    geometry = geometry_of(
         problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes, windowed=maps.windowed
     )
-    less = reuse_maps(problem, cut)
+    less = reuse_maps(problem, geometry)
     small = _chain(problem, chapters(less, schedule, tile, masked))
     return Derivation(schedule.name, maps.problem, problem, _joined(full, small))
 

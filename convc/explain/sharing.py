@@ -58,7 +58,7 @@ def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
     """Tiles of pixels under every treatment of borders and rows; a dash where rows do not merge."""
     for border, rows in itertools.product(BORDERS, ROWS):
         try:
-            cut = geometry_of(
+            geometry = geometry_of(
                 plan.problem,
                 merged=rows == "merged",
                 border=border,
@@ -68,4 +68,4 @@ def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
         except PlanError:
             yield f"{border}/{rows}", "-"
         else:
-            yield f"{border}/{rows}", str(cut.all_tiles)
+            yield f"{border}/{rows}", str(geometry.all_tiles)

@@ -7,6 +7,6 @@ from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.ir.problem import ConvProblem
 
 
-def cut_maps(problem: ConvProblem, **cut) -> ReuseMaps:
+def cut_maps(problem: ConvProblem, **geometry) -> ReuseMaps:
     """The maps of `problem`, not proved; `cut`: as of `geometry`."""
-    return reuse_maps(problem, geometry_of(problem, **cut))
+    return reuse_maps(problem, geometry_of(problem, **geometry))

@@ -47,19 +47,19 @@ class ReuseMaps(Geometry):
         return (self.place, self.pixel, self.start, self.needed, self.held, self.column, self.line)
 
 
-def reuse_maps(problem: ConvProblem, cut: Geometry) -> ReuseMaps:
+def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     """Derive the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry_of` cuts into tiles.
 
     They are not proved yet: see `convc.compiler.index.reuse_claims.prove`.
     """
-    maker = _Maker(problem, cut)
+    maker = _Maker(problem, geometry)
     pixel = simplify_guards(maker.pixel().simplified())
     return ReuseMaps(
         problem=problem,
-        walk=cut.walk,
-        stream=cut.stream,
-        tile=cut.tile,
-        tiles=cut.tiles,
+        walk=geometry.walk,
+        stream=geometry.stream,
+        tile=geometry.tile,
+        tiles=geometry.tiles,
         place=maker.place(),
         pixel=pixel.map,
         start=maker.start().simplified(),
@@ -76,30 +76,34 @@ class _Maker:
     """Builds the maps; the expressions that several of them share are methods."""
 
     problem: ConvProblem
-    cut: Geometry
+    geometry: Geometry
 
     # ---- axes and shared expressions ---------------------------------------------------------------------------------
 
     @property
     def tile_m(self) -> Axis:
-        return Axis("tile_m", self.cut.all_tiles)
+        return Axis("tile_m", self.geometry.all_tiles)
 
     @property
     def lane(self) -> Axis:
-        return Axis("lane", self.cut.tile.lanes)
+        return Axis("lane", self.geometry.tile.lanes)
 
     def first(self, window: Expr | int) -> Expr:
         """Place of a window's first lane in its stream."""
-        inside = Mod(self.tile_m.symbol, Integer(self.cut.tiles)) if self.cut.stream.streams > 1 else self.tile_m.symbol
-        return inside * self.cut.tile.outputs + window * self.cut.tile.useful
+        inside = (
+            Mod(self.tile_m.symbol, Integer(self.geometry.tiles))
+            if self.geometry.stream.streams > 1
+            else self.tile_m.symbol
+        )
+        return inside * self.geometry.tile.outputs + window * self.geometry.tile.useful
 
     def window_of(self) -> Expr:
         """Window of a lane."""
-        return FloorDiv(self.lane.symbol, Integer(WINDOW)) if self.cut.windowed else Integer(0)
+        return FloorDiv(self.lane.symbol, Integer(WINDOW)) if self.geometry.windowed else Integer(0)
 
     def inside_window(self) -> Expr:
         """Number of a lane in its window."""
-        return Mod(self.lane.symbol, Integer(WINDOW)) if self.cut.windowed else self.lane.symbol
+        return Mod(self.lane.symbol, Integer(WINDOW)) if self.geometry.windowed else self.lane.symbol
 
     def t(self) -> Expr:
         """Place of a lane in its stream."""
@@ -124,22 +128,22 @@ class _Maker:
     # ---- maps --------------------------------------------------------------------------------------------------------
 
     def place(self) -> IndexMap:
-        t = Axis("t", self.cut.tiles * self.cut.tile.outputs)
-        period = Integer(self.cut.walk.period)
+        t = Axis("t", self.geometry.tiles * self.geometry.tile.outputs)
+        period = Integer(self.geometry.walk.period)
         return IndexMap(
             name="place", domain=(t,), results=(("row", FloorDiv(t.symbol, period)), ("q", Mod(t.symbol, period)))
         )
 
     def pixel(self) -> IndexMap:
         out_h, out_w = self.problem.out_extent
-        period = Integer(self.cut.walk.period)
+        period = Integer(self.geometry.walk.period)
         row = FloorDiv(self.t(), period)
         q = Mod(self.t(), period)
         n = row
-        p = FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
-        if self.cut.stream.merged:
-            n = FloorDiv(row, Integer(self.cut.stream.image_rows))
-            p = Mod(row, Integer(self.cut.stream.image_rows))
+        p = FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))
+        if self.geometry.stream.merged:
+            n = FloorDiv(row, Integer(self.geometry.stream.image_rows))
+            p = Mod(row, Integer(self.geometry.stream.image_rows))
         return IndexMap(
             name="pixel",
             domain=(self.tile_m, self.lane),
@@ -148,23 +152,23 @@ class _Maker:
                 less(q, out_w),
                 less(p, out_h),
                 less(n, self.problem.batch),
-                less(self.inside_window(), self.cut.tile.useful),
+                less(self.inside_window(), self.geometry.tile.useful),
             ),
         )
 
     def start(self) -> IndexMap:
-        window = Axis("window", self.cut.tile.windows)
+        window = Axis("window", self.geometry.tile.windows)
         t = self.first(window.symbol)
-        row = FloorDiv(t, Integer(self.cut.walk.period))
-        q = Mod(t, Integer(self.cut.walk.period))
+        row = FloorDiv(t, Integer(self.geometry.walk.period))
+        q = Mod(t, Integer(self.geometry.walk.period))
         results = [("w", self.problem.stride[1] * q - self.problem.pad_lo[1]), ("row", row)]
-        if not self.cut.stream.merged:
-            results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))))
+        if not self.geometry.stream.merged:
+            results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))))
         return IndexMap(name="start", domain=(self.tile_m, window), results=tuple(results))
 
     def _axes(self) -> tuple[Axis, Axis, Axis]:
         return (
-            Axis("row", self.cut.stream.rows),
+            Axis("row", self.geometry.stream.rows),
             Axis("q", self.problem.out_extent[1]),
             Axis("s", self.problem.kernel[1]),
         )
@@ -177,17 +181,20 @@ class _Maker:
 
     def held(self) -> IndexMap:
         row, q, s = self._axes()
-        number = row.symbol * self.cut.walk.period + q.symbol + self.moves(s.symbol) - self.cut.walk.lead
+        number = row.symbol * self.geometry.walk.period + q.symbol + self.moves(s.symbol) - self.geometry.walk.lead
         return IndexMap(
             name="held",
             domain=(row, q, s),
-            results=(("row", FloorDiv(number, Integer(self.cut.walk.period))), ("w", self._have(number, s.symbol))),
+            results=(
+                ("row", FloorDiv(number, Integer(self.geometry.walk.period))),
+                ("w", self._have(number, s.symbol)),
+            ),
         )
 
     def column(self) -> IndexMap:
         s = Axis("s", self.problem.kernel[1])
-        period = Integer(self.cut.walk.period)
-        number = self.t() + self.moves(s.symbol) - self.cut.walk.lead
+        period = Integer(self.geometry.walk.period)
+        number = self.t() + self.moves(s.symbol) - self.geometry.walk.lead
         begun = period * FloorDiv(self.first(self.window_of()), period)
         return IndexMap(
             name="column",
@@ -201,11 +208,11 @@ class _Maker:
 
     def line(self) -> IndexMap:
         r = Axis("r", self.problem.kernel[0])
-        row = FloorDiv(self.t(), Integer(self.cut.walk.period))
+        row = FloorDiv(self.t(), Integer(self.geometry.walk.period))
         p = (
-            Mod(row, Integer(self.cut.stream.image_rows))
-            if self.cut.stream.merged
-            else FloorDiv(self.tile_m.symbol, Integer(self.cut.tiles))
+            Mod(row, Integer(self.geometry.stream.image_rows))
+            if self.geometry.stream.merged
+            else FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))
         )
         return IndexMap(
             name="line",
@@ -217,7 +224,7 @@ class _Maker:
         return self.problem.stride[1] * q + self.problem.dilation[1] * s - self.problem.pad_lo[1]
 
     def _have(self, number: Expr, s: Expr) -> Expr:
-        x = self.cut.walk.lead + Mod(number, Integer(self.cut.walk.period))
+        x = self.geometry.walk.lead + Mod(number, Integer(self.geometry.walk.period))
         return self.problem.stride[1] * x + self.offset(s) - self.problem.pad_lo[1]
 
     def _image_row(self, p: Expr, r: Expr) -> Expr:

@@ -77,24 +77,24 @@ class _Places:
     The expressions read ``tile_m``, and ``lane`` or what `window` reads.
     """
 
-    cut: Geometry
+    geometry: Geometry
     window: IntExpr
 
     @classmethod
-    def of_lane(cls, cut: Geometry) -> _Places:
+    def of_lane(cls, geometry: Geometry) -> _Places:
         """The places of ``lane``."""
-        return cls(cut, Var("lane") // WINDOW if cut.windowed else Const(0))
+        return cls(geometry, Var("lane") // WINDOW if geometry.windowed else Const(0))
 
     @property
     def stream(self) -> IntExpr:
         """Number of the stream."""
-        return Var("tile_m") // self.cut.tiles if self.cut.stream.streams > 1 else Const(0)
+        return Var("tile_m") // self.geometry.tiles if self.geometry.stream.streams > 1 else Const(0)
 
     @property
     def first(self) -> IntExpr:
         """Place of the window's first lane."""
-        inside = Var("tile_m") - self.stream * self.cut.tiles
-        return inside * self.cut.tile.outputs + self.window * self.cut.tile.useful
+        inside = Var("tile_m") - self.stream * self.geometry.tiles
+        return inside * self.geometry.tile.outputs + self.window * self.geometry.tile.useful
 
     @property
     def inside(self) -> IntExpr:
@@ -109,22 +109,22 @@ class _Places:
     @property
     def row(self) -> IntExpr:
         """Row of the stream that the lane lies in."""
-        return self.t // self.cut.walk.period
+        return self.t // self.geometry.walk.period
 
     @property
     def image(self) -> IntExpr:
         """n of the row."""
-        return self.row // self.cut.stream.image_rows if self.cut.stream.merged else self.row
+        return self.row // self.geometry.stream.image_rows if self.geometry.stream.merged else self.row
 
     @property
     def p(self) -> IntExpr:
         """p of the row."""
-        return self.row % self.cut.stream.image_rows if self.cut.stream.merged else self.stream
+        return self.row % self.geometry.stream.image_rows if self.geometry.stream.merged else self.stream
 
     @property
     def q(self) -> IntExpr:
         """q of the lane, beyond the outputs of its row maybe."""
-        return self.t % self.cut.walk.period
+        return self.t % self.geometry.walk.period
 
 
 def _apart(a: IntExpr, b: IntExpr) -> tuple[IntExpr, IntExpr]:

@@ -140,8 +140,12 @@ def cuts(draw):
             pad_lo=(1, draw(st.integers(0, 2))),
             pad_hi=(1, draw(st.integers(0, 2))),
         )
-        cut = {"merged": draw(st.booleans()), "border": draw(st.sampled_from(BORDERS)), "windowed": draw(st.booleans())}
-        return cut_maps(problem, lanes=64, **cut)
+        geometry = {
+            "merged": draw(st.booleans()),
+            "border": draw(st.sampled_from(BORDERS)),
+            "windowed": draw(st.booleans()),
+        }
+        return cut_maps(problem, lanes=64, **geometry)
     except (ProblemError, PlanError):
         return None
 
