@@ -145,7 +145,7 @@ def other_launch(change: dict) -> bytes:
         zlib.compress(b"not a message"),
         zlib.compress(msgspec.msgpack.encode({"schedule": "reload"})),
         lambda: whole()[:-20],
-        lambda: whole()[:2000] + bytes([whole()[2000] ^ 1]) + whole()[2001:],
+        lambda: bytes(byte ^ (at % 1000 == 999) for at, byte in enumerate(whole())),  # one bit may well change nothing
         lambda: other_launch({"grid": [0, 1, 1]}),
         lambda: other_launch({"format": "convc-launch/9"}),
         "a text",
@@ -153,7 +153,7 @@ def other_launch(change: dict) -> bytes:
         17,
     ],
     ids=[
-        "empty", "no zlib", "no msgpack", "fields missing", "cut", "bit", "grid", "format", "text", "null", "number",
+        "empty", "no zlib", "no msgpack", "fields missing", "cut", "bits", "grid", "format", "text", "null", "number",
     ],
 )  # fmt: skip
 def test_a_damaged_entry_is_compiled_again_and_mended(cache, compiled, entry):
