@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.examples import PARTS
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
@@ -16,7 +17,7 @@ from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 
 EXAMPLES = 40
-"""Per type of activations: 520 problems in all."""
+"""Per type of activations: 520 problems in all, a third of them in `make test`."""
 
 
 @st.composite
@@ -44,12 +45,13 @@ def problems(draw, operand: str) -> ConvProblem:
     )
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", dtypes.OPERANDS)
-def test_witnesses_agree(operand, assembled):
+def test_witnesses_agree(operand, part, assembled):
     wide = "s32" if operand in dtypes.INTEGER_OPERANDS else "f32"
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=EXAMPLES // part,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],

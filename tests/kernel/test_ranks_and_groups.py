@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import PARTS
 from support.types import element_types
 from support.witnesses import witnesses_agree
 
@@ -46,10 +47,11 @@ def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
     )
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("rank", [1, 3])
-def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
+def test_witnesses_agree_on_rows_and_volumes(rank, part, assembled):
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=EXAMPLES // part,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -61,10 +63,11 @@ def test_witnesses_agree_on_rows_and_volumes(rank, assembled):
     every()
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_witnesses_agree_on_groups(rank, assembled):
+def test_witnesses_agree_on_groups(rank, part, assembled):
     @settings(
-        max_examples=EXAMPLES // rank,
+        max_examples=EXAMPLES // rank // part,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -159,11 +162,12 @@ def transposed_problems(draw) -> ConvProblem:
     )
 
 
-def test_witnesses_agree_on_transposed_convolutions(assembled):
+@pytest.mark.parametrize("part", PARTS)
+def test_witnesses_agree_on_transposed_convolutions(part, assembled):
     ways = set()
 
     @settings(
-        max_examples=60,
+        max_examples=60 // part,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
