@@ -118,7 +118,7 @@ def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
         if step_bytes % 16 and tiles.blocks > 1
         else Counterexample(aligned, (("group", 1),), f"the copy starts at byte {tiles.c_pitch * element}")
         if tiles.c_pitch * element % 16 and maps.problem.groups > 1
-        else Proof(aligned, f"c = {translate(maps.slab['c'])}"),
+        else Proof(aligned, f"c = {translate(maps.pack['c'])}"),
     )
 
 
@@ -193,7 +193,7 @@ def prove_agreement(maps: ConvMaps) -> Outcome:
     )
     for left, right, domain in (
         (a["c"], b["c"] + group * maps.tiles.c_pitch, (*a.domain, *(x for x in b.domain if x.name == "column"))),
-        (a["c"].xreplace(first), maps.slab["c"], maps.slab.domain),
+        (a["c"].xreplace(first), maps.pack["c"], maps.pack.domain),
         (b["c"].xreplace(first), step["c"], step.domain),
         (b["tap"], step["tap"], step.domain),
         (step["tap"], tap, step.domain),

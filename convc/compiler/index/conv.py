@@ -18,7 +18,7 @@ so ``pixel = digits after row``, ``operand_a = activation after pixel and channe
 pixel and column``. A guard that no edge makes necessary is dropped, and the record says why.
 `convc.compiler.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
 (K, R*S, c_pitch), output rows of k_pitch elements. With G groups, activations have G times c_pitch channels, and
-the tiles along K divide a group: tile_n says which one (``slab``).
+the tiles along K divide a group: tile_n says which one (``pack``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConvMaps:
         walk: (image, y, x, lane) -> w, h, n: the im2col walk in closed form, from position (x, y) of the box.
         step: (r, s, block) -> off_w, off_h, c, tap, k_step: what one step of the K loop hands to the copies.
         activation: (n, p, q, r, s, c) -> n, h, w, c; zero where the guard fails.
-        slab: (tile_n, block) -> c: where a step's activation channels begin; the same for all tiles of one group.
+        pack: (tile_n, block) -> c: where a step's activation channels begin; the same for all tiles of one group.
         operand_a: (tile_m, lane, r, s, [tile_n,] block, e) -> n, h, w, c; zero where the guard fails.
         filter: (k, r, s, c) -> k, tap, c.
         operand_b: (tile_n, column, r, s, block, e) -> k, tap, c; zero where the guard fails.
@@ -81,7 +81,7 @@ class ConvMaps:
     start: IndexMap
     walk: IndexMap
     step: IndexMap
-    slab: IndexMap
+    pack: IndexMap
     activation: IndexMap
     operand_a: IndexMap
     filter: IndexMap
@@ -95,7 +95,7 @@ class ConvMaps:
     @property
     def maps(self) -> tuple[IndexMap, ...]:
         """All maps, in reading order."""
-        slab = (self.slab,) if self.problem.groups > 1 else ()
+        pack = (self.pack,) if self.problem.groups > 1 else ()
         return (
             self.row,
             self.pixel,
@@ -103,7 +103,7 @@ class ConvMaps:
             self.start,
             self.walk,
             self.step,
-            *slab,
+            *pack,
             self.activation,
             self.operand_a,
             self.filter,
@@ -149,7 +149,7 @@ def conv_maps(
     first = IndexMap(name="first", domain=(tile_m,), results=(("m", tile_m.symbol * block_m),))
     row = _joined("row", "m", tile_m, lane, problem.gemm_m)
     channel = _joined("channel", "c", block, e, c_pitch)
-    slab_channel = _slab_channel(problem, tiles, tile_n, channel)
+    slab_channel = _pack_channel(problem, tiles, tile_n, channel)
     column_b = _joined("column", "k", tile_n, column, problem.out_channels)
     column_out = _joined("column", "k", tile_n, column, k_pitch)
 
@@ -166,7 +166,7 @@ def conv_maps(
         "start": window_of.compose(digits).compose(first, "start"),
         "walk": walk_digits(box, problem.batch, lane),
         "step": _step(problem, block, channels_per_step),
-        "slab": _slab(problem, tiles, tile_n, block),
+        "pack": _pack_start(problem, tiles, tile_n, block),
         "activation": activation,
         "operand_a": activation.compose(digits).compose(row).compose(slab_channel, "operand_a"),
         "filter": filter_of,
@@ -249,13 +249,13 @@ def _first_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis) -> Expr:
     return FloorDiv(tile_n.symbol, Integer(tiles.n_tiles // problem.groups)) * tiles.c_pitch
 
 
-def _slab(problem: ConvProblem, tiles: Tiles, tile_n: Axis, block: Axis) -> IndexMap:
+def _pack_start(problem: ConvProblem, tiles: Tiles, tile_n: Axis, block: Axis) -> IndexMap:
     c = _first_channel(problem, tiles, tile_n) + block.symbol * tiles.channels_per_step
     domain = (tile_n, block) if problem.groups > 1 else (block,)
-    return IndexMap(name="slab", domain=domain, results=(("c", c),))
+    return IndexMap(name="pack", domain=domain, results=(("c", c),))
 
 
-def _slab_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis, channel: IndexMap) -> IndexMap:
+def _pack_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis, channel: IndexMap) -> IndexMap:
     """(tile_n, block, e) -> c, as ``channel`` from the first of the group on."""
     if problem.groups == 1:
         return channel

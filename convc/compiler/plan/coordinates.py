@@ -52,7 +52,7 @@ class TapCoordinates:
         off_w, off_h: offset of a filter tap, in pixels.
         tap: number of the filter tap.
         c: first channel of a block, in the group.
-        slab_c: first activation channel of a block, where there are groups: `c` counts the channels of one.
+        pack_c: first activation channel of a block, where there are groups: `c` counts the channels of one.
         factors: of block-scaled operands.
         m, k: output pixel of a lane, and output channel of a column.
         out_byte: where (m, k) lies in the output, in bytes.
@@ -66,7 +66,7 @@ class TapCoordinates:
     off_h: Coordinate
     tap: Coordinate
     c: Coordinate
-    slab_c: Coordinate | None
+    pack_c: Coordinate | None
     factors: FactorCoordinates | None
     m: Coordinate
     k: Coordinate
@@ -81,7 +81,7 @@ class RowCoordinates:
         start_w: where the tile's copy begins along W.
         start_h, start_n: the same along H at filter row r, and along N, where a stream is one output row.
         start_row: the input row, all images counted through, where a stream is all output rows.
-        first_k, tap, c, slab_c, m, k, out_byte: as of `TapCoordinates`; `m` is past the last pixel where the lane has
+        first_k, tap, c, pack_c, m, k, out_byte: as of `TapCoordinates`; `m` is past the last pixel where the lane has
             none.
         column_mask, line_mask: whether filter column s, and filter row r, masks the lane; None: none does.
     """
@@ -93,7 +93,7 @@ class RowCoordinates:
     first_k: Coordinate
     tap: Coordinate
     c: Coordinate
-    slab_c: Coordinate | None
+    pack_c: Coordinate | None
     m: Coordinate
     k: Coordinate
     out_byte: Coordinate

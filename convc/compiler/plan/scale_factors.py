@@ -129,7 +129,7 @@ def factor_coordinates(
     copy = ROW_BYTES * size
     start = Var("c") // copy * ROW_BYTES if layout.c_pitch > copy else Const(0)
     each = f"a factor for {size} bytes of channels, {ROW_BYTES} a copy"
-    in_group = Var("slab_c") // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
+    in_group = Var("pack_c") // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
     block = Var("k_step") % pipeline.blocks
     within = block % (ROW_BYTES // factors) if pipeline.blocks * factors > ROW_BYTES else block
     return FactorCoordinates(
@@ -148,7 +148,7 @@ def prove_factors(
     groups = layout.problem.groups
     for group, block in itertools.product(range(groups), range(pipeline.blocks)):
         c = block * pipeline.channels
-        numbers = {"c": c, "slab_c": group * layout.c_pitch + c, "k_step": pipeline.blocks + block}
+        numbers = {"c": c, "pack_c": group * layout.c_pitch + c, "k_step": pipeline.blocks + block}
         within = evaluate(found.factor_byte.value, numbers)
         fits = within + tiling.row_bytes // size <= ROW_BYTES
         for factor, first in ((found.factor_a, group * layout.factor_pitch), (found.factor_b, 0)):

@@ -136,7 +136,7 @@ class Reload(Schedule):
                 off_h=result_of(maps.step, "off_h", "off_h"),
                 tap=result_of(maps.step, "tap", "tap"),
                 c=result_of(maps.step, "c", "c"),
-                slab_c=result_of(maps.slab, "c", "slab_c") if layout.problem.groups > 1 else None,
+                pack_c=result_of(maps.pack, "c", "pack_c") if layout.problem.groups > 1 else None,
                 factors=factors,
                 m=result_of(maps.row, "m", "m"),
                 k=channel,

@@ -95,13 +95,13 @@ def about(column: IntExpr | None, *steps: Step) -> tuple[Step, ...]:
 
 def channels_of(coordinates: Coordinates) -> Coordinate:
     """The first activation channel of a block: with groups, another number than the filter's."""
-    return coordinates.c if coordinates.slab_c is None else coordinates.slab_c
+    return coordinates.c if coordinates.pack_c is None else coordinates.pack_c
 
 
 def block_channels(coordinates: Coordinates) -> tuple[Compute, ...]:
     """The steps that compute a block's first channel, of the filter and of the activations."""
     filters = compute(coordinates.c, "load")
-    return (filters,) if coordinates.slab_c is None else (filters, compute(coordinates.slab_c, "load"))
+    return (filters,) if coordinates.pack_c is None else (filters, compute(coordinates.pack_c, "load"))
 
 
 def setup(plan: Plan, roles: Roles) -> tuple[Role, ...]:

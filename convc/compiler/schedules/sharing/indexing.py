@@ -83,7 +83,7 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
         first_k=coordinate("first_k", first_k, "first output channel of the tile"),
         tap=coordinate("tap", Var("r") * problem.kernel[1] + Var("s"), "tap (r, s) of the filter"),
         c=coordinate("c", block, "first channel of the block"),
-        slab_c=_slab(candidate, block) if problem.groups > 1 else None,
+        pack_c=_pack_start(candidate, block) if problem.groups > 1 else None,
         m=coordinate("m", _output(maps, problem.gemm_m), "output pixel of the lane"),
         k=coordinate("k", first_k + Var("lane" if transposed else "column"), "output channel"),
         out_byte=coordinate(
@@ -133,12 +133,12 @@ def _start_row(maps: ReuseMaps) -> Coordinate:
     return coordinate("start_row", image_row + _filter_row(maps), meaning)
 
 
-def _slab(candidate: Candidate, block: IntExpr) -> Coordinate:
+def _pack_start(candidate: Candidate, block: IntExpr) -> Coordinate:
     """First activation channel of a block, in the group that the tile's output channels belong to."""
     layout = candidate.tiled.layout
     tiles = layout.problem.out_channels // layout.problem.groups // candidate.tiled.tiling.block_n
     meaning = f"first channel of the block in the group of the tile, which is tile_n // {tiles}"
-    return coordinate("slab_c", Var("tile_n") // tiles * layout.c_pitch + block, meaning)
+    return coordinate("pack_c", Var("tile_n") // tiles * layout.c_pitch + block, meaning)
 
 
 def _output(maps: ReuseMaps, beyond: int) -> IntExpr:

@@ -106,7 +106,7 @@ BROKEN = {
     "start": {"w": 1, "h": 1, "n": 1},
     "window": {"w": 1, "h": 1, "n": 1},
     "step": {"off_w": 1, "off_h": 1, "c": 8, "tap": 1, "k_step": 1},
-    "slab": {"c": 8},
+    "pack": {"c": 8},
     "operand_a": {"n": 2, "h": 1, "w": 1, "c": 8},
     "operand_b": {"k": 20, "tap": 1, "c": 1},
     "store": {"offset": 1},
