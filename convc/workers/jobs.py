@@ -34,6 +34,9 @@ from convc.workers.pool import Pool, Task
 PART_MACS = 1_000_000_000
 """Multiply-adds of a layer from which on its CTAs are shared among workers: about half a second."""
 
+SHARED_CTAS = 100
+"""CTAs of a layer from which on they are shared among workers that would have no other layer to do."""
+
 COMPILING = 0.25
 """Part of the progress of a check that is compiling."""
 
@@ -157,9 +160,10 @@ def check_all(
     compile_all(kernels, convs, pool, progress.part(0.0, COMPILING))
     digest = compiler_digest()
     pieces: list[Task] = []
+    shares = pool.slots if len(convs) < pool.slots else 1
     for conv in convs:
         kernel = kernels.compiled(conv.problem)
-        runs = _in_parts(conv, kernel, pool, seed, modes, options, progress)
+        runs = _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
         pieces.append(
             Task(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
         )
@@ -178,6 +182,7 @@ def _in_parts(
     conv: ConvNode,
     kernel: Kernel,
     pool: Pool,
+    shares: int,
     seed: int,
     modes: tuple[Mode, ...],
     options: RunOptions,
@@ -187,7 +192,7 @@ def _in_parts(
 
     A mode of which a part is not clean, or is lost, has no run either: the layer is then run as a whole.
     """
-    ranges = cta_ranges(conv.problem.macs, kernel.artifact.launch)
+    ranges = cta_ranges(conv.problem.macs, kernel.artifact.launch, shares)
     if len(ranges) < 2:
         return {}
     digest = compiler_digest()
@@ -206,11 +211,15 @@ def _in_parts(
     return {mode: combined([clean[mode, ctas] for ctas in ranges]) for mode in whole}
 
 
-def cta_ranges(macs: int, launch: LaunchSpec) -> list[tuple[int, int]]:
-    """Ranges of CTAs, whole clusters, that are about `PART_MACS` of work each; they cover the grid in order."""
+def cta_ranges(macs: int, launch: LaunchSpec, shares: int = 1) -> list[tuple[int, int]]:
+    """Ranges of CTAs, whole clusters, that are about `PART_MACS` of work each; they cover the grid in order.
+
+    A launch of `SHARED_CTAS` and more has at least ``shares`` of them.
+    """
     cluster = math.prod(launch.cluster)
     clusters = launch.ctas // cluster
-    count = min(clusters, -(-macs // PART_MACS))
+    wanted = shares if launch.ctas >= SHARED_CTAS else 1
+    count = min(clusters, max(wanted, -(-macs // PART_MACS)))
     bounds = [clusters * index // count * cluster for index in range(count + 1)]
     return list(itertools.pairwise(bounds))
 

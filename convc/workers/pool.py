@@ -62,6 +62,11 @@ class Pool:
         self._losses = 0
         self._failed_starts = 0  # pools in a row in which no worker said a word
 
+    @property
+    def slots(self) -> int:
+        """Pieces of work that it does at the same time; asking opens the executor."""
+        return self._ready().slots
+
     def __enter__(self) -> Pool:
         return self
 

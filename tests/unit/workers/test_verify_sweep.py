@@ -302,6 +302,8 @@ def test_ranges_cover_the_grid_in_whole_clusters():
     assert cta_ranges(3 * jobs.PART_MACS, launch((3, 3, 1))) == [(0, 3), (3, 6), (6, 9)]
     assert cta_ranges(99 * jobs.PART_MACS, launch((2, 1, 1))) == [(0, 1), (1, 2)]
     assert cta_ranges(2 * jobs.PART_MACS, launch((6, 1, 1), (2, 1, 1))) == [(0, 2), (2, 6)]
+    assert cta_ranges(5, launch((10, 10, 1)), shares=2) == [(0, 50), (50, 100)]
+    assert cta_ranges(5, launch((99, 1, 1)), shares=2) == [(0, 99)]
 
 
 def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, monkeypatch):
@@ -310,6 +312,15 @@ def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, mon
     report = convc.verify(model, seed=3, work=WorkOptions(jobs=2, progress=lambda what, part: told.append(what)))
     assert bits(report.layers) == alone
     assert any("CTAs 0.." in what and "parts)" in what for what in told)
+
+
+def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, monkeypatch):
+    monkeypatch.setattr(jobs, "SHARED_CTAS", 2)
+    told = []
+    work = WorkOptions(jobs=2, progress=lambda what, part: told.append(what))
+    report = convc.verify(model, "layer3.0.conv1", seed=3, work=work)
+    assert bits(report.layers)[0] in alone
+    assert any("CTAs 0.." in what and "of 4 parts)" in what for what in told)
 
 
 def test_small_work_stays_here_unless_it_is_sent(model):
