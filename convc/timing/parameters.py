@@ -1,0 +1,120 @@
+"""The numbers that the model of a chip rests on: each with its unit, its source, how sure it is, and its range.
+
+A chip is a TOML file in ``chips/``, with a table for each part of the chip: ``[tma] fill = { value = 125, unit =
+"B/clk", class = "published", source = "...", range = [122, 125] }``. In text a parameter is named ``tma.fill``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from convc.errors import InputError
+
+FOLDER = Path(__file__).with_name("chips")
+
+Evidence = Literal["measured", "published", "inferred", "assumed"]
+"""How sure a number is: measured by us, measured by others, concluded from either, or assumed."""
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"evidence": "class"}):
+    """One number of a chip.
+
+    Attributes:
+        value: the number, in ``unit``.
+        unit: ``clk`` is a cycle of the SM clock; ``1`` is a count.
+        evidence: how sure it is; ``class`` in the file.
+        source: who measured it, or how it was concluded.
+        range: the least and the greatest value that the sources leave open.
+    """
+
+    value: float
+    unit: str
+    evidence: Evidence
+    source: str
+    range: tuple[float, float]
+
+
+class Chip(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a chip, by their full name."""
+
+    name: str
+    parameters: Mapping[str, Parameter]
+
+    def __getitem__(self, name: str) -> float:
+        """The value of a parameter, by its full name; KeyError is a mistake of the model, not of its user."""
+        return self.parameters[name].value
+
+    def changed(self, values: Mapping[str, float]) -> Chip:
+        """The chip with other values, whose class becomes assumed and whose range is the value alone."""
+        parameters = dict(self.parameters)
+        for name, value in values.items():
+            parameters[name] = msgspec.structs.replace(
+                parameters[name], value=value, evidence="assumed", source="set by the user", range=(value, value)
+            )
+        return Chip(name=self.name, parameters=parameters)
+
+
+def chips() -> tuple[str, ...]:
+    """Names of the chips that there are parameters for."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
+    """The parameters of a chip, some of them set otherwise.
+
+    Args:
+        name: one of `chips`.
+        settings: ``NAME=VALUE`` each, as in ``tma.fill=110`` or ``tma.fill=110 B/clk``.
+
+    Raises:
+        InputError: there is no such chip or parameter, the unit is another one, or the value is no number above zero.
+    """
+    if name not in chips():
+        raise InputError(f"there is no chip {name!r}: expected one of {', '.join(chips())}{_guess(name, chips())}")
+    chip = _chip(name)
+    return chip.changed(dict(_setting(chip, text) for text in settings))
+
+
+@functools.cache
+def _chip(name: str) -> Chip:
+    """The parameters as the file has them."""
+    tables = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    parameters = {
+        f"{table}.{key}": msgspec.convert(entry, Parameter)
+        for table, entries in tables.items()
+        for key, entry in entries.items()
+    }
+    return Chip(name=name, parameters=parameters)
+
+
+def _setting(chip: Chip, text: str) -> tuple[str, float]:
+    """The name and the value of ``NAME=VALUE[ UNIT]``."""
+    name, equals, right = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise InputError(f"expected NAME=VALUE, as in tma.fill=110, got {text!r}")
+    known = chip.parameters.get(name)
+    if known is None:
+        raise InputError(f"chip {chip.name} has no parameter {name!r}{_guess(name, chip.parameters)}")
+    number, _, unit = right.partition(" ")
+    if unit.strip() not in ("", known.unit):
+        raise InputError(f"{name} is in {known.unit}, got {right!r}")
+    try:
+        value = float(number)
+    except ValueError:
+        raise InputError(f"{name} must be a number in {known.unit}, got {right!r}") from None
+    if not 0 < value < 1e12:
+        raise InputError(f"{name} must be above 0 and below 1e12, got {number}")
+    return name, value
+
+
+def _guess(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, as the end of a sentence."""
+    close = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""

@@ -1,0 +1,48 @@
+"""The parameters of chips: each with a unit, a source, a class and a range that holds it; and settings by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from convc.errors import InputError
+from convc.timing.parameters import chips, read_chip
+
+
+@pytest.mark.parametrize("name", chips())
+def test_every_parameter_says_where_it_comes_from(name):
+    chip = read_chip(name)
+    assert chip.parameters
+    for key, parameter in chip.parameters.items():
+        assert parameter.range[0] <= parameter.value <= parameter.range[1], key
+        assert parameter.unit, key
+        assert len(parameter.source) > 10, key
+
+
+def test_a_setting_replaces_a_value_and_says_so():
+    chip = read_chip("b200", ["tensor_core.depth=90", "shared_memory.read_port = 100 B/clk"])
+    assert chip["tensor_core.depth"] == 90
+    assert chip["shared_memory.read_port"] == 100
+    assert chip.parameters["tensor_core.depth"].evidence == "assumed"
+    assert read_chip("b200")["tensor_core.depth"] == 104
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("tensor_core.depht=3", "no parameter 'tensor_core.depht'; did you mean tensor_core.depth"),
+        ("tensor_core.depth", "expected NAME=VALUE"),
+        ("tensor_core.depth=4 GHz", "tensor_core.depth is in clk, got '4 GHz'"),
+        ("tensor_core.depth=fast", "must be a number in clk, got 'fast'"),
+        ("tensor_core.depth=-3", "must be above 0"),
+        ("tensor_core.depth=nan", "must be above 0"),
+        ("tensor_core.depth=inf", "must be above 0"),
+    ],
+)
+def test_a_bad_setting_is_refused(setting, said):
+    with pytest.raises(InputError, match=said):
+        read_chip("b200", [setting])
+
+
+def test_an_unknown_chip_is_refused_with_a_guess():
+    with pytest.raises(InputError, match=r"there is no chip 'b20': expected one of b200, h200; did you mean b200"):
+        read_chip("b20")
