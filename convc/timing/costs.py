@@ -1,0 +1,52 @@
+"""Cycles of a warp's own instructions, by class: until the next one issues, and until others can read the result.
+
+What ptxas makes of a text is not known here: these are costs of classes, taken from loops whose assembly was measured.
+"""
+
+from __future__ import annotations
+
+from convc.timing.parameters import Chip
+from convc.timing.trace import Item
+
+FREE = ("tcgen05.fence", "fence.mbarrier_init", "mov", "cvta", "bar.warp.sync", "ret")
+"""Forms that ptxas leaves out, or that cost nothing to speak of."""
+
+HOLDS = {
+    "mbarrier.try_wait": "mbarrier.ready", "mbarrier.arrive": "mbarrier.arrive", "mbarrier.init": "mbarrier.arrive",
+    "tcgen05.alloc": "tensor_memory.allocate", "tcgen05.mma": "tensor_core.issue", "tcgen05.cp": "tensor_core.issue",
+    "tcgen05.shift": "tensor_core.issue", "cp.async.bulk.tensor": "tma.issue_next", "cp.async.bulk": "tma.issue_next",
+    "cp.reduce.async.bulk": "tma.issue_next",
+}  # fmt: skip
+"""Instructions that hold their warp, by their form's name up to some dot; all others hold it for `threads.issue`."""
+
+RESULTS = {
+    "int.div": "threads.divide", "int.rem": "threads.divide", "int.div.constant": "threads.divide_constant",
+    "int.rem.constant": "threads.divide_constant", "vote": "threads.vote",
+}  # fmt: skip
+"""Instructions whose result takes longer than `threads.alu`."""
+
+
+def holds(item: Item, chip: Chip, jumps: bool) -> float:
+    """Cycles until the warp can issue its next instruction; ``jumps``: that one is not the next in the text."""
+    if item.repeats or item.name.startswith(FREE):
+        return 0.0
+    if item.name == "bra" and jumps:
+        return chip["threads.branch"]
+    cycles = chip[_of(HOLDS, item.name, "threads.issue")]
+    return cycles * chip["threads.unrolled"] if item.unrolled and item.name.startswith("mbarrier.try_wait") else cycles
+
+
+def result(item: Item, chip: Chip) -> float:
+    """Cycles until a result can be read."""
+    if item.repeats or item.name.startswith(FREE):
+        return 0.0
+    return chip[_of(RESULTS, item.name, "threads.alu")]
+
+
+def _of(table: dict[str, str], name: str, other: str) -> str:
+    """The entry of a name, or of what it begins with up to some dot."""
+    while name:
+        if name in table:
+            return table[name]
+        name = name.rpartition(".")[0]
+    return other

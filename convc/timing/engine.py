@@ -1,0 +1,292 @@
+"""Replay a trace on the resources of an SM: when everything happens, and what it waited for.
+
+Warps go on by themselves, in the order of time; a warp that needs a phase, a barrier or a group of copies stops until
+it is known when that is complete. Every event remembers the event that let it begin or end when it did: going back from
+the last one is the critical path (`convc.timing.attribution`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from convc.timing.costs import holds, result
+from convc.timing.parameters import Chip
+from convc.timing.resources import Streaming
+from convc.timing.trace import Item, Trace, Warp
+
+
+@dataclass(slots=True, kw_only=True)
+class Event:
+    """Something that took time.
+
+    Attributes:
+        track: who: ``warp 4``, or a unit of the SM: ``tma``, ``tensor core``.
+        name: the instruction, or the kind of work.
+        step, line: in the text.
+        start, end: cycles from the CTA's entry.
+        cause: the event that it had to wait for, None where it went on by itself.
+        edge: how: ``program``, ``phase``, ``queue``, ``barrier``, ``group``, ``data``.
+    """
+
+    track: str
+    name: str
+    step: str
+    line: int
+    start: float
+    end: float
+    cause: int | None = None
+    edge: str = "program"
+
+
+@dataclass(slots=True)
+class _Strand:
+    """A warp that is being replayed."""
+
+    warp: Warp
+    items: list[Item]
+    time: float
+    at: int = 0
+    arrived: int = -1  # the last item that arrived at a barrier
+    last: int | None = None  # its latest event
+    step: str = ""
+    ready: dict[int, float] = field(default_factory=dict[int, float])  # when the result of an item can be read
+    fetched: float | None = None  # the same of the first load of this step: ptxas puts a step's loads together
+    copies: bool = False  # whether this step has issued a copy
+    group: list[int] = field(default_factory=list[int])
+    groups: list[list[int]] = field(default_factory=list[list[int]])
+
+
+class Replay:
+    """One cluster on SMs of its own."""
+
+    def __init__(self, trace: Trace, chip: Chip, l2: float, sms: int, cold: bool = False) -> None:
+        """``l2``: bytes a cycle that an SM gets of L2. ``sms``: rows lie on them in turns. ``cold``: L2 is empty."""
+        self.chip = chip
+        self.trace = trace
+        self.sms = [Streaming(chip, l2, cold, trace.prefetches) for _ in range(sms)]
+        self.events: list[Event] = []
+        self.work_ends: dict[int, tuple[float, int]] = {}
+        self.item_ends: dict[tuple[Warp, int], tuple[float, int | None]] = {}
+        self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings
+        self._latest: dict[object, tuple[float, int | None]] = {}
+        self._stopped: dict[object, list[_Strand]] = defaultdict(list)
+        self._due: dict[object, int] = {}
+        self._users: dict[object, list[object]] = defaultdict(list)
+        self._heap: list[tuple[float, int, _Strand]] = []
+        self._turn = 0
+        self._expect()
+
+    def _expect(self) -> None:
+        """Count what each phase and each meeting waits for."""
+        for phase, contributions in self.trace.phases.items():
+            needed: set[object] = set()
+            for one in contributions:
+                needed.update(one.works)
+                if one.warp is not None:
+                    needed.add((one.warp, one.item))
+            self._due[phase] = len(needed)
+            for key in needed:
+                self._users[key].append(phase)
+        for meeting, arrivals in self.trace.arrivals.items():
+            self._due[meeting] = len(arrivals)
+
+    def run(self) -> float:
+        """Cycles from entry to exit of the last warp; a trace that cannot go on is a mistake of the recorder."""
+        entry = self.chip["launch.entry"]
+        for warp, items in sorted(self.trace.items.items()):
+            self._go_on(_Strand(warp, items, entry))
+        while self._heap:
+            _, _, strand = heapq.heappop(self._heap)
+            if self._advance(strand):
+                self._go_on(strand)
+        waiting = {key for key, strands in self._stopped.items() if strands}
+        assert not waiting, f"a replay that cannot go on: {waiting}"
+        ends = [event.end for event in self.events]
+        return max(ends, default=entry)
+
+    def _go_on(self, strand: _Strand) -> None:
+        """A warp continues at its time; of several, the one that was there first."""
+        self._turn += 1
+        heapq.heappush(self._heap, (strand.time, self._turn, strand))
+
+    # ---- one item ------------------------------------------------------------------------------------------------
+
+    def _advance(self, strand: _Strand) -> bool:
+        """Perform the next item of a warp; False where it ends, or stops until something is known."""
+        if strand.at == len(strand.items):
+            return False
+        item = strand.items[strand.at]
+        if item.meets is not None and strand.arrived < strand.at:
+            strand.arrived = strand.at
+            self._count(item.meets, strand.time, strand.last)
+        needed = self._needed(item)
+        if needed is not None:
+            self._stopped[needed].append(strand)
+            return False
+        if item.step != strand.step:
+            strand.step = item.step
+            strand.copies = False
+            strand.fetched = None
+        start = max([strand.time, *(strand.ready[need] for need in item.needs)])
+        jumps = strand.at + 1 < len(strand.items) and strand.items[strand.at + 1].index != item.index + 1
+        own = holds(item, self.chip, jumps)
+        strand.ready[strand.at] = start + result(item, self.chip)
+        cause, edge = self._perform(strand, item, start, own)
+        number = self._event(strand, item, start, cause, edge)
+        self._finished((strand.warp, strand.at), strand.time, number)
+        strand.last = number
+        strand.at += 1
+        return True
+
+    def _needed(self, item: Item) -> object | None:
+        """What must be known before an item can be performed, and is not."""
+        if item.waits is not None and item.waits not in self._complete:
+            return item.waits
+        if item.leaves is not None and item.leaves not in self._complete:
+            return item.leaves
+        return None
+
+    def _perform(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
+        """Move a warp's time past an item; what it waited for, and how."""
+        chip = self.chip
+        cause: int | None = None
+        edge = "program"
+        if item.works:
+            return self._issue(strand, item, start, own)
+        if item.waits is not None:
+            complete, cause = self._complete[item.waits]
+            if complete > start + own:
+                wake = chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
+                strand.time = complete + wake
+                return cause, "phase"
+            cause = None
+        if item.leaves is not None:
+            met, cause = self._complete[item.leaves]
+            strand.time = max(start, met) + self._barrier_cycles(item)
+            return (cause, "barrier") if met > start else (None, edge)
+        if item.group:
+            strand.groups.append(strand.group)
+            strand.group = []
+        if item.left is not None:
+            gone = strand.groups[: len(strand.groups) - item.left] if item.left else strand.groups
+            ends = [self.work_ends[work] for group in gone for work in group]
+            last = max(ends, default=(start, None))
+            if last[0] > start + own:
+                strand.time = last[0]
+                return last[1], "group"
+        if item.cells:
+            return self._tensor_memory(strand, item, start, own)
+        if sum(item.sectors):
+            return self._global(strand, item, start, own)
+        if item.name == "ld":
+            strand.ready[strand.at] = start + chip["shared_memory.load_latency"]
+        strand.time = start + own
+        return cause, edge
+
+    def _barrier_cycles(self, item: Item) -> float:
+        if item.leaves is not None and item.leaves[0] == "cluster":
+            return self.chip["threads.cluster_barrier"]
+        warps = len(self.trace.arrivals[item.leaves]) if item.leaves is not None else 1
+        return self.chip["threads.barrier"] + self.chip["threads.barrier_warp"] * warps
+
+    def _issue(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
+        """Copies and operations of the tensor core: the warp goes on when they are accepted."""
+        sm = self.sms[strand.warp[0] % len(self.sms)]
+        time = start + own
+        cause: int | None = None
+        for number in item.works:
+            work = self.trace.works[number]
+            event = len(self.events)
+            if work.kind in ("load", "store"):
+                if not strand.copies:
+                    strand.copies = True
+                    time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
+                begin, end, queued = sm.copy(work, time, event)
+                track = "tma"
+                strand.group.append(number)
+            else:
+                accepted, begin, end, queued = sm.tensor_work(work, time, event)
+                track = "tensor core"
+                if accepted > time:
+                    time = accepted
+                    cause = queued
+            self.events.append(
+                Event(
+                    track=track,
+                    name=work.kind,
+                    step=work.step,
+                    line=work.line,
+                    start=begin,
+                    end=end,
+                    cause=strand.last if queued is None else queued,
+                    edge="program" if queued is None else "queue",
+                )
+            )
+            self._finished(number, end, event)
+            self.work_ends[number] = (end, event)
+        strand.time = time
+        return cause, "queue" if cause is not None else "program"
+
+    def _tensor_memory(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
+        """tcgen05.ld and st: through the port of the warp's sub-partition; done before the warp goes on."""
+        server = self.sms[strand.warp[0] % len(self.sms)].lanes[strand.warp[1] % 4]
+        cycles = item.cells * 4 * 32 / self.chip["tensor_memory.port"]
+        _, cause = server.take(start + own, cycles, len(self.events))
+        fixed = self.chip["tensor_memory.load" if item.name == "tcgen05.ld" else "tensor_memory.store"]
+        strand.ready[strand.at] = server.free + fixed
+        strand.time = start + own
+        return cause, "queue" if cause is not None else "program"
+
+    def _global(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
+        """Loads and stores of global memory, through the unit that all warps of the SM share."""
+        chip = self.chip
+        whole, part = item.sectors
+        cycles = whole * chip["threads.sector"] + part * chip["threads.part_sector"]
+        begin, cause = self.sms[strand.warp[0] % len(self.sms)].sectors.take(start + own, cycles, len(self.events))
+        if item.name.startswith("ld"):
+            if strand.fetched is None:
+                strand.fetched = begin + chip["threads.global_latency"]
+            strand.fetched += cycles
+            strand.ready[strand.at] = strand.fetched
+            strand.time = start + own
+            return None, "program"
+        strand.time = begin + cycles
+        return cause, "queue" if cause is not None else "program"
+
+    # ---- what becomes known ----------------------------------------------------------------------------------------
+
+    def _event(self, strand: _Strand, item: Item, start: float, cause: int | None, edge: str) -> int:
+        """Write down what a warp did."""
+        row, warp = strand.warp
+        track = f"warp {warp}" if self.trace.ctas == 1 else f"CTA {row} warp {warp}"
+        self.events.append(
+            Event(
+                track=track,
+                name=item.name,
+                step=item.step,
+                line=item.line,
+                start=start,
+                end=strand.time,
+                cause=strand.last if cause is None or edge == "queue" else cause,
+                edge=edge,
+            )
+        )
+        return len(self.events) - 1
+
+    def _finished(self, key: object, time: float, event: int) -> None:
+        """An item or a work is done at a time that is known now: so may be phases and meetings."""
+        for user in self._users.get(key, ()):
+            self._count(user, time, event)
+
+    def _count(self, user: object, time: float, event: int | None) -> None:
+        """One contribution less is missing."""
+        so_far = self._latest.get(user, (-1.0, None))
+        self._latest[user] = max(so_far, (time, event), key=lambda pair: pair[0])
+        self._due[user] -= 1
+        if self._due[user]:
+            return
+        self._complete[user] = self._latest[user]
+        for strand in self._stopped.pop(user, ()):
+            self._go_on(strand)

@@ -1,0 +1,169 @@
+"""A kernel's time: one cluster of the grid is recorded on the machine, and its trace is replayed on a chip."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.ir.launch import LaunchSpec
+from convc.machine import RunOptions, run
+from convc.ptx.parser import parse
+from convc.timing.attribution import Part, by_cause, critical_path
+from convc.timing.chip import Footprint, Launch, time_launch
+from convc.timing.loops import Unrolled, unrolled_loops
+from convc.timing.parameters import Chip
+from convc.timing.recorder import Recorder
+from convc.timing.tensor_core import MmaShape
+from convc.timing.trace import Trace
+
+MATTERS = 0.02
+"""Share of the time from which on a number counts as one that the answer rests on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dependence:
+    """A number that the answer rests on.
+
+    Attributes:
+        name: of the parameter. evidence: its class.
+        low, high: relative change of the time at the ends of the parameter's range.
+    """
+
+    name: str
+    evidence: str
+    low: float
+    high: float
+
+    @property
+    def most(self) -> float:
+        """The larger of the two changes, without its sign."""
+        return max(abs(self.low), abs(self.high))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTime:
+    """The time of a kernel, and the reasons for it.
+
+    Attributes:
+        name: of the layer, or of the entry.
+        chip: whose parameters were used.
+        ctas: of the grid.
+        launch: the grid on the chip.
+        parts: critical path of the first round, most first.
+        shapes: of the MMAs, each once.
+        trace: what one cluster does.
+        footprint: what a CTA takes of its SM.
+        cold: operands come from memory.
+    """
+
+    name: str
+    chip: Chip
+    ctas: int
+    launch: Launch
+    parts: tuple[Part, ...]
+    shapes: tuple[MmaShape, ...]
+    trace: Trace
+    footprint: Footprint
+    cold: bool
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of the SM clock, from the first CTA's entry to the last one's exit."""
+        return self.launch.cycles
+
+    @property
+    def microseconds(self) -> float:
+        """Microseconds at the chip's clock (``chip.clock``)."""
+        return self.cycles / self.chip["chip.clock"] / 1e3
+
+    @property
+    def waits(self) -> Mapping[str, float]:
+        """Share of the first round's critical path by cause, most first."""
+        total = sum(part.cycles for part in self.parts)
+        return {cause: cycles / total for cause, cycles in by_cause(self.parts).items()}
+
+    def dependences(self) -> tuple[Dependence, ...]:
+        """Numbers whose range moves the time by `MATTERS` and more, most first: one replay for each end of each."""
+        found: list[Dependence] = []
+        for name, parameter in self.chip.parameters.items():
+            low, high = (self._at(name, end) for end in parameter.range)
+            one = Dependence(name=name, evidence=parameter.evidence, low=low, high=high)
+            if one.most >= MATTERS and not name.startswith("chip.clock"):
+                found.append(one)
+        return tuple(sorted(found, key=lambda one: -one.most))
+
+    def _at(self, name: str, value: float) -> float:
+        """Relative change of the time where a parameter has another value."""
+        if value == self.chip[name]:
+            return 0.0
+        chip = self.chip.changed({name: value})
+        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold).cycles / self.cycles - 1
+
+    def __repr__(self) -> str:
+        return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
+
+
+def spread(dependences: tuple[Dependence, ...]) -> float:
+    """Relative uncertainty of a time: the changes of independent numbers, added as squares."""
+    return math.sqrt(sum(one.most**2 for one in dependences))
+
+
+def time_kernel(
+    text: str,
+    launch: LaunchSpec,
+    buffers: Mapping[str, np.ndarray],
+    chip: Chip,
+    *,
+    name: str = "",
+    file: str = "kernel.ptx",
+    cold: bool = False,
+) -> KernelTime:
+    """Time a launch.
+
+    Args:
+        text: PTX.
+        launch: how it is launched.
+        buffers: contents of its buffers; they matter only where control flow depends on them.
+        chip: parameters.
+        name: what the kernel is called in reports; by default its entry.
+        file: what the text is called in messages.
+        cold: nothing is in L2 yet.
+
+    Raises:
+        PtxSyntaxError, UnmodelledError, LaunchError: the machine does not take it, or its control flow depends on time.
+        MachineFault, DeadlockError: it fails.
+    """
+    cluster = math.prod(launch.cluster)
+    recorder = Recorder(_unrolled(text, file, launch.entry))
+    # A cluster in the middle of the grid is one without a border, as most are.
+    first = launch.ctas // cluster // 2 * cluster
+    run(text, launch, buffers, file=file, options=RunOptions(ctas=(first, first + cluster)), observer=recorder)
+    trace = recorder.trace
+    footprint = Footprint(
+        shared_bytes=launch.shared_bytes, columns=recorder.most_columns, threads=math.prod(launch.block)
+    )
+    timed = time_launch(trace, launch.ctas, footprint, chip, cold)
+    shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
+    return KernelTime(
+        name=name or launch.entry,
+        chip=chip,
+        ctas=launch.ctas,
+        launch=timed,
+        parts=critical_path(timed.events),
+        shapes=shapes,
+        trace=trace,
+        footprint=footprint,
+        cold=cold,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _unrolled(text: str, file: str, entry: str) -> Unrolled:
+    """The loops of a kernel that ptxas unrolls."""
+    module = parse(text, file)
+    kernels = [kernel for kernel in module.kernels if kernel.name == entry]
+    return unrolled_loops(kernels[0].body) if kernels else Unrolled()

@@ -1,0 +1,320 @@
+"""An observer that writes down a trace of the first cluster of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from convc.errors import UnmodelledError
+from convc.machine.isa.observe import actors
+from convc.machine.state.barriers import ELSEWHERE
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.state.observer import LaneAccess, Observer, Operation, Places, Transfer
+from convc.ptx import Address, Imm, Instr
+from convc.timing.loops import Unrolled
+from convc.timing.tensor_core import MmaShape
+from convc.timing.trace import Contribution, Item, Meeting, Phase, Trace, Warp, Work
+from convc.timing.values import Values
+
+SECTOR = 32
+"""Bytes of global memory that are moved together."""
+
+TIME_DEPENDENT = {
+    "mbarrier.test_wait": "it polls, and what it sees depends on time",
+    "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
+    "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
+}
+"""Instructions after which control flow may depend on time."""
+
+WAIT = "mbarrier.try_wait"
+"""An instruction that comes again while it is blocked."""
+
+
+class Recorder(Observer):
+    """Writes the trace of the first cluster of the first cohort that it watches."""
+
+    def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
+        """``unrolled``: loops of the text that ptxas unrolls."""
+        self._unrolled = unrolled
+        self.trace = Trace(items={}, works=[], phases={}, arrivals={}, ctas=1)
+        self._open: dict[tuple[int, int], list[Contribution]] = {}
+        self._counted: dict[tuple[int, int], int] = {}
+        self._before: dict[tuple[int, int], int] = {}  # phases of objects that were at the same place earlier
+        self._tensor: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        self.most_columns = 0  # of tensor memory that a CTA holds
+        self._columns: dict[int, int] = {}
+        self._values: dict[Warp, Values] = {}
+
+    def begin(self, cohort: ObservedCohort) -> None:
+        """Take the cohort whose CTAs are watched."""
+        self.cohort = cohort
+        self.trace.ctas = cohort.watched
+
+    # ---- items -----------------------------------------------------------------------------------------------------
+
+    def step(self, strand: ObservedStrand, instr: Instr) -> None:
+        """A new item for each warp, or the same wait once more."""
+        if instr.form.name == "prefetch.tensormap":
+            self.trace.prefetches = True
+        name = instr.form.name
+        why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
+        if why is not None:
+            raise UnmodelledError(
+                f"{name} cannot be timed: {why}",
+                span=instr.span,
+                hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
+            )
+        for _, row, _, warp, lanes in actors(strand):
+            if (row, warp) not in self.trace.items:
+                self.trace.items[row, warp] = []
+                self._values[row, warp] = Values(self._unrolled.counters)
+            items = self.trace.items[row, warp]
+            again = items and name.startswith(WAIT) and items[-1].index == instr.index and items[-1].waits is None
+            if again:
+                needs = items[-1].needs
+                items[-1] = self._item(instr, lanes)
+                items[-1].needs = needs
+            else:
+                known = self._values[row, warp].note(instr, len(items))
+                items.append(self._item(instr, lanes))
+                items[-1].repeats = known.repeats
+                items[-1].needs = known.needs
+
+    def _item(self, instr: Instr, lanes: np.ndarray) -> Item:
+        return Item(
+            name=_class(instr),
+            step=instr.step or "",
+            role=instr.role or "",
+            line=instr.span.line,
+            index=instr.index,
+            unrolled=instr.index in self._unrolled.bodies,
+            lanes=len(lanes),
+        )
+
+    def _last(self, row: int, warp: int) -> Item:
+        """The item that a warp is executing."""
+        return self.trace.items[row, warp][-1]
+
+    def _here(self, row: int, warp: int, works: Iterable[int] = ()) -> Contribution:
+        """The contribution of what a warp is executing."""
+        return Contribution((row, warp), len(self.trace.items[row, warp]) - 1, tuple(works))
+
+    # ---- works -----------------------------------------------------------------------------------------------------
+
+    def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
+        """A copy through TMA, which arrives at a barrier or belongs to a group."""
+        told: set[tuple[int, int]] = set()
+        for position, row in enumerate(transfer.rows.tolist()):
+            if row >= self.cohort.watched:
+                continue
+            number = self._work(strand, instr, row, transfer, position)
+            self._last(row, transfer.thread[0]).works.append(number)
+            if transfer.barrier is None:
+                continue
+            for home in transfer.signals[position].tolist():
+                if home < self.cohort.watched:
+                    self._open.setdefault((home, transfer.barrier), []).append(Contribution(None, 0, (number,)))
+                    told.add((home, transfer.barrier))
+        self._settle(told)
+
+    def _work(self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int) -> int:
+        moved = max(len(transfer.reads), len(transfer.writes))
+        lines = 0
+        filled = 0
+        if transfer.memory is not None:
+            for positions, offsets, size in transfer.memory.lines(np.array([position])):
+                del positions
+                lines += offsets.size
+                filled += int(np.count_nonzero(offsets < 0)) * size
+        self.trace.works.append(
+            Work(
+                kind="store" if transfer.barrier is None and len(transfer.reads) else "load",
+                row=row,
+                step=instr.step or "",
+                line=instr.span.line,
+                bytes=moved,
+                filled=min(filled, moved),
+                lines=lines,
+                destinations=max(1, transfer.homes.shape[1]),
+                mode=_mode(instr),
+                buffer="" if transfer.memory is None else transfer.memory.buffer,
+            )
+        )
+        return len(self.trace.works) - 1
+
+    def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
+        """An operation of the tensor core, in the order of its thread."""
+        for row in operation.rows:
+            if row >= self.cohort.watched:
+                continue
+            shape = None
+            if operation.target is not None:
+                _, _, m, n, pair, ws = operation.target
+                shape = MmaShape(m=m, n=n, pair=pair, a_in_tensor=_a_in_tensor(instr), ws=ws)
+            self.trace.works.append(
+                Work(
+                    kind=operation.kind,
+                    row=row,
+                    step=instr.step or "",
+                    line=instr.span.line,
+                    bytes=len(operation.shared),
+                    mma=shape,
+                )
+            )
+            number = len(self.trace.works) - 1
+            self._last(row, operation.thread[0]).works.append(number)
+            self._tensor.setdefault((row, operation.thread), []).append(number)
+
+    # ---- barriers --------------------------------------------------------------------------------------------------
+
+    def _settle(self, homes: Iterable[tuple[int, int]]) -> None:
+        """Close the phases that have completed; to be called when a whole event has been told."""
+        for row, address in homes:
+            barrier = self.cohort.barriers.get(address)
+            if barrier is None:
+                continue
+            phase = barrier.phase if isinstance(barrier.phase, int) else int(barrier.phase[row])
+            counted = self._counted.get((row, address), 0)
+            if phase != counted:
+                before = self._before.get((row, address), 0)
+                self.trace.phases[row, address, before + phase - 1] = self._open.pop((row, address), [])
+                self._counted[row, address] = phase
+
+    def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
+        """A new object, also where there was one before: its phases are counted on."""
+        for _, row, _, _, _ in actors(strand):
+            home = (row, barrier)
+            self._open.pop(home, None)
+            self._before[home] = self._before.get(home, 0) + self._counted.pop(home, 0)
+
+    def arrive(self, strand: ObservedStrand, instr: Instr, barrier: int, homes: np.ndarray | None) -> None:
+        """Warps arrive."""
+        told: set[tuple[int, int]] = set()
+        for at, row, _, warp, _ in actors(strand):
+            home = (row if homes is None else int(homes[at]), barrier)
+            self._open.setdefault(home, []).append(self._here(row, warp))
+            told.add(home)
+        self._settle(told)
+
+    def commit(
+        self, strand: ObservedStrand, instr: Instr, barrier: int, signals: Sequence[tuple[int, tuple[int, int], int]]
+    ) -> None:
+        """An arrival after all earlier operations of the thread."""
+        for row, thread, home in signals:
+            works = self._tensor.get((row, thread), [])
+            self._open.setdefault((home, barrier), []).append(self._here(row, thread[0], works[-1:]))
+        self._settle({(home, barrier) for _, _, home in signals})
+
+    def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
+        """The phase that let the warps through is the last that completed."""
+        waiting = [(row, warp) for at, row, _, warp, _ in actors(strand) if done[at]]
+        self._settle({(row, barrier) for row, _ in waiting})
+        for row, warp in waiting:
+            home = (row, barrier)
+            counted = self._counted.get(home, 0)
+            if counted:  # before its first phase a wait for the parity of the phase before is over at once
+                self._last(row, warp).waits = (row, barrier, self._before.get(home, 0) + counted - 1)
+
+    def cta_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
+        """bar.sync and its kin."""
+        assert strand.ticket is not None, "a warp at a CTA barrier holds a ticket"
+        for at, row, warp_at, warp, _ in actors(strand):
+            for meeting in strand.ticket.meetings:
+                generation = int(meeting.generation[at, warp_at])
+                if generation != ELSEWHERE:
+                    self._meet(("cta", row, meeting.index, generation), (row, warp), leave)
+
+    def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
+        """barrier.cluster."""
+        tickets = self.cohort.cluster_barrier.ticket
+        for _, row, _, warp, _ in actors(strand):
+            self._meet(("cluster", int(tickets[row, warp])), (row, warp), leave)
+
+    def _meet(self, meeting: Meeting, warp: Warp, leave: bool) -> None:
+        items = self.trace.items[warp]
+        if leave:
+            items[-1].leaves = meeting
+        else:
+            items[-1].meets = meeting
+            self.trace.arrivals.setdefault(meeting, []).append((warp, len(items) - 1))
+
+    def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:
+        """The copies of a thread so far are a group."""
+        for _, row, _, warp, _ in actors(strand):
+            self._last(row, warp).group = True
+
+    def wait_group(self, strand: ObservedStrand, instr: Instr, left: int) -> None:
+        """At most ``left`` groups may be under way."""
+        for _, row, _, warp, _ in actors(strand):
+            self._last(row, warp).left = left
+
+    # ---- accesses --------------------------------------------------------------------------------------------------
+
+    def global_access(
+        self,
+        strand: ObservedStrand,
+        instr: Instr,
+        kind: str,
+        buffer: str,
+        offset: int | Places,
+        size: int,
+        mask: Places | None,
+    ) -> None:
+        """Count the sectors that each warp touches."""
+        shape = (strand.row_count, len(strand.warps), 32)
+        starts = np.broadcast_to(np.asarray(offset), shape)
+        active = None if mask is None else np.broadcast_to(mask, shape)
+        for at, row, warp_at, warp, lanes in actors(strand):
+            if active is not None:
+                lanes = lanes[active[at, warp_at, lanes]]
+            self._last(row, warp).sectors = _sectors(starts[at, warp_at, lanes], size)
+
+    def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
+        """tcgen05.ld and st."""
+        for access in accesses:
+            self._last(access.row, access.warp).cells = access.places.shape[-1]
+
+    def allocate(
+        self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
+    ) -> None:
+        """Count the columns that a CTA holds."""
+        self._columns[row] = self._columns.get(row, 0) + (-columns if free else columns)
+        self.most_columns = max(self.most_columns, self._columns[row])
+
+
+def _sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
+    """Sectors that accesses of ``size`` bytes touch: all of their bytes, and only some of them."""
+    if not starts.size:
+        return 0, 0
+    touched = np.unique((starts[:, None] + np.arange(size)).ravel())
+    _, counts = np.unique(touched // SECTOR, return_counts=True)
+    whole = int(np.count_nonzero(counts == SECTOR))
+    return whole, len(counts) - whole
+
+
+def _class(instr: Instr) -> str:
+    """The form's name; of a division by a constant another one, which multiplies."""
+    name = instr.form.name
+    if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
+        return f"{name}.constant"
+    return name
+
+
+def _mode(instr: Instr) -> str:
+    """How a copy walks through memory."""
+    mode = instr.slots.get("mode") or "tile"
+    if "tensor" not in instr.form.name:
+        return "bulk"
+    return "im2col" if mode.startswith("im2col") else "tile"
+
+
+def _a_in_tensor(instr: Instr) -> bool:
+    """Whether A of an MMA lies in tensor memory."""
+    return isinstance(instr.args["a"], Address)
+
+
+def missing(trace: Trace) -> set[Phase]:
+    """Phases that somebody waits for and nobody completes: none in a trace of a run that came to its end."""
+    waited = {item.waits for items in trace.items.values() for item in items if item.waits is not None}
+    return {phase for phase in waited if phase[2] >= 0 and phase not in trace.phases}

@@ -1,0 +1,121 @@
+"""The trace of a kernel, without times: for each warp its instructions in order, and what each of them waits for.
+
+A trace holds phases, not spins: a wait names the phase of the mbarrier that it needs, and a phase the contributions
+that complete it. It stays true at any speed as long as control flow does not depend on time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from convc.timing.tensor_core import MmaShape
+
+Warp = tuple[int, int]
+"""A warp of the recorded cluster: row of its CTA, number in the CTA."""
+
+Phase = tuple[int, int, int]
+"""A phase of an mbarrier: row of its CTA, shared address, number of the phase."""
+
+Meeting = tuple[object, ...]
+"""A CTA barrier or the cluster's barrier in one of its generations."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Work:
+    """Something that goes on while its issuer continues.
+
+    Attributes:
+        kind: ``load`` or ``store`` (through TMA), ``mma``, ``cp`` or ``shift``.
+        row: the CTA that issues it.
+        step, line: of the instruction that issues it.
+        bytes: that it moves. filled: of those, how many are not read but filled in.
+        lines: pieces of contiguous global memory. destinations: CTAs that a load writes to.
+        mode: of a TMA copy: tile, im2col or bulk.
+        mma: shape of an MMA.
+        buffer: that a copy reads or writes.
+    """
+
+    kind: str
+    row: int
+    step: str
+    line: int
+    bytes: int = 0
+    filled: int = 0
+    lines: int = 0
+    destinations: int = 1
+    mode: str = ""
+    mma: MmaShape | None = None
+    buffer: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Item:
+    """An instruction of a warp.
+
+    Attributes:
+        name: of its form, as ``mbarrier.try_wait``.
+        step, role: the mark above it, or "".
+        line: in the text, from 1. index: in the kernel's body.
+        works: that it issues.
+        waits: phase that must be complete before the warp goes on.
+        meets, leaves: barrier that it arrives at, or that must be complete before the warp goes on.
+        group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
+        sectors: of 32 bytes of global memory, whole and in part. lanes: that execute.
+        cells: of tensor memory, a lane, that it loads or stores.
+        needs: items of the warp, by number, that computed what it reads.
+        unrolled: it is in a loop that ptxas unrolls.
+        repeats: it computes a value that the warp has already (see `convc.timing.values`).
+    """
+
+    name: str
+    step: str
+    role: str
+    line: int
+    index: int
+    works: list[int] = field(default_factory=list[int])
+    waits: Phase | None = None
+    meets: Meeting | None = None
+    leaves: Meeting | None = None
+    group: bool = False
+    left: int | None = None
+    sectors: tuple[int, int] = (0, 0)
+    lanes: int = 32
+    cells: int = 0
+    needs: tuple[int, ...] = ()
+    unrolled: bool = False
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """An arrival that an mbarrier counts: that of a warp's item, after works that it stands for.
+
+    Attributes:
+        warp, item: who arrives, and which of its items; None for a copy, which arrives by itself.
+        works: that must be done before.
+    """
+
+    warp: Warp | None
+    item: int
+    works: tuple[int, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """One cluster's execution.
+
+    Attributes:
+        items: of each warp, in order.
+        works: by number.
+        phases: contributions of each phase that completed.
+        arrivals: at each meeting, the items that arrive.
+        ctas: of the cluster.
+        prefetches: the kernel fetches its tensor maps before it needs them.
+    """
+
+    items: dict[Warp, list[Item]]
+    works: list[Work]
+    phases: dict[Phase, list[Contribution]]
+    arrivals: dict[Meeting, list[tuple[Warp, int]]]
+    ctas: int
+    prefetches: bool = False

@@ -1,0 +1,138 @@
+"""A replay of kernels' traces: its sums, its bounds, what changes it and what does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from convc.errors import UnmodelledError
+from convc.ir.launch import LaunchSpec, load_launch
+from convc.timing.attribution import critical_path
+from convc.timing.chip import Footprint, most_beside, side_by_side
+from convc.timing.engine import Replay
+from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.parameters import Chip, read_chip
+from convc.timing.tensor_core import interval
+
+TESTS = Path(__file__).resolve().parents[2]
+B200 = read_chip("b200")
+GOLDEN = sorted(path.parent for path in (TESTS / "golden").glob("*/launch.json"))
+FOREIGN = sorted(path.parent for path in (TESTS / "foreign").glob("*/launch.json"))
+HEAVY = ["large_output_f32"]
+"""Kernels of which a run takes long: gigabytes of output."""
+
+FEW = ["slide_f16", "shift_ashift_f16", "stationary_f16"]
+
+
+def timed(folder: Path, chip: Chip = B200) -> KernelTime:
+    return time_kernel((folder / "kernel.ptx").read_text(), load_launch(folder / "launch.json"), {}, chip)
+
+
+@pytest.fixture(scope="module", params=FEW)
+def kernel(request) -> KernelTime:
+    return timed(TESTS / "golden" / request.param)
+
+
+def replayed(kernel: KernelTime, chip: Chip, l2: float = 69.0) -> float:
+    return Replay(kernel.trace, chip, l2, kernel.trace.ctas).run()
+
+
+def every_kernel() -> list:
+    slow = [pytest.param(folder, id=folder.name, marks=pytest.mark.slow) for folder in FOREIGN]
+    slow += [pytest.param(folder, id=folder.name, marks=pytest.mark.slow) for folder in GOLDEN if folder.name in HEAVY]
+    quick = [folder for folder in GOLDEN if folder.name not in (*FEW, *HEAVY)]
+    return [*(pytest.param(folder, id=folder.name) for folder in quick), *slow]
+
+
+@pytest.mark.parametrize("folder", every_kernel())
+def test_every_kernel_is_timed_and_its_time_adds_up(folder):
+    check(timed(folder))
+
+
+def test_the_critical_path_adds_up(kernel):
+    check(kernel)
+
+
+def check(kernel: KernelTime) -> None:
+    """The path adds up to the round, nothing ends before it begins, and nothing is quicker than its bounds."""
+    replay = Replay(side_by_side(kernel.trace, 1), B200, kernel.launch.l2, kernel.trace.ctas)
+    total = replay.run()
+    assert sum(part.cycles for part in critical_path(replay.events)) == pytest.approx(total)
+    assert all(event.start <= event.end for event in replay.events)
+    assert kernel.cycles >= total - 1e-6
+    first = [work for work in kernel.trace.works if work.row == 0]
+    multiplied = sum(interval(work.mma, B200) for work in first if work.mma is not None)
+    filled = sum(work.bytes for work in first if work.kind == "load") / B200["tma.fill"]
+    stored = sum(work.bytes for work in first if work.kind == "store") / B200["shared_memory.store_port"]
+    assert total >= max(multiplied, filled, stored)
+
+
+def test_a_replay_gives_the_same_answer_twice(kernel):
+    assert replayed(kernel, B200) == replayed(kernel, B200)
+
+
+@pytest.mark.parametrize("name", ["tma.fill", "shared_memory.read_port", "tensor_memory.port", "tensor_memory.copy"])
+def test_a_lower_rate_is_never_quicker(kernel, name):
+    slower = B200.changed({name: B200[name] / 4})
+    assert replayed(kernel, slower) >= replayed(kernel, B200)
+    if name == "tma.fill":
+        assert replayed(kernel, slower) > replayed(kernel, B200)
+
+
+def test_less_of_l2_is_slower(kernel):
+    assert replayed(kernel, B200, l2=5.0) > replayed(kernel, B200, l2=69.0)
+
+
+def test_a_unit_that_is_not_used_changes_nothing(kernel):
+    kinds = {work.kind for work in kernel.trace.works}
+    unused = {"shared_memory.store_port": "store", "tensor_memory.shift": "shift", "tensor_memory.copy": "cp"}
+    for name, kind in unused.items():
+        if kind not in kinds:
+            assert replayed(kernel, B200.changed({name: B200[name] / 7})) == replayed(kernel, B200)
+
+
+def test_ctas_beside_each_other_share_an_sm():
+    kernel = timed(TESTS / "golden" / "slide_f16")
+    one = replayed(kernel, B200)
+    two = Replay(side_by_side(kernel.trace, 2), B200, 69.0, kernel.trace.ctas).run()
+    assert one < two < 2 * one
+
+
+def test_what_fits_on_an_sm():
+    assert most_beside(Footprint(shared_bytes=0, columns=0, threads=32), B200) == 32
+    assert most_beside(Footprint(shared_bytes=100_000, columns=64, threads=192), B200) == 2
+    assert most_beside(Footprint(shared_bytes=1_000, columns=256, threads=192), B200) == 2
+    assert most_beside(Footprint(shared_bytes=1_000, columns=0, threads=1024), B200) == 2
+    assert most_beside(Footprint(shared_bytes=232_448, columns=512, threads=192), B200) == 1
+
+
+def test_rounds_of_a_grid_follow_each_other():
+    folder = TESTS / "golden" / "slide_f16"
+    small = timed(folder)
+    sms = B200.changed({"chip.sms": 1, "chip.tensor_columns": 64})
+    one_by_one = timed(folder, sms)
+    assert one_by_one.launch.rounds == small.ctas == 4
+    assert one_by_one.cycles > 4 * small.cycles * 0.9
+
+
+POLLING = """
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry poll() {
+    .shared .align 8 .b64 bar;
+    .reg .pred %p;
+    mbarrier.init.shared::cta.b64 [bar], 1;
+again:
+    mbarrier.test_wait.parity.shared::cta.b64 %p, [bar], 1;
+    @!%p bra again;
+    ret;
+}
+"""
+
+
+def test_control_flow_that_depends_on_time_is_refused_by_name():
+    launch = LaunchSpec(entry="poll", grid=(1, 1, 1), block=(32, 1, 1), buffers={}, params=())
+    with pytest.raises(UnmodelledError, match=r"mbarrier\.test_wait\.parity cannot be timed: it polls"):
+        time_kernel(POLLING, launch, {}, B200)
