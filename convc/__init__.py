@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from convc.api.compiling import compile
     from convc.api.inspecting import Inspection, inspect
     from convc.api.loading import load
-    from convc.api.options import MachineOptions, ReadOptions, WorkOptions
+    from convc.api.options import ChipOptions, MachineOptions, ReadOptions, WorkOptions
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
+    from convc.api.timing import LayerTime, TimeReport, time
     from convc.api.verifying import verify
     from convc.api.verifying_networks import verify_network
     from convc.build.folder import Build, load_build
@@ -41,12 +42,14 @@ if TYPE_CHECKING:
 __all__ = [
     "Build",
     "CheckReport",
+    "ChipOptions",
     "ConvcError",
     "Inspection",
     "KernelCheck",
     "LaunchSpec",
     "LayerReport",
     "LayerRun",
+    "LayerTime",
     "MachineOptions",
     "Network",
     "NetworkReport",
@@ -55,6 +58,7 @@ __all__ = [
     "ReadOptions",
     "ScheduleOptions",
     "Simulation",
+    "TimeReport",
     "VerifyReport",
     "WorkOptions",
     "check",
@@ -67,6 +71,7 @@ __all__ = [
     "run_model",
     "run_network",
     "simulate",
+    "time",
     "verify",
     "verify_network",
 ]
@@ -74,12 +79,14 @@ __all__ = [
 _HOME = {
     "Build": "convc.build.folder",
     "CheckReport": "convc.api.checking",
+    "ChipOptions": "convc.api.options",
     "ConvcError": "convc.errors",
     "Inspection": "convc.api.inspecting",
     "KernelCheck": "convc.api.checking",
     "LaunchSpec": "convc.ir.launch",
     "LayerReport": "convc.verification.records",
     "LayerRun": "convc.runtime.layer",
+    "LayerTime": "convc.api.timing",
     "MachineOptions": "convc.api.options",
     "Network": "convc.ir.network",
     "NetworkReport": "convc.verification.records",
@@ -88,6 +95,7 @@ _HOME = {
     "ReadOptions": "convc.api.options",
     "ScheduleOptions": "convc.compiler.options",
     "Simulation": "convc.api.simulating",
+    "TimeReport": "convc.api.timing",
     "VerifyReport": "convc.verification.records",
     "WorkOptions": "convc.api.options",
     "check": "convc.api.checking",
@@ -100,6 +108,7 @@ _HOME = {
     "run_model": "convc.api.running_networks",
     "run_network": "convc.api.running_networks",
     "simulate": "convc.api.simulating",
+    "time": "convc.api.timing",
     "verify": "convc.api.verifying",
     "verify_network": "convc.api.verifying_networks",
 }

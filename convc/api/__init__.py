@@ -11,6 +11,7 @@
     verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
+    time             timing               how long kernels take on a chip, and what they wait for
 
 A model is a file, a loaded `onnx.ModelProto` or, for all but whole networks, what `load` gives; a build is a folder, or
 an open `Build`. How a verb goes about its work is said by a few records (`convc.api.options`).
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from convc import run_model as run_model
     from convc import run_network as run_network
     from convc import simulate as simulate
+    from convc import time as time
     from convc import verify as verify
     from convc import verify_network as verify_network
 

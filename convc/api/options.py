@@ -52,6 +52,23 @@ class MachineOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChipOptions:
+    """Options of the model of a chip.
+
+    Attributes:
+        chip: whose parameters to use, one of `convc.timing.parameters.chips`.
+        settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind.
+        clock: of the SMs, in GHz, in place of the chip's.
+        cold: nothing is in L2 when a kernel begins.
+    """
+
+    chip: str = "b200"
+    settings: tuple[str, ...] = ()
+    clock: float | None = None
+    cold: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
     """Options of long work: where it is done, what is kept of it, and who is told how far it has come.
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "explain": "Say what an error code means.",
     "inspect": "Show how a layer is compiled, and why.",
     "run": "Run a layer of a build folder, or a whole model.",
+    "time": "Estimate how long kernels take, and what they wait for.",
     "verify": "Check every convolution of a model.",
 }
 """What each command does, as ``convc --help`` lists it; command ``x`` is ``x_command`` of the module ``x`` here."""

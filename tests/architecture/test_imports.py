@@ -18,15 +18,16 @@ ARROWS = {
     "frontend layout": "ir support",
     "machine": "ir ptx",
     "sanitizer": "ir ptx machine",
+    "timing": "ir ptx machine",
     "compiler": "_version ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels",
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version ir verification runtime build machine frontend layout support",
+    "report": "_version ir verification runtime build machine timing frontend layout support",
     "explain": "ir ptx compiler report",
     "api": (
-        "ir layout support frontend compiler build runtime verification workers sanitizer machine explain "
+        "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
         "report.console"
     ),
     "cli": "_version support report explain api machine.base.switches",
@@ -67,7 +68,8 @@ DOORS = {
     "jinja2": ("compiler/emit/render.py",),
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "explain/",
-        "frontend/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/", "verification/",
+        "frontend/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/", "timing/",
+        "verification/",
     ),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
     "platformdirs": ("compiler/cache.py",),

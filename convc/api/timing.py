@@ -1,0 +1,203 @@
+"""The verb `time`: how long kernels take on a chip that nobody here has, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from convc.api.inputs import opened
+from convc.api.models import Model, chosen_convolutions, read_network
+from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.working import open_kernels
+from convc.build.folder import Build
+from convc.build.selection import LayerNames, pick_layers
+from convc.errors import InputError
+from convc.ir.launch import LaunchSpec, load_launch
+from convc.ir.problem import ConvProblem
+from convc.runtime.launch_files import read_buffers
+from convc.support.files import read_text
+from convc.support.progress import Progress
+from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.parameters import Chip, read_chip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerTime:
+    """The time of a layer, or of a kernel without one.
+
+    Attributes:
+        name: of the layer, or of the kernel's entry.
+        schedule: of the layer; "" for a kernel that somebody else wrote.
+        macs: multiply-adds of the convolution; None where the text alone is known.
+        kernel: how long its kernel takes, and why.
+    """
+
+    name: str
+    schedule: str
+    macs: int | None
+    kernel: KernelTime
+
+    @property
+    def tflops(self) -> float | None:
+        """Floating-point operations of the convolution, in 10^12 a second."""
+        return None if self.macs is None else 2e-6 * self.macs / self.kernel.microseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeReport:
+    """The times of some kernels.
+
+    Attributes:
+        source: the model, the folder or the file.
+        chip: whose parameters were used.
+        layers: in the order of the model.
+    """
+
+    source: str
+    chip: Chip
+    layers: tuple[LayerTime, ...]
+
+    @property
+    def microseconds(self) -> float:
+        """All kernels, one after the other, without what lies between them."""
+        return sum(layer.kernel.microseconds for layer in self.layers)
+
+    def __repr__(self) -> str:
+        return f"<TimeReport {self.source}: {len(self.layers)} kernels, {self.microseconds:.1f} us on {self.chip.name}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """A kernel to be timed."""
+
+    name: str
+    schedule: str
+    macs: int | None
+    text: str
+    file: str
+    launch: LaunchSpec
+    folder: Path | None
+
+
+def time(
+    source: Model | Build | str | Path,
+    launch: str | Path | None = None,
+    layer: LayerNames | None = None,
+    *,
+    chip: ChipOptions | None = None,
+    read: ReadOptions | None = None,
+    schedule: ScheduleOptions | None = None,
+    work: WorkOptions | None = None,
+) -> TimeReport:
+    """Estimate how long kernels take: their traces, replayed on a model of a chip.
+
+    Args:
+        source: a model, a build folder or an open build; with ``launch`` the file of any PTX kernel.
+        launch: the launch file of a kernel.
+        layer: of a model or a build, only this one: a name or a pattern, or several.
+        chip: whose parameters are used, and how they are changed.
+        read: how a model is read.
+        schedule: which schedules to consider for a model's layers.
+        work: where compiled kernels are kept, and who is told.
+
+    Returns:
+        Cycles and microseconds of every kernel, its critical path, and what each answer rests on.
+
+    Raises:
+        InputError: there is no such chip, parameter, layer or file.
+        UnmodelledError: the control flow of a kernel depends on time.
+        PtxSyntaxError, LaunchError, PlanError, MachineFault: a kernel cannot be compiled or run.
+
+    Example:
+        >>> convc.time("tiny_two_convs.onnx").layers[0].kernel.launch.rounds
+        1
+    """
+    model = chip or ChipOptions()
+    settings = [*model.settings, *([] if model.clock is None else [f"chip.clock={model.clock}"])]
+    parameters = read_chip(model.chip, settings)
+    chosen = work or WorkOptions()
+    told = Progress(chosen.progress)
+    jobs = list(_jobs(source, launch, layer, read, schedule, chosen))
+    timed: dict[str, KernelTime] = {}
+    layers: list[LayerTime] = []
+    for index, job in enumerate(jobs):
+        told(f"time {job.name}", index / len(jobs))
+        key = f"{job.launch}\n{job.text}"
+        if key not in timed:
+            buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
+            timed[key] = time_kernel(
+                job.text, job.launch, buffers, parameters, name=job.name, file=job.file, cold=model.cold
+            )
+        layers.append(LayerTime(name=job.name, schedule=job.schedule, macs=job.macs, kernel=timed[key]))
+    return TimeReport(source=_called(source), chip=parameters, layers=tuple(layers))
+
+
+def _jobs(
+    source: Model | Build | str | Path,
+    launch: str | Path | None,
+    layer: LayerNames | None,
+    read: ReadOptions | None,
+    schedule: ScheduleOptions | None,
+    work: WorkOptions,
+) -> Iterator[_Job]:
+    """The kernels that a source stands for."""
+    if launch is not None:
+        yield _foreign(source, Path(launch))
+        return
+    path = Path(source) if isinstance(source, str | Path) else None
+    if path is not None and path.suffix == ".ptx":
+        raise InputError(
+            "a kernel is timed with its launch file", where=str(path), hint="convc time KERNEL.ptx LAUNCH.json"
+        )
+    if isinstance(source, Build) or (path is not None and path.is_dir()):
+        yield from _built(source if isinstance(source, Build) else opened(str(path)), layer)
+        return
+    yield from _compiled(source, layer, read, schedule, work)
+
+
+def _foreign(source: object, launch: Path) -> _Job:
+    """A kernel that somebody wrote."""
+    if not isinstance(source, str | Path):
+        raise InputError("a launch file goes with the file of a kernel")
+    spec = load_launch(launch)
+    text = read_text(Path(source))
+    return _Job(name=spec.entry, schedule="", macs=None, text=text, file=str(source), launch=spec, folder=launch.parent)
+
+
+def _built(build: Build, layer: LayerNames | None) -> Iterator[_Job]:
+    """The kernels of a build folder."""
+    for record in pick_layers(build.network.layers, layer, str(build.path)):
+        ready = build.load(record.name)
+        yield _job(record.name, "", record.problem, ready.ptx, ready.file, ready.launch)
+
+
+def _compiled(
+    model: Model,
+    layer: LayerNames | None,
+    read: ReadOptions | None,
+    schedule: ScheduleOptions | None,
+    work: WorkOptions,
+) -> Iterator[_Job]:
+    """The kernels of a model's layers."""
+    network = read_network(model, read, layer)
+    with open_kernels(schedule, work) as kernels:
+        for conv in chosen_convolutions(network, layer):
+            kernel = kernels.compiled(conv.problem)
+            artifact = kernel.artifact
+            yield _job(conv.name, kernel.schedule, conv.problem, artifact.ptx, "kernel.ptx", artifact.launch)
+
+
+def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, launch: LaunchSpec) -> _Job:
+    return _Job(name=name, schedule=schedule, macs=problem.macs, text=text, file=file, launch=launch, folder=None)
+
+
+def _called(source: object) -> str:
+    """What a source is called in a report."""
+    if isinstance(source, str | Path):
+        return Path(source).name
+    if isinstance(source, Build):
+        return str(source.path)
+    return getattr(source, "name", "") or "model"
