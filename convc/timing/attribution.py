@@ -1,4 +1,4 @@
-"""The critical path of a replay: back from the last event to the first, along what let each begin or end when it did."""
+"""The critical path of a replay: back from the last event along what let each begin or end when it did."""
 
 from __future__ import annotations
 
