@@ -36,3 +36,4 @@ import convc.machine.isa.tcgen05.mma
 import convc.machine.isa.warp.ldmatrix
 import convc.machine.isa.warp.mma_sync
 import convc.machine.isa.warp.shuffle_vote
+import convc.machine.isa.warp.wmma
