@@ -17,18 +17,18 @@ class Endless(BaseException):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Leave the block by `Endless` after so many seconds."""
+    """Leave the block by `Endless` after so many seconds of processor time."""
 
     def stop(_number: int, _frame: object) -> None:
         raise Endless(f"more than {seconds:g} s")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def limit_memory(size: int = ADDRESS_SPACE) -> None:
