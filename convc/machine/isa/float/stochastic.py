@@ -55,7 +55,8 @@ def random_parts(word: np.ndarray, target: str, count: int, apart: bool) -> tupl
 def cvt_rs(instr: Instr, table: SlotTable) -> Run:
     """cvt.rs{.relu}{.satfinite}.type.f32: two or four numbers of f32, the first one to the highest place."""
     packed = instr.mods[-2]
-    target, count = packed[:-2], int(packed[-1])
+    target = packed[:-2]
+    count = int(packed[-1])
     sources = table.slots(instr.args["a"], 32)
     if count == 2:
         sources = [*sources, *table.slots(instr.args["b"], 32)]
