@@ -8,6 +8,7 @@ from convc.api.options import MachineOptions
 from convc.build.folder import Build, load_build
 from convc.machine import RunOptions
 from convc.machine.base.switches import parse_switches
+from convc.support.memory import available_memory
 
 BuildSource = str | Path | Build
 """A build: its folder, or opened."""
@@ -21,4 +22,6 @@ def opened(build: BuildSource) -> Build:
 def run_options(machine: MachineOptions | None) -> RunOptions:
     """The machine's own options; `InputError` and `LaunchError` for switches and settings that there are not."""
     chosen = machine or MachineOptions()
-    return RunOptions(switches=parse_switches(chosen.switches, numerics=chosen.numerics))
+    switches = parse_switches(chosen.switches, numerics=chosen.numerics)
+    available = available_memory()
+    return RunOptions(switches=switches) if available is None else RunOptions(switches=switches, memory_bytes=available)

@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from convc import ptx
-from convc.errors import InputError, LaunchError
+from convc.errors import InputError, LaunchError, LimitError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import BufferSpec, LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
@@ -31,7 +31,7 @@ from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.state.counters import Counters
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
-from convc.machine.state.variables import Parameter
+from convc.machine.state.variables import LIMITS, SHARED_BASE, Parameter
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.machine.tma.load import TensorLoader
 
@@ -47,6 +47,7 @@ class RunOptions:
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
             the others would have written stays as it was.
+        memory_bytes: most bytes that buffers, variables and a cohort may take together.
     """
 
     cohort: int = 148
@@ -55,6 +56,7 @@ class RunOptions:
     policy: str = "eager"
     seed: int = 0
     ctas: tuple[int, int] | None = None
+    memory_bytes: int = 64 << 30
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -188,6 +190,7 @@ def _run(
     launch.check("launch")
     decoded = _decoded(text, file, launch.entry)
     decoded.check_block(launch.block)
+    _expect_memory(decoded, launch, options)
     memory = _memory(decoded, launch, buffers)
     workspace = memory.add_variable("the workspace of the grid", np.zeros(WORKSPACE_BYTES, np.uint8))
     if watch is not None:
@@ -258,9 +261,7 @@ def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions)
     Raises:
         LaunchError: the CTAs of a cooperative kernel do not fit into one cohort.
     """
-    per_cta = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
-    if decoded.uses_tensor_memory:
-        per_cta += 4 * LANES * COLUMNS
+    per_cta = _cta_bytes(decoded, launch)
     size = math.prod(launch.cluster)
     if decoded.slots.cooperative:
         if launch.ctas * per_cta > options.cohort_bytes:
@@ -271,6 +272,36 @@ def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions)
             )
         return launch.ctas
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size
+
+
+def _cta_bytes(decoded: DecodedKernel, launch: LaunchSpec) -> int:
+    """Shared, local and tensor memory of a CTA."""
+    size = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
+    return size + 4 * LANES * COLUMNS if decoded.uses_tensor_memory else size
+
+
+def _expect_memory(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> None:
+    """Refuse a launch that does not fit into memory, before anything is allocated.
+
+    Raises:
+        LimitError: with the bytes that it would need.
+    """
+    shared = decoded.shared_bytes(launch.shared_bytes) - SHARED_BASE
+    if shared > LIMITS["shared"]:
+        raise LimitError(f"a CTA needs {shared} bytes of shared memory, and there are at most {LIMITS['shared']}")
+    ctas = min(cohort_size(decoded, launch, options), launch.ctas)
+    parts = {
+        "buffers": sum(spec.size_bytes for spec in launch.buffers.values()),
+        ".global variables": decoded.variables.global_bytes,
+        f"shared, local and tensor memory of {ctas} CTAs": ctas * _cta_bytes(decoded, launch),
+    }
+    total = sum(parts.values())
+    if total > options.memory_bytes:
+        listed = ", ".join(f"{size} for {what}" for what, size in parts.items())
+        raise LimitError(
+            f"the launch needs {total} bytes ({listed}), and {options.memory_bytes} are available",
+            hint="launch smaller blocks or clusters, or use a machine with more memory",
+        )
 
 
 def _contents(name: str, spec: BufferSpec, given: np.ndarray | None) -> np.ndarray:

@@ -167,3 +167,26 @@ def test_tensor_copies() -> None:
     padded = np.zeros((48, 96), np.float32)
     padded[:40, :72] = x / 2
     np.testing.assert_array_equal(out["sum"], 1 + padded.reshape(3, 16, 3, 32).sum(axis=(0, 2)))
+
+
+def test_matrices_of_a_warp() -> None:
+    """nvcuda::wmma in five element types; numbers are whole or halves, so that every order gives the same."""
+    kernel = foreign("cuda_wmma")
+    rng = np.random.default_rng(46)
+    a, b, brains, floats = (
+        fractions(rng, kernel.shape(name), np.dtype(dtype))
+        for name, dtype in (("a", F16), ("b", F16), ("brains", BF16), ("floats", np.float32))
+    )
+    doubles = rng.integers(-9, 10, kernel.shape("doubles")).astype(np.float64)
+    integers = rng.integers(-128, 128, kernel.shape("bytes"), dtype=np.int8)
+    out = kernel.run(a=a, b=b, brains=brains, floats=floats, doubles=doubles, bytes=integers)
+    np.testing.assert_array_equal(out["out"], a.astype(np.float32) @ b.astype(np.float32).T / 2 + 1)
+    left, right = (each.astype(np.float32) for each in (brains[:512].reshape(16, 32), brains[512:].reshape(16, 8)))
+    np.testing.assert_array_equal(out["brain_out"], right.T @ left + 2)
+    left, right, sums = floats[:128].reshape(16, 8), floats[128:256].reshape(8, 16), floats[256:].reshape(16, 16)
+    np.testing.assert_array_equal(out["tf32_out"], left @ right + sums)
+    np.testing.assert_array_equal(out["double_out"], doubles[0] @ doubles[1].T)
+    left, right = (each.astype(np.int32) for each in (integers[:128].reshape(8, 16), integers[128:].reshape(32, 16)))
+    np.testing.assert_array_equal(out["byte_out"], left @ right.T + 7)
+    bits, others = (np.unpackbits(each.view(np.uint8)).reshape(8, 128) for each in (integers[:128], integers[128:256]))
+    np.testing.assert_array_equal(out["bit_out"], (bits[:, None] != others).sum(axis=2))

@@ -24,6 +24,9 @@ def contents(kind: str, seed: int, size: int) -> np.ndarray:
         raw[:] = 0 if kind == "zero" else 0xCD
     if kind in ("bits", "zero", "cd"):
         return raw
+    if kind.startswith("small "):
+        element, sums = kind.split()[1:]
+        return np.concatenate([small(element, raw[: size // 2]), small(sums, raw[size // 2 :])])
     bits, exponent, mantissa = {"f16": (16, 5, 10), "bf16": (16, 8, 7), "f32": (32, 8, 23), "f64": (64, 11, 52)}[kind]
     words = raw.view({16: np.uint16, 32: np.uint32, 64: np.uint64}[bits])
     one = words.dtype.type(1)
@@ -39,6 +42,22 @@ def contents(kind: str, seed: int, size: int) -> np.ndarray:
     chosen = np.array(special, words.dtype)[rng.randint(0, len(special), words.size)] | sign
     words[:] = np.where(rng.randint(0, 4, words.size) == 0, chosen, normal)
     return raw
+
+
+def small(kind: str, raw: np.ndarray) -> np.ndarray:
+    """Bytes that hold whole numbers from -4 to 4 of a type, made of random bytes; types below 8 bits keep all bits."""
+    if kind in ("s4", "u4", "b1"):
+        return raw
+    size = ELEMENT.get(kind, 1)
+    values = raw[::size].astype(np.int64) % 9 - (0 if kind[0] == "u" else 4)
+    match kind:
+        case "bf16":
+            return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16).view(np.uint8)
+        case "f16" | "f32" | "f64":
+            return values.astype(f"f{size}").view(np.uint8)
+        case "tf32":
+            return values.astype(np.float32).view(np.uint8)
+    return values.astype(f"i{size}").view(np.uint8)
 
 
 def entry(body: str, maps: int = 0, buffers: tuple[str, ...] = (), numbers: int = 0) -> str:

@@ -57,7 +57,7 @@ def judge(statements: Sequence[str], folder: Path) -> list[str | None]:
     verdicts: list[str | None] = [None] * len(statements)
     # One function has one .cta_group, so the two kinds are judged apart; so is mma, which takes many registers.
     pairs = [index for index, text in enumerate(statements) if "tcgen05" in text and "cta_group::2" in text]
-    warps = [index for index, text in enumerate(statements) if text.startswith("mma.")]
+    warps = [index for index, text in enumerate(statements) if text.startswith(("mma.", "wmma."))]
     for indices in (pairs, warps, [index for index in range(len(statements)) if index not in {*pairs, *warps}]):
         judge_together(statements, indices, verdicts, folder)
     return verdicts

@@ -43,6 +43,7 @@ class Switches:
         atomic_order: order of lanes that hit one place in one instruction: ``ascending`` or ``descending``.
         divide_by_zero: an integer divided by zero: ``ones`` (the dividend as remainder), or ``zero``.
         approximate: rounding of the .approx functions: ``nearest``, or toward ``zero``.
+        random_bits: of cvt.rs to four narrow numbers: 16 that two neighbours have ``shared``, or 8 each, ``apart``.
     """
 
     numerics: Literal["float32", "exact"] = "float32"
@@ -64,6 +65,7 @@ class Switches:
     atomic_order: Literal["ascending", "descending"] = "ascending"
     divide_by_zero: Literal["ones", "zero"] = "ones"
     approximate: Literal["nearest", "zero"] = "nearest"
+    random_bits: Literal["shared", "apart"] = "shared"
 
     def __post_init__(self) -> None:
         for name, settings in CHOICES.items():

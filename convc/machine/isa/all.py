@@ -14,6 +14,7 @@ import convc.machine.isa.float.convert
 import convc.machine.isa.float.float_forms
 import convc.machine.isa.float.floating
 import convc.machine.isa.float.narrow_floats
+import convc.machine.isa.float.stochastic
 import convc.machine.isa.memory.atomics
 import convc.machine.isa.memory.ld_st
 import convc.machine.isa.scalar.bitfields
@@ -36,3 +37,4 @@ import convc.machine.isa.tcgen05.mma
 import convc.machine.isa.warp.ldmatrix
 import convc.machine.isa.warp.mma_sync
 import convc.machine.isa.warp.shuffle_vote
+import convc.machine.isa.warp.wmma

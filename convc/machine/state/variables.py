@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.errors import UnmodelledError
+from convc.errors import LimitError, UnmodelledError
 from convc.machine.base.values import DTYPE, FLOAT, MASK
 from convc.machine.memory.global_memory import FUNCTIONS, LOCAL_PARAMETERS, MODULE_FIRST, SHIFT
 from convc.ptx import Func, Kernel, Module, Symbol, Variable
@@ -18,6 +18,9 @@ SHARED_BASE = 1024
 
 FUNCTION_DISTANCE = 16
 """Bytes between the addresses of functions."""
+
+LIMITS = {"const": 64 << 10, "local": 512 << 10, "shared": 227 << 10, "global": 64 << 30}
+"""Bytes that the variables of a kernel may take: of a module, a thread, a CTA. Those of .global are a limit of ours."""
 
 AddressOf = Callable[[Symbol | Func], int]
 
@@ -38,7 +41,7 @@ class Variables:
         parameters: of the kernel, in order.
         shared: address of each shared variable; dynamic shared memory begins at ``shared_end``.
         local: offset of each local variable, and of each ``.param`` variable that holds an operand of a call.
-        local_bytes: local memory of one thread.
+        local_bytes: local memory of one thread. global_bytes: of all .global variables of the module.
         constants: uint8, the contents of constant memory.
     """
 
@@ -50,6 +53,11 @@ class Variables:
         self._global = [v for v in module.variables if v.space == "global" and v.size_bytes]
         constants = [v for v in module.variables if v.space == "const" and v.size_bytes]
         const_bytes, self._const = _place(constants)
+        self.global_bytes = sum(variable.size_bytes for variable in self._global)
+        _expect_room("const", const_bytes)
+        _expect_room("local", self.local_bytes)
+        _expect_room("shared", self.shared_end - SHARED_BASE)
+        _expect_room("global", self.global_bytes)
         self.constants = np.zeros(const_bytes, np.uint8)
         for variable in constants:
             start = self._const[variable.name]
@@ -89,6 +97,12 @@ class Variables:
     def global_images(self) -> list[tuple[str, np.ndarray]]:
         """The .global variables of the module with their initial bytes, in the order of their addresses."""
         return [(v.name, image(v, self.address)) for v in self._global]
+
+
+def _expect_room(space: str, size: int) -> None:
+    """Refuse variables that no GPU has room for, before anything is made for them."""
+    if size > LIMITS[space]:
+        raise LimitError(f"the .{space} variables need {size} bytes, and there are at most {LIMITS[space]}")
 
 
 def function_address(module: Module, name: str) -> int:

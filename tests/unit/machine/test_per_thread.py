@@ -37,6 +37,7 @@ ALLOWED = {
     ("tcgen05/collective.py", "warp_groups"): CHECKED,
     ("tcgen05/cp_shift.py", "run"): EACH,
     ("tcgen05/ld_st.py", "_windows"): CHECKED,
+    ("warp/wmma.py", "of"): CHECKED,
     ("tcgen05/mma.py", "_lane_mask"): EACH,
     ("tcgen05/mma.py", "issues"): EACH,
     ("tcgen05/mma.py", "run"): EACH,

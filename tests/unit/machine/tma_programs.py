@@ -50,6 +50,12 @@ def recordings() -> tuple[Recording, ...]:
     return tuple(found)
 
 
+def matrix_programs() -> list[dict]:
+    """The recorded programs about wmma."""
+    with np.load(FOLDER / "matrices_h100.npz") as stored:
+        return json.loads(stored["programs"].tobytes())
+
+
 def initial(program: dict) -> dict[str, np.ndarray]:
     """The buffers before the launch, uint8 each."""
     return {name: contents(kind, seed, size) for name, (kind, seed, size) in program["buffers"].items()}
