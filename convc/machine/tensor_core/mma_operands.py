@@ -11,6 +11,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.findings import Who
+from convc.machine.memory.global_memory import CHUNK
 from convc.machine.tensor_core import fetch, formats, scale_factors
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
@@ -120,8 +121,14 @@ class Operands:
                 places = fetch.places(index, formats.unit_bytes(element, packed_as))
             self._check_reach(name, descriptors[0], key, places)
         if transposed:
-            return lambda select: fetch.fetch_elements(shared.bytes[select], index, element)
-        return lambda select: fetch.fetch_k_major(shared.chunks[select], index, rows, element, packed_as)
+            low = int(index.min())
+            high = int(index.max()) + size
+            return lambda select: fetch.fetch_elements(shared.part(low, high)[select], index, element)
+        low = 16 * int(index.min())
+        high = 16 * int(index.max()) + 16
+        return lambda select: fetch.fetch_k_major(
+            shared.part(low, high).view(CHUNK)[select], index, rows, element, packed_as
+        )
 
     def _check_reach(self, name: str, descriptor: int, key: tuple, places: np.ndarray) -> None:
         """The operand must lie inside shared memory, and every byte of it must have been written."""

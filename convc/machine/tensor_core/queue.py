@@ -78,13 +78,19 @@ class TensorCore:
         run: list[Mma] = []
         for item in joined(self._shifting(queue)):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
-                Product(self.path, run).execute()
+                self._multiply(run)
                 run = []
             if isinstance(item, Mma):
                 run.append(item)
             else:
                 item.execute(self.path)
         if run:
+            self._multiply(run)
+
+    def _multiply(self, run: list[Mma]) -> None:
+        """Execute a run now, unless it may wait."""
+        deferral = self.path.deferral
+        if deferral is None or not deferral.product(self.path, run):
             Product(self.path, run).execute()
 
     def _shifting(self, queue: list[Queued]) -> Iterator[Queued | RowShift]:

@@ -47,6 +47,8 @@ class Walk:
         indices: by layout class: (smallest base, index (copies, chunks) minus that).
         outside: by (layout class, taps, channel window): flat numbers of the chunks to fill, or None; and what a
             copy does.
+        lines: by (taps, layout class, bytes inside): which rows lie outside the tensor, bool (copies, rows) or None;
+            and what a copy does.
         size: bytes of all of these.
     """
 
@@ -56,6 +58,7 @@ class Walk:
     members: np.ndarray | None
     indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
     outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     size: int = 0
 
 

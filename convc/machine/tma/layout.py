@@ -8,6 +8,7 @@ at multiples of their pitch, so all of this depends on the destination modulo 10
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Layout:
     """The chunks of one copy in the order of their shared addresses.
 
     Attributes:
+        key: names the layout: two with the same key are the same.
         phase: the destination modulo the swizzle's period, in 128-byte lines.
         row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
         places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
@@ -29,6 +31,7 @@ class Layout:
         written: (start, stop) byte ranges relative to the destination that the copy writes.
     """
 
+    key: tuple[str, int, int, int, int]
     phase: int
     row: np.ndarray
     column: np.ndarray
@@ -41,24 +44,31 @@ class Layout:
 
 def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
     """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
-    data = tmap.row_bytes >> 4
-    slots = tmap.row_pitch >> 4
+    return layout_of(tmap.swizzle, tmap.row_bytes, tmap.row_pitch, rows, phase)
+
+
+@lru_cache(maxsize=256)
+def layout_of(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> Layout:
+    """The layout of ``rows`` rows of ``row_bytes`` bytes each that begin ``row_pitch`` bytes apart."""
+    data = row_bytes >> 4
+    slots = row_pitch >> 4
     place = np.arange(rows * slots)
     row, slot = np.divmod(place, slots)
     line = phase + (place >> 3)
-    column = slot ^ chunk_xor(tmap.swizzle, line)
+    column = slot ^ chunk_xor(swizzle, line)
     kept = np.flatnonzero(column < data)
     whole = kept.size == place.size
     edges = np.flatnonzero(np.diff(kept) != 1)
     starts = kept[np.concatenate([[0], edges + 1])]
     stops = kept[np.concatenate([edges, [-1]])] + 1
     return Layout(
+        key=(swizzle, row_bytes, row_pitch, rows, phase),
         phase=phase,
         row=row[kept],
         column=column[kept],
         places=None if whole else kept,
-        flipped=np.flatnonzero(line[kept] & 1) if tmap.swizzle == FLIP8 else None,
-        bytes=rows * tmap.row_bytes,
+        flipped=np.flatnonzero(line[kept] & 1) if swizzle == FLIP8 else None,
+        bytes=rows * row_bytes,
         extent=int(stops[-1]) * 16,
         written=tuple(zip((starts * 16).tolist(), (stops * 16).tolist(), strict=True)),
     )

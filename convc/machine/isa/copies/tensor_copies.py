@@ -26,6 +26,7 @@ from convc.machine.isa.copies.perform import check_written, note_writer, perform
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
 from convc.machine.isa.registry import Run, op
+from convc.machine.lazy.regions import Region, region
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
@@ -123,6 +124,12 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
     """One copy into every destination, its complete_tx, and the books."""
     cohort = strand.cohort
     where = target.address
+    if cohort.lazy is not None and target.rows is None and target.signals is None:
+        put_off = region(box.loader, cohort.shared.padded, where, box.coords, box.offsets, box.mode, cohort.ctas)
+        if put_off is not None:
+            cohort.lazy.load(box.name, put_off)
+            _note_load(cohort, box.name, target.barrier, put_off)
+            return
     result = box.loader.load(cohort.shared.bytes, where, box.coords, box.offsets, target.rows, box.mode)
     for low, high in result.written:
         cohort.shared.written.mark(slice(where + low, where + high), target.rows)
@@ -132,6 +139,16 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
         notify_copy(strand, instr, group, target, writes=places(where, result.written), memory=memory)
     count = cohort.ctas if target.rows is None else len(target.rows)
     copies_of(cohort.counters.tma_loads, box.name).add(count, result.bytes, result.filled)
+
+
+def _note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region) -> None:
+    """What anybody can see of a copy into all CTAs that waits: its marks, its complete_tx, and the books."""
+    result = put_off.result
+    key = ("copy", put_off.start, put_off.stop)
+    if key not in cohort.shared.written.known:
+        cohort.shared.written.mark(slice(put_off.start, put_off.stop), None, key)
+    cohort.barrier(barrier, "cp.async.bulk.tensor").add_tx(cohort.ctas, None, -result.bytes)
+    copies_of(cohort.counters.tma_loads, buffer).add(cohort.ctas, result.bytes, result.filled)
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
@@ -163,6 +180,7 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     cohort = strand.cohort
     launch = cohort.launch
     name = box.name
+    launch.about_to_change(name)
     result = store(box.loader, cohort.shared.bytes, where, box.coords, group.rows, box.mode, operation, launch.switches)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
