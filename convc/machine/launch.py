@@ -10,7 +10,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Literal
@@ -97,7 +97,7 @@ class RunResult:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Suspend garbage collection: reading a kernel makes many objects, and all of them stay."""
+    """Suspend garbage collection: reading a kernel makes many objects that all stay, running it few in circles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -221,7 +221,8 @@ def _run(
     start, end = _range(launch, options)
     if decoded.slots.cooperative and end - start != launch.ctas:
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
-    with _threads().limit(limits=1, user_api="blas"):
+    collection = _uncollected() if observer is None else nullcontext()
+    with _threads().limit(limits=1, user_api="blas"), collection:
         for first in range(start, end, size):
             count = min(size, end - first)
             run_cohort(state, decoded, first, count, observer)

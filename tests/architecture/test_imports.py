@@ -46,7 +46,7 @@ INNER = {
     "machine.memory": "base",
     "machine.tensor_core": "base memory",
     "machine.tma": "base memory",
-    "machine.lazy": "memory tensor_core tma",
+    "machine.lazy": "base memory tensor_core tma",
     "machine.state": "base memory tensor_core tma lazy",
     "machine.isa": "base memory tensor_core tma lazy state",
     "machine.execute": "base state isa",

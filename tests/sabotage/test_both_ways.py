@@ -21,7 +21,7 @@ from convc.ir.launch import load_launch
 
 ALL = KERNELS | SLOW
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
-EVERY = 16
+EVERY = 64
 """One of so many changes of a kernel is tried by default."""
 
 

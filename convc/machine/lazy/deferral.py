@@ -7,8 +7,9 @@ accumulators). No column is in two of the last two at once: whoever writes colum
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
+from convc.machine.base.values import Value
 from convc.machine.lazy.evaluate import Step, Waiting, evaluate
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
@@ -21,12 +22,39 @@ from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES, TensorMemory
+from convc.machine.tma.cache import Walk
+from convc.machine.tma.load import TensorLoader
 
 UNIT_COLUMNS = 4
 """Columns of tensor memory that a unit of 16 bytes fills."""
 
 Columns = tuple[int, int]
 """First column and how many."""
+
+
+class Walked(NamedTuple):
+    """The last copy that an instruction made.
+
+    Attributes:
+        loader: of its tensor.
+        thread: (warp position, lane) that issued it.
+        registers: its start coordinates but the first, as the strand holds them.
+        walk: what they came to.
+    """
+
+    loader: TensorLoader
+    thread: tuple[int, int]
+    registers: list[Value]
+    walk: Walk
+
+    def fits(self, loader: TensorLoader, thread: tuple[int, int], registers: list[Value]) -> bool:
+        """Whether a copy starts at the same coordinates: a K loop leaves the values themselves where they are."""
+        if loader is not self.loader or thread != self.thread:
+            return False
+        for a, b in zip(self.registers, registers, strict=True):
+            if a is not b and (type(a) is not int or type(b) is not int or a != b):
+                return False
+        return True
 
 
 class Deferral:
@@ -43,7 +71,10 @@ class Deferral:
         self.rooms = rooms
         self.tags: dict[Columns, TensorRows] = {}
         self.waiting: dict[Columns, Waiting] = {}
+        self.walked: dict[int, Walked] = {}  # by the number of the instruction
         self.read: set[str] = set()  # buffers that something which may wait is read from
+        self._checked: set[tuple] = set()  # products whose operands are all there
+        self._generation = (0, 0)
         tensor.unsettled = self
 
     # ---- when it is performed --------------------------------------------------------------------------------------
@@ -73,7 +104,7 @@ class Deferral:
 
     def _fill(self, key: Columns, rows: TensorRows) -> None:
         tiles = Tiles([rows], [None], self.tensor.ctas)
-        raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.rooms[0]).view(np.uint32)
+        raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.rooms[0]).view("u4")
         self.tensor.panel(*key, fresh=True)[...] = raw.reshape(len(tiles.first), LANES, -1)[tiles.which]
 
     # ---- what waits ------------------------------------------------------------------------------------------------
@@ -116,13 +147,27 @@ class Deferral:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, elements[1]):
                 return False
+        self._check(path, run)
+        self._add((first.d & 0xFFFF, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
+        return True
+
+    def _check(self, path: Datapath, run: list[Mma]) -> None:
+        """What `Product` checks and marks before it multiplies; not again for operands that stay as they were."""
+        first = run[0]
+        generation = (self.shared.written.generation, self.tensor.written.generation)
+        if generation != self._generation:
+            self._generation = generation
+            self._checked.clear()
+        key = (first.shape, first.d, first.accumulate, first.a_in_tensor, *[m.a for m in run], *[m.b for m in run])
+        if key in self._checked:
+            return
         operands = Operands(path, run)
         operands.a()
         operands.b()
         lanes, column = operands.accumulator()
-        self._add((column, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
         operands.mark(lanes, column)
-        return True
+        if not operands.reported and first.mask is None:
+            self._checked.add(key)
 
     def _in_shared(self, descriptors: tuple[int, ...], rows: int) -> TensorRows | None:
         try:

@@ -113,6 +113,10 @@ class _Joint:
         for low in range(0, len(grid), step):
             part = slice(low, min(low + step, len(grid)))
             used = self._used(empty, part)
+            if not used:
+                if not self.accumulate:
+                    self.target[grid[part][grid[part] >= 0]] = 0
+                continue
             a = self._gather(part, used)
             for number in range(tiles):
                 self._block(a, b[number], grid[part, number], used)

@@ -51,10 +51,12 @@ def region(
     offsets: tuple[int, ...],
     mode: str | None,
     ctas: int,
+    walk: Walk | None = None,
 ) -> Region | None:
     """A copy into all of ``ctas`` CTAs as a region; None where it must be performed at once.
 
-    Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA. To be performed at
+    Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
+    ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
     once are copies whose bytes are changed on their way or leave gaps in shared memory, that start at different or
     negative channels, or end inside a chunk.
     """
@@ -72,7 +74,8 @@ def region(
     low, high = loader.window(lead)
     if low or high % 16 or high <= 0 or (high < tmap.row_bytes and tmap.fill != "zero"):
         return None
-    walk = loader.walks.find(coords[1:], form.steps, ctas)
+    if walk is None:
+        walk = loader.walks.find(coords[1:], form.steps, ctas)
     outside, result = _lines(loader, walk, form, place, high)
     shift = lead >> 4
     for tap, stride in zip(form.taps, tmap.strides, strict=True):

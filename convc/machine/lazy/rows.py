@@ -11,19 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
 
 from convc.machine.lazy.regions import Region
 from convc.machine.memory.shared_memory import SharedMemory
-from convc.machine.tma.layout import layout_of
 
 IndexOf = Callable[..., np.ndarray]
 """From numbers to the units (rows x units of a row, flat) of an operand; cached, so that it is a name for them."""
 
-Home = tuple[int, tuple[str, int, int, int, int]]
-"""Start of a region and the key of its layout."""
+Located = tuple[np.ndarray, int, int]
+"""Row numbers int64 (rows,), first unit, units of a row."""
+
+KEPT = 8192
+"""Most answers of `find_rows` that are kept."""
+
+_known: dict[tuple, Located | None] = {}
+"""Where operands lie, by their units and by the starts and layouts of the regions that hold them."""
 
 WINDOW = 32
 """Lanes of a sub-partition of tensor memory."""
@@ -73,7 +79,12 @@ def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: i
     if len(regions) > 1:
         regions.sort(key=_start)
     first = regions[0]
-    found = _locate(index_of, arguments, rows, tuple([(r.start, r.place.key) for r in regions]))
+    key = (index_of, arguments, *[(r.start, r.place.number) for r in regions])
+    if key not in _known:
+        if len(_known) >= KEPT:
+            _known.clear()
+        _known[key] = _locate(index_of(*arguments), rows, regions)
+    found = _known[key]
     if found is None:
         return None
     for other in regions[1:]:
@@ -91,21 +102,17 @@ def _extent(index_of: IndexOf, arguments: tuple) -> tuple[int, int]:
     return 16 * int(index.min()), 16 * int(index.max()) + 16
 
 
-@lru_cache(maxsize=8192)
-def _locate(
-    index_of: IndexOf, arguments: tuple, rows: int, homes: tuple[Home, ...]
-) -> tuple[np.ndarray, int, int] | None:
+def _locate(index: np.ndarray, rows: int, regions: list[Region]) -> Located | None:
     """Row numbers, first unit and units of a row of an operand inside regions; None where it is no such thing."""
-    low, high = _extent(index_of, arguments)
-    layouts = [layout_of(*key) for _, key in homes]
-    stops = [start + place.extent for (start, _), place in zip(homes, layouts, strict=True)]
-    together = all(stop == start for stop, (start, _) in zip(stops, homes[1:], strict=False))
-    if not together or homes[0][0] > low or stops[-1] < high:
+    places = [region.place for region in regions]
+    together = all(one.stop == other.start for one, other in pairwise(regions))
+    origin = regions[0].start
+    if not together or origin > 16 * int(index.min()) or regions[-1].stop < 16 * int(index.max()) + 16:
         return None
-    before = np.cumsum([0, *(int(place.row.max()) + 1 for place in layouts)]).tolist()
-    row = np.concatenate([place.row + count for place, count in zip(layouts, before, strict=False)])
-    column = np.concatenate([place.column for place in layouts])
-    at = index_of(*arguments).reshape(rows, -1) - (homes[0][0] >> 4)
+    before = np.cumsum([0, *(int(place.row.max()) + 1 for place in places)]).tolist()
+    row = np.concatenate([place.row + count for place, count in zip(places, before, strict=False)])
+    column = np.concatenate([place.column for place in places])
+    at = index.reshape(rows, -1) - (origin >> 4)
     row = row[at]
     column = column[at]
     if (row != row[:, :1]).any() or (column != column[0, 0] + np.arange(at.shape[1])).any():

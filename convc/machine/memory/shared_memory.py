@@ -43,7 +43,11 @@ class ArrayPool:
 
 
 class InitMask:
-    """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n))."""
+    """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n)).
+
+    Attributes:
+        generation: how often writes were forgotten: what was written stays so as long as this does not change.
+    """
 
     def __init__(self, ctas: int, size: int) -> None:
         self.ctas = ctas
@@ -78,6 +82,7 @@ class InitMask:
         else:
             self.map[np.asarray(rows)[:, None], where] = False
         self.known.clear()
+        self.generation += 1
 
     def move(self, to: np.ndarray, start: np.ndarray, rows: np.ndarray | None) -> None:
         """Places ``to`` take the state of places ``start`` (contents moved)."""
@@ -87,6 +92,7 @@ class InitMask:
         select = slice(None) if rows is None else np.asarray(rows)[:, None]
         self.map[select, to] = self.map[select, start]
         self.known.clear()
+        self.generation += 1
 
     def _own(self, rows: np.ndarray | None) -> None:
         """One map for each CTA, before some of them change."""

@@ -25,7 +25,11 @@ Fetch = Callable[[Select], np.ndarray]
 
 
 class Operands:
-    """The operands of a run of instructions that share a target."""
+    """The operands of a run of instructions that share a target.
+
+    Attributes:
+        reported: whether there was anything to report.
+    """
 
     def __init__(self, path: Datapath, run: list[Mma]) -> None:
         self.path = path
@@ -34,6 +38,7 @@ class Operands:
         self.first = run[0]
         self.shape = self.first.shape
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
+        self.reported = False
 
     def a(self) -> Fetch:
         """Operand A: (ctas or 1, banks or 1, rows, k)."""
@@ -254,6 +259,7 @@ class Operands:
 
     def _report(self, rule: str, message: str, row: int | None = None) -> None:
         """Record a finding, of the CTA ``row`` or of the first that takes part."""
+        self.reported = True
         if row is None:
             row = 0 if self.first.rows is None else self.first.rows[0]
         self.path.findings.report(rule, message, self.first.instr, who=Who(row=row))

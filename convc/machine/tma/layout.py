@@ -7,6 +7,7 @@ at multiples of their pitch, so all of this depends on the destination modulo 10
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,13 +16,15 @@ import numpy as np
 from convc.ir.tensormap import TensorMap
 from convc.machine.base.swizzle import FLIP8, chunk_xor
 
+_NUMBERS = itertools.count()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """The chunks of one copy in the order of their shared addresses.
 
     Attributes:
-        key: names the layout: two with the same key are the same.
+        number: of the layout, never given twice.
         phase: the destination modulo the swizzle's period, in 128-byte lines.
         row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
         places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
@@ -31,7 +34,7 @@ class Layout:
         written: (start, stop) byte ranges relative to the destination that the copy writes.
     """
 
-    key: tuple[str, int, int, int, int]
+    number: int
     phase: int
     row: np.ndarray
     column: np.ndarray
@@ -44,12 +47,11 @@ class Layout:
 
 def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
     """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
-    return layout_of(tmap.swizzle, tmap.row_bytes, tmap.row_pitch, rows, phase)
+    return _layout(tmap.swizzle, tmap.row_bytes, tmap.row_pitch, rows, phase)
 
 
 @lru_cache(maxsize=256)
-def layout_of(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> Layout:
-    """The layout of ``rows`` rows of ``row_bytes`` bytes each that begin ``row_pitch`` bytes apart."""
+def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> Layout:
     data = row_bytes >> 4
     slots = row_pitch >> 4
     place = np.arange(rows * slots)
@@ -62,7 +64,7 @@ def layout_of(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: in
     starts = kept[np.concatenate([[0], edges + 1])]
     stops = kept[np.concatenate([edges, [-1]])] + 1
     return Layout(
-        key=(swizzle, row_bytes, row_pitch, rows, phase),
+        number=next(_NUMBERS),
         phase=phase,
         row=row[kept],
         column=column[kept],

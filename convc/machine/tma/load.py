@@ -23,7 +23,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.base.swizzle import XOR
-from convc.machine.tma.cache import Coordinate, LoadResult, Walk, WalkCache, signed
+from convc.machine.tma.cache import Coordinate, LoadResult, Walk, signed, walks_of
 from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.source import CHUNK, FILL, padded_chunks, source_chunks
 from convc.machine.tma.walk import ROWS4, Form, form
@@ -45,7 +45,7 @@ class TensorLoader:
         check(tmap, memory.size)
         self.tmap = tmap
         self.memory = memory
-        self.walks = WalkCache(tmap)
+        self.walks = walks_of(tmap)
         self._bits = tmap.shared_bits
         self._grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None

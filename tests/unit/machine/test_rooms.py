@@ -18,7 +18,7 @@ ROOMS = {
     "memory": "base",
     "tma": "base memory",
     "tensor_core": "base memory",
-    "lazy": "memory tma tensor_core",
+    "lazy": "base memory tma tensor_core",
     "state": "base memory tma tensor_core lazy",
     "isa": "base memory tma tensor_core lazy state",
     "execute": "base memory tma tensor_core lazy state isa",
