@@ -73,6 +73,7 @@ class Deferral:
         self.waiting: dict[Columns, Waiting] = {}
         self.walked: dict[int, Walked] = {}  # by the number of the instruction
         self.read: set[str] = set()  # buffers that something which may wait is read from
+        self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
         self._checked: set[tuple] = set()  # products whose operands are all there
         self._generation = (0, 0)
         tensor.unsettled = self
@@ -88,6 +89,7 @@ class Deferral:
         for key in _overlapping(self.tags, column, width):
             rows = self.tags.pop(key, None)
             if rows is not None:
+                self._looked_at.add(key)
                 self._fill(key, rows)
 
     def settle_reads(self, buffer: str) -> None:
@@ -116,6 +118,8 @@ class Deferral:
 
     def copy(self, column: int, width: int, units: tuple[int, int, int, int]) -> bool:
         """Columns that are filled with rows of a tensor are known as these rows."""
+        if (column, width) in self._looked_at:
+            return False
         rows = find_rows(self.shared, unit_index, units, LANES)
         if rows is None or not rows.whole:
             return False
