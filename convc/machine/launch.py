@@ -10,9 +10,10 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import Literal
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -45,6 +46,10 @@ class RunOptions:
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
         switches: how to read what the manual leaves open, and how the tensor core adds.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
+        evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
+            ``eager``: everything is performed when it is issued. Nothing that a kernel or a caller can see differs but
+            the order in which float32 sums are rounded. Runs with an observer, a policy other than eager, or exact
+            numerics are always eager.
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
             the others would have written stays as it was.
         memory_bytes: most bytes that buffers, variables and a cohort may take together.
@@ -55,12 +60,15 @@ class RunOptions:
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0
+    evaluation: Literal["lazy", "eager"] = "lazy"
     ctas: tuple[int, int] | None = None
     memory_bytes: int = 64 << 30
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+        if self.evaluation not in ("lazy", "eager"):
+            raise InputError(f"the evaluation must be lazy or eager, got {self.evaluation!r}")
 
 
 WORKSPACE_BYTES = 32
@@ -91,7 +99,7 @@ class RunResult:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Suspend garbage collection: reading a kernel makes many objects, and all of them stay."""
+    """Suspend garbage collection: reading a kernel makes many objects that all stay, running it few in circles."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -210,12 +218,14 @@ def _run(
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
+        evaluation=options.evaluation,
     )
     size = cohort_size(decoded, launch, options)
     start, end = _range(launch, options)
     if decoded.slots.cooperative and end - start != launch.ctas:
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
-    with _threads().limit(limits=1, user_api="blas"):
+    collection = _uncollected() if observer is None else nullcontext()
+    with _threads().limit(limits=1, user_api="blas"), collection:
         for first in range(start, end, size):
             count = min(size, end - first)
             run_cohort(state, decoded, first, count, observer)

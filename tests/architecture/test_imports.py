@@ -47,8 +47,9 @@ INNER = {
     "machine.memory": "base",
     "machine.tensor_core": "base memory",
     "machine.tma": "base memory",
-    "machine.state": "base memory tensor_core tma",
-    "machine.isa": "base memory tensor_core tma state",
+    "machine.lazy": "base memory tensor_core tma",
+    "machine.state": "base memory tensor_core tma lazy",
+    "machine.isa": "base memory tensor_core tma lazy state",
     "machine.execute": "base state isa",
 }
 """The rooms inside of two rooms, and what they may import there besides their own; files beside them import any."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
 from convc.machine.execute.inline import inline_calls
+from convc.machine.execute.quick import quick
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
 from convc.machine.isa.registry import NO_RESULT, OPS, Run
 from convc.machine.isa.sync import control
@@ -124,7 +125,7 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
             refused.append(instr)
             continue
         try:
-            run = builder(instr, table)
+            run = quick(instr, table, builder(instr, table))
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise

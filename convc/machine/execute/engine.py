@@ -38,8 +38,7 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas
-    launch.pool.keep(cohort.shared.bytes)
-    launch.pool.keep(cohort.tensor.cells)
+    cohort.release()
 
 
 def _first_strand(cohort: Cohort, decoded: DecodedKernel) -> Strand:

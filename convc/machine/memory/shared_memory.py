@@ -7,9 +7,14 @@ places, which they do unless CTAs diverge.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from convc.machine.memory.global_memory import CHUNK
+
+BLOCK = 1024
+"""Bytes of shared memory that are filled with poison together, when somebody first looks at one of them."""
 
 
 class ArrayPool:
@@ -22,6 +27,11 @@ class ArrayPool:
         """Nobody uses this array any more."""
         self._arrays[array.shape, array.dtype] = array
 
+    def unused(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        """An array of anything, for those who write every element before they read it."""
+        array = self._arrays.pop((shape, np.dtype(dtype)), None)
+        return np.empty(shape, dtype) if array is None else array
+
     def poison(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
         """An array of all ones."""
         array = self._arrays.pop((shape, np.dtype(dtype)), None)
@@ -33,7 +43,11 @@ class ArrayPool:
 
 
 class InitMask:
-    """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n))."""
+    """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n)).
+
+    Attributes:
+        generation: how often writes were forgotten: what was written stays so as long as this does not change.
+    """
 
     def __init__(self, ctas: int, size: int) -> None:
         self.ctas = ctas
@@ -68,6 +82,7 @@ class InitMask:
         else:
             self.map[np.asarray(rows)[:, None], where] = False
         self.known.clear()
+        self.generation += 1
 
     def move(self, to: np.ndarray, start: np.ndarray, rows: np.ndarray | None) -> None:
         """Places ``to`` take the state of places ``start`` (contents moved)."""
@@ -77,6 +92,7 @@ class InitMask:
         select = slice(None) if rows is None else np.asarray(rows)[:, None]
         self.map[select, to] = self.map[select, start]
         self.known.clear()
+        self.generation += 1
 
     def _own(self, rows: np.ndarray | None) -> None:
         """One map for each CTA, before some of them change."""
@@ -103,12 +119,91 @@ class InitMask:
         return at if rows is None else int(rows[at])
 
 
+class PutOff(Protocol):
+    """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in every CTA."""
+
+    @property
+    def start(self) -> int:
+        """First shared address."""
+        ...
+
+    @property
+    def stop(self) -> int:
+        """The address behind the last."""
+        ...
+
+    def perform(self, memory: np.ndarray) -> None:
+        """Write to shared memory, uint8 (ctas, bytes)."""
+        ...
+
+
 class SharedMemory:
-    """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024."""
+    """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024.
+
+    Writes may be put off (`put_off`). Whoever takes the bytes finds them performed, and what nobody wrote poisoned:
+    `part` settles the addresses that are asked for, `bytes` and `chunks` all of them.
+
+    Attributes:
+        put_off: the writes that wait, by the address where they start; no two of them overlap.
+    """
 
     def __init__(self, ctas: int, size: int, pool: ArrayPool | None = None) -> None:
         self.size = size
-        padded = max(1024, -(-size // 1024) * 1024)
-        self.bytes = (pool or ArrayPool()).poison((ctas, padded), np.uint8)
-        self.chunks = self.bytes.view(CHUNK)
-        self.written = InitMask(ctas, padded)
+        self.padded = max(BLOCK, -(-size // BLOCK) * BLOCK)
+        self.written = InitMask(ctas, self.padded)
+        self.put_off: dict[int, PutOff] = {}
+        self._pool = pool or ArrayPool()
+        self._room = self._pool.unused((ctas, self.padded), np.uint8)
+        self._fresh = np.ones(self.padded // BLOCK, bool)  # blocks that hold anything: to be poisoned
+        self._all_used = False
+
+    @property
+    def bytes(self) -> np.ndarray:
+        """All bytes, to read and to write until the next write is put off."""
+        return self.part(0, self.padded)
+
+    @property
+    def chunks(self) -> np.ndarray:
+        """All bytes as 16-byte units (ctas, n)."""
+        return self.bytes.view(CHUNK)
+
+    def part(self, low: int, high: int) -> np.ndarray:
+        """All bytes, of which only those from ``low`` up to and without ``high`` may be looked at or written."""
+        if not self._all_used:
+            self._poison(low, high)
+        if self.put_off:
+            self._settle(low, high)
+        return self._room
+
+    def remember(self, write: PutOff) -> None:
+        """Put a write off. What waited for just these bytes is forgotten: nobody can see it any more."""
+        start = write.start
+        stop = write.stop
+        old = self.put_off.get(start)
+        if old is None or old.stop != stop:
+            self._settle(start, stop)
+        self.put_off[start] = write
+
+    def release(self) -> None:
+        """The CTAs have ended: give the memory back."""
+        self.put_off.clear()
+        self._pool.keep(self._room)
+
+    def _settle(self, low: int, high: int) -> None:
+        """Perform the writes that reach into a range of addresses."""
+        for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
+            del self.put_off[write.start]
+            if not self._all_used:
+                self._poison(write.start, write.stop)
+            write.perform(self._room)
+
+    def _poison(self, low: int, high: int) -> None:
+        """Fill the blocks of a range that nobody has used before."""
+        first = low // BLOCK
+        fresh = self._fresh[first : -(-high // BLOCK)]
+        for block in (first + np.flatnonzero(fresh)).tolist() if not fresh.all() else ():
+            self._room[:, block * BLOCK : (block + 1) * BLOCK] = 0xFF
+        if fresh.all():
+            self._room[:, first * BLOCK : (first + fresh.size) * BLOCK] = 0xFF
+        fresh[:] = False
+        self._all_used = not self._fresh.any()

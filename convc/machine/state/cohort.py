@@ -16,6 +16,7 @@ from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
 from convc.machine.base.findings import FindingSink
 from convc.machine.base.values import MASK, Value, narrow
+from convc.machine.lazy.deferral import Deferral
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
 from convc.machine.memory.mbarrier import MBarrier
@@ -36,6 +37,8 @@ class Cohort:
         observer: told of everything that happens; None: nobody.
         barriers: mbarriers by their shared address. named: CTA barriers by their number.
         local: uint8, local memory of all threads, once somebody uses it.
+        lazy: what waits until somebody looks; None: everything is performed at once, as observers, completion policies
+            and exact numerics need it.
         ticks: what the clocks show.
         declined: CTAs that have seen a request for another cluster declined.
         exited: int64 (ctas,): warps that have exited.
@@ -56,8 +59,18 @@ class Cohort:
         self.shared = SharedMemory(ctas, shared_bytes, launch.pool)
         self.tensor = TensorMemory(ctas, launch.switches.placement, launch.pool)
         self.pending = Pending(launch.policy, launch.seed)
+        waits = launch.evaluation == "lazy" and observer is None and launch.policy == "eager"
+        self.lazy: Deferral | None = None
+        if waits and launch.switches.numerics != "exact":
+            self.lazy = Deferral(self.shared, self.tensor, launch.rooms)
+        launch.before_change = None if self.lazy is None else self.lazy.settle_reads
         datapath = Datapath(
-            ctas=ctas, shared=self.shared, tensor=self.tensor, switches=launch.switches, findings=self.findings
+            ctas=ctas,
+            shared=self.shared,
+            tensor=self.tensor,
+            switches=launch.switches,
+            findings=self.findings,
+            deferral=self.lazy,
         )
         self.core = TensorCore(datapath, self.pending)
         self.barriers: dict[int, MBarrier] = {}
@@ -68,6 +81,13 @@ class Cohort:
         self.ticks = 0
         self.declined: set[int] = set()
         self.exited = np.zeros(ctas, np.int64)
+
+    def release(self) -> None:
+        """All CTAs have ended: nobody looks any more at what still waits, and their memory is for the next cohort."""
+        if self.lazy is not None:
+            self.lazy.release()
+        self.shared.release()
+        self.tensor.release()
 
     @cached_property
     def copy_groups(self) -> CopyGroups:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from convc.machine.base.findings import Found
 from convc.machine.base.switches import Switches
+from convc.machine.lazy.widen import Rooms
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.shared_memory import ArrayPool
 from convc.machine.state.counters import Counters
@@ -26,7 +28,9 @@ class Launch:
         file: name of the text in findings.
         workspace: global address of the workspace of a cooperative launch; else 0.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
-        pool: arrays of cohorts that have ended.
+        evaluation: ``lazy``, or ``eager`` (see `RunOptions`).
+        pool: arrays of cohorts that have ended. rooms: to evaluate in what has waited.
+        before_change: is told of the buffers that are about to change.
     """
 
     program: Program
@@ -42,9 +46,17 @@ class Launch:
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0
+    evaluation: str = "eager"
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)
+    rooms: tuple[Rooms, Rooms] = field(default_factory=lambda: (Rooms(), Rooms()))
+    before_change: Callable[[str], None] | None = None
+
+    def about_to_change(self, buffer: str) -> None:
+        """A buffer is written now: what was to be read from it later is read first."""
+        if self.before_change is not None:
+            self.before_change(buffer)
 
     def contents_changed(self, buffer: str) -> None:
         """Tell the loaders of a buffer that its contents changed."""

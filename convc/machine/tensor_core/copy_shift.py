@@ -35,6 +35,7 @@ from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.base.findings import Who
 from convc.machine.base.switches import Switches
+from convc.machine.memory.global_memory import CHUNK
 from convc.machine.tensor_core import fetch, formats
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
@@ -147,21 +148,35 @@ class Copy:
         except ValueError as error:
             raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
         self._check_source(path, index, rows)
-        select = slice(None) if rows is None else rows
         width *= self.count
-        units = np.take(path.shared.chunks[select], index, axis=1).view(np.uint8)
+        if not self._deferred(path, column, width):
+            self._fill(path, lanes, tensor.panel(column, width), rows, index)
+        key = ("cp", self.shape, self.multicast, self.taddr, width)
+        if key not in tensor.written.known:
+            tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
+
+    def _deferred(self, path: Datapath, column: int, width: int) -> bool:
+        """Whether the copy may wait: one of all lanes of all CTAs, as it is."""
+        whole = self.shape == "128x256b" and not self.taddr >> 16 and self.rows is None and self.decompress is None
+        if path.deferral is None or not whole:
+            return False
+        return path.deferral.copy(column, width, (self.descriptor, self.count, LANES, copy_width(self)))
+
+    def _fill(
+        self, path: Datapath, lanes: np.ndarray, panel: np.ndarray, rows: np.ndarray | None, index: np.ndarray
+    ) -> None:
+        """Copy the units ``index`` to the lanes (copies, rows) of a panel."""
+        memory = path.shared.part(16 * int(index.min()), 16 * int(index.max()) + 16)
+        chunks = memory.view(CHUNK)[slice(None) if rows is None else rows]
+        units = np.take(chunks, index, axis=1).view(np.uint8)
         if self.decompress is not None:
             units = _unpacked(units, UNPACKED[self.decompress], path.switches.six_bit)
-        cells = units.reshape(len(units), lanes.shape[1], 4 * width).view(np.uint32)
-        panel = tensor.panel(column, width)
+        cells = units.reshape(len(units), lanes.shape[1], 4 * panel.shape[2]).view(np.uint32)
         for own in lanes:
             if rows is None:
                 panel[:, evenly(own)] = cells
             else:
                 panel[rows[:, None], own] = cells
-        key = ("cp", self.shape, self.multicast, self.taddr, width)
-        if key not in tensor.written.known:
-            tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
 
     def _check_source(self, path: Datapath, index: np.ndarray, rows: np.ndarray | None) -> None:
         """The units must lie inside shared memory, and what is used of them must have been written."""
@@ -243,7 +258,7 @@ class Shift:
                 Verdict.review,
                 Who(row=0 if self.rows is None else self.rows[0]),
             )
-        move_lanes(path.tensor, column, width, shift_parts(self.taddr, extent), rows)
+        move_lanes(path, column, width, shift_parts(self.taddr, extent), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,16 +276,19 @@ class RowShift:
     def execute(self, path: Datapath) -> None:
         """Shift now."""
         rows = None if self.rows is None else np.asarray(self.rows)
-        move_lanes(path.tensor, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
+        move_lanes(path, self.column, SHIFT_COLUMNS * self.count, np.arange(4), rows)
 
 
-def move_lanes(tensor: TensorMemory, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
+def move_lanes(path: Datapath, column: int, width: int, parts: np.ndarray, rows: np.ndarray | None) -> None:
     """Lane i takes lane i + 1 in some columns of the sub-partitions ``parts``; their last lanes keep their content."""
-    cells = tensor.panel(column, width).reshape(tensor.ctas, 4, 32 * width)
-    for part in parts:
-        for select in (slice(None),) if rows is None else rows:
-            own = cells[select, part]
-            own[..., :-width] = own[..., width:].copy()
+    tensor = path.tensor
+    everywhere = rows is None and len(parts) == 4
+    if path.deferral is None or not everywhere or not path.deferral.move(column, width):
+        cells = tensor.panel(column, width).reshape(tensor.ctas, 4, 32 * width)
+        for part in parts:
+            for select in (slice(None),) if rows is None else rows:
+                own = cells[select, part]
+                own[..., :-width] = own[..., width:].copy()
     key = ("lanes", column, width)
     if key in tensor.written.known or not tensor.written.missing(
         key, tensor.places(np.arange(LANES), column, width), rows

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from convc.machine.base.findings import FindingSink
 from convc.machine.base.switches import Switches
 from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.tensor_memory import TensorMemory
+
+
+class Deferral(Protocol):
+    """Takes work of the tensor core that may wait until somebody looks at its result (see `convc.machine.lazy`).
+
+    Each method answers whether it took the work; what it did not take must be performed now.
+    """
+
+    def product(self, path: Datapath, run: list[Mma]) -> bool:
+        """A run of instructions that share a target: check them as ever, and multiply later."""
+        ...
+
+    def copy(self, column: int, width: int, units: tuple[int, int, int, int]) -> bool:
+        """Fill columns of all lanes of all CTAs with rows of shared memory; ``units``: arguments of `unit_index`."""
+        ...
+
+    def move(self, column: int, width: int) -> bool:
+        """Lane i takes lane i + 1 in some columns, inside each of the four sub-partitions of every CTA."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +40,7 @@ class Datapath:
         shared, tensor: their memories.
         switches: how to read what the manual leaves open.
         findings: takes what an operation notices.
+        deferral: takes work that may wait; None where everything is performed at once.
     """
 
     ctas: int
@@ -26,3 +48,4 @@ class Datapath:
     tensor: TensorMemory
     switches: Switches
     findings: FindingSink
+    deferral: Deferral | None = None

@@ -32,9 +32,9 @@ class LaneMask:
         return hash(self.enabled.tobytes())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Mma:
-    """One issued instruction, operands already read from registers.
+    """One issued instruction, operands already read from registers; never changed (a frozen record is slow to make).
 
     Attributes:
         shape: of its instruction descriptor.

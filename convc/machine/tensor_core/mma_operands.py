@@ -11,6 +11,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.findings import Who
+from convc.machine.memory.global_memory import CHUNK
 from convc.machine.tensor_core import fetch, formats, scale_factors
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.mma import Mma
@@ -24,7 +25,11 @@ Fetch = Callable[[Select], np.ndarray]
 
 
 class Operands:
-    """The operands of a run of instructions that share a target."""
+    """The operands of a run of instructions that share a target.
+
+    Attributes:
+        reported: whether there was anything to report.
+    """
 
     def __init__(self, path: Datapath, run: list[Mma]) -> None:
         self.path = path
@@ -33,6 +38,7 @@ class Operands:
         self.first = run[0]
         self.shape = self.first.shape
         self.rows = None if self.first.rows is None else np.asarray(self.first.rows)
+        self.reported = False
 
     def a(self) -> Fetch:
         """Operand A: (ctas or 1, banks or 1, rows, k)."""
@@ -120,8 +126,14 @@ class Operands:
                 places = fetch.places(index, formats.unit_bytes(element, packed_as))
             self._check_reach(name, descriptors[0], key, places)
         if transposed:
-            return lambda select: fetch.fetch_elements(shared.bytes[select], index, element)
-        return lambda select: fetch.fetch_k_major(shared.chunks[select], index, rows, element, packed_as)
+            low = int(index.min())
+            high = int(index.max()) + size
+            return lambda select: fetch.fetch_elements(shared.part(low, high)[select], index, element)
+        low = 16 * int(index.min())
+        high = 16 * int(index.max()) + 16
+        return lambda select: fetch.fetch_k_major(
+            shared.part(low, high).view(CHUNK)[select], index, rows, element, packed_as
+        )
 
     def _check_reach(self, name: str, descriptor: int, key: tuple, places: np.ndarray) -> None:
         """The operand must lie inside shared memory, and every byte of it must have been written."""
@@ -247,6 +259,7 @@ class Operands:
 
     def _report(self, rule: str, message: str, row: int | None = None) -> None:
         """Record a finding, of the CTA ``row`` or of the first that takes part."""
+        self.reported = True
         if row is None:
             row = 0 if self.first.rows is None else self.first.rows[0]
         self.path.findings.report(rule, message, self.first.instr, who=Who(row=row))

@@ -9,6 +9,7 @@ K, which is what makes the machine fast (see `multiply`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import numpy as np
 
@@ -42,6 +43,9 @@ class TensorCore:
     def multiply(self, mma: Mma, collector: tuple[str, str]) -> None:
         """Queue an MMA; ``collector`` is (buffer, usage)."""
         buffer, usage = collector
+        if usage == "discard" and buffer not in self.collectors.held:  # nothing is kept, and nothing is given up
+            self.queue.append(mma)
+            return
         shape = mma.shape
         matrix = (mma.a, mma.a_in_tensor, shape.m) if buffer == "a" else (mma.b, shape.n)
         rows = None if mma.rows is None else np.asarray(mma.rows)
@@ -75,16 +79,34 @@ class TensorCore:
             self._perform(queue)
 
     def _perform(self, queue: list[Queued]) -> None:
+        if self._is_one_run(queue):
+            self._multiply(queue)
+            return
         run: list[Mma] = []
         for item in joined(self._shifting(queue)):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
-                Product(self.path, run).execute()
+                self._multiply(run)
                 run = []
             if isinstance(item, Mma):
                 run.append(item)
             else:
                 item.execute(self.path)
         if run:
+            self._multiply(run)
+
+    def _is_one_run(self, queue: list[Queued]) -> TypeGuard[list[Mma]]:
+        """Whether a queue is nothing but MMAs that continue one accumulation, as nearly every one is."""
+        last: list[Mma] = []
+        for item in queue:
+            if not isinstance(item, Mma) or item.ashift or (last and not self._continues(last, item)):
+                return False
+            last.append(item)
+        return bool(last)
+
+    def _multiply(self, run: list[Mma]) -> None:
+        """Execute a run now, unless it may wait."""
+        deferral = self.path.deferral
+        if deferral is None or not deferral.product(self.path, run):
             Product(self.path, run).execute()
 
     def _shifting(self, queue: list[Queued]) -> Iterator[Queued | RowShift]:

@@ -7,6 +7,8 @@ its columns until somebody asks for other columns that overlap it, or for all of
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from convc.machine.memory.shared_memory import ArrayPool, InitMask
@@ -19,6 +21,14 @@ BLOCK = 32
 """Columns that are allocated together."""
 
 
+class Unsettled(Protocol):
+    """Work on tensor memory that waits until somebody looks."""
+
+    def settle(self, column: int, width: int) -> None:
+        """Perform what reaches into some columns of any CTA; it may ask for panels itself."""
+        ...
+
+
 class TensorMemory:
     """Tensor memory of every CTA: uint32 (ctas, 128, columns); grows with the highest column allocated.
 
@@ -28,13 +38,15 @@ class TensorMemory:
         permit: bool (ctas,): whether the CTA may still allocate.
         last: int64 (ctas,): columns of the CTA's latest allocation.
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
+        unsettled: is told of all columns before somebody looks at them or writes them.
     """
 
     def __init__(self, ctas: int, placement: str = "first", pool: ArrayPool | None = None) -> None:
         self.ctas = ctas
         self._pool = pool or ArrayPool()
         self.placement = placement
-        self._cells = np.empty((ctas, LANES, 0), np.uint32)
+        self._width = 0
+        self._cells: np.ndarray | None = None  # made when somebody needs it: accumulators mostly live in panels alone
         self._panels: dict[tuple[int, int], np.ndarray] = {}
         self.written = InitMask(ctas, LANES * COLUMNS)
         self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
@@ -43,31 +55,75 @@ class TensorMemory:
         self.asked: dict[int, int] = {}
         self.granted: dict[int, int] = {}
         self._holds: dict[tuple, bool] = {}
+        self.unsettled: Unsettled | None = None
 
     # ---- cells -------------------------------------------------------------------------------------------------------
 
     @property
     def cells(self) -> np.ndarray:
         """All cells, uint32 (ctas, 128, columns): to read, and to write until the next panel is asked for."""
+        self._settle(0, COLUMNS)
         for key in list(self._panels):
             self._put_back(key)
-        return self._cells
+        return self._whole()
 
-    def panel(self, column: int, width: int) -> np.ndarray:
-        """Some columns in one piece, uint32 (ctas, 128, width): to read, and to write until anybody asks for others."""
-        if width == self._cells.shape[2]:
+    def panel(self, column: int, width: int, fresh: bool = False) -> np.ndarray:
+        """Some columns in one piece, uint32 (ctas, 128, width): to read, and to write until anybody asks for others.
+
+        ``fresh``: the caller writes every cell and reads none, so that a new panel may hold anything.
+        """
+        self._settle(column, width)
+        if width == self._width:
+            if fresh and self._cells is None and not self._panels:
+                self._cells = self._pool.unused((self.ctas, LANES, width), np.uint32)
             return self.cells
         key = (column, width)
         if key not in self._panels:
             for first, count in list(self._panels):
                 if first < column + width and column < first + count:
                     self._put_back((first, count))
-            self._panels[key] = np.ascontiguousarray(self._cells[:, :, column : column + width])
+            if self._cells is None:
+                make = self._pool.unused if fresh else self._pool.poison
+                self._panels[key] = make((self.ctas, LANES, width), np.uint32)
+            else:
+                self._panels[key] = np.ascontiguousarray(self._whole()[:, :, column : column + width])
         return self._panels[key]
+
+    def peek(self, column: int, width: int) -> np.ndarray:
+        """Some columns, uint32 (ctas, 128, width), to read at once: a view, of a panel that has them where one does."""
+        self._settle(column, width)
+        for (first, count), panel in self._panels.items():
+            if first <= column and column + width <= first + count:
+                return panel[:, :, column - first : column - first + width]
+        return self.cells[:, :, column : column + width]
+
+    def release(self) -> None:
+        """The CTAs have ended: give the memory back."""
+        self.unsettled = None
+        for panel in self._panels.values():
+            self._pool.keep(panel)
+        if self._cells is not None:
+            self._pool.keep(self._cells)
+
+    def _settle(self, column: int, width: int) -> None:
+        if self.unsettled is not None:
+            self.unsettled.settle(column, width)
+
+    def _whole(self) -> np.ndarray:
+        """The array of all cells, without what panels hold."""
+        old = self._cells
+        if old is not None and old.shape[2] == self._width:
+            return old
+        cells = self._cells = self._pool.poison((self.ctas, LANES, self._width), np.uint32)
+        if old is not None:
+            cells[:, :, : old.shape[2]] = old
+        return cells
 
     def _put_back(self, key: tuple[int, int]) -> None:
         column, width = key
-        self._cells[:, :, column : column + width] = self._panels.pop(key)
+        panel = self._panels.pop(key)
+        self._whole()[:, :, column : column + width] = panel
+        self._pool.keep(panel)
 
     # ---- allocation --------------------------------------------------------------------------------------------------
 
@@ -101,11 +157,7 @@ class TensorMemory:
         self.owner[where[:, None], span] = (BLOCK * start)[:, None]
         self.last[where] = columns
         self._holds.clear()
-        width = BLOCK * (int(start.max()) + blocks)
-        if self._cells.shape[2] < width:
-            grown = self._pool.poison((self.ctas, LANES, width), np.uint32)
-            grown[:, :, : self._cells.shape[2]] = self.cells
-            self._cells = grown
+        self._width = max(self._width, BLOCK * (int(start.max()) + blocks))
         return BLOCK * start
 
     def free(self, base: int, columns: int, rows: np.ndarray | None) -> bool:

@@ -7,14 +7,18 @@ channels.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from convc.ir.tensormap import TensorMap
 from convc.machine.tma.walk import positions
 
-CACHE_BYTES = 64 << 20
-"""Memory that the walks of one loader may take."""
+CACHE_BYTES = 16 << 20
+"""Memory that the walks of one tensor map may take."""
+
+MAPS = 8
+"""Tensor maps whose walks are kept from one launch to the next: a network has many layers of the same shape."""
 
 Coordinate = int | np.ndarray
 
@@ -47,7 +51,10 @@ class Walk:
         indices: by layout class: (smallest base, index (copies, chunks) minus that).
         outside: by (layout class, taps, channel window): flat numbers of the chunks to fill, or None; and what a
             copy does.
+        lines: by (taps, layout class, bytes inside): which rows lie outside the tensor, bool (copies, rows) or None;
+            and what a copy does.
         size: bytes of all of these.
+        kept: whether the cache still has it.
     """
 
     at: np.ndarray
@@ -56,7 +63,9 @@ class Walk:
     members: np.ndarray | None
     indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
     outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     size: int = 0
+    kept: bool = True
 
 
 class WalkCache:
@@ -78,7 +87,8 @@ class WalkCache:
         if walk is not None:
             self._walks[key] = walk
             return walk
-        start = np.empty((len(coords), ctas), np.int32)
+        alike = all(isinstance(coordinate, int) for coordinate in coords)
+        start = np.empty((len(coords), 1 if alike else ctas), np.int32)
         for axis, coordinate in enumerate(coords):
             array = isinstance(coordinate, np.ndarray)
             start[axis] = coordinate.astype(np.int32) if array else signed(coordinate)
@@ -92,12 +102,21 @@ class WalkCache:
         return walk
 
     def keep(self, walk: Walk, size: int) -> None:
-        """Account for ``size`` more bytes of ``walk``, the one found last."""
+        """Account for ``size`` more bytes of ``walk``."""
+        if not walk.kept:
+            return
         walk.size += size
         self._bytes += size
         while self._bytes > self._limit and len(self._walks) > 1:
-            oldest = next(iter(self._walks))
-            self._bytes -= self._walks.pop(oldest).size
+            oldest = self._walks.pop(next(iter(self._walks)))
+            oldest.kept = False
+            self._bytes -= oldest.size
+
+
+@lru_cache(maxsize=MAPS)
+def walks_of(tmap: TensorMap) -> WalkCache:
+    """The walks of a tensor map; they depend on nothing else."""
+    return WalkCache(tmap)
 
 
 def signed(coordinate: int) -> int:

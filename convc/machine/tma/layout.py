@@ -7,12 +7,16 @@ at multiples of their pitch, so all of this depends on the destination modulo 10
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from convc.ir.tensormap import TensorMap
 from convc.machine.base.swizzle import FLIP8, chunk_xor
+
+_NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +24,7 @@ class Layout:
     """The chunks of one copy in the order of their shared addresses.
 
     Attributes:
+        number: of the layout, never given twice.
         phase: the destination modulo the swizzle's period, in 128-byte lines.
         row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
         places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
@@ -29,6 +34,7 @@ class Layout:
         written: (start, stop) byte ranges relative to the destination that the copy writes.
     """
 
+    number: int
     phase: int
     row: np.ndarray
     column: np.ndarray
@@ -41,24 +47,30 @@ class Layout:
 
 def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
     """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
-    data = tmap.row_bytes >> 4
-    slots = tmap.row_pitch >> 4
+    return _layout(tmap.swizzle, tmap.row_bytes, tmap.row_pitch, rows, phase)
+
+
+@lru_cache(maxsize=256)
+def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> Layout:
+    data = row_bytes >> 4
+    slots = row_pitch >> 4
     place = np.arange(rows * slots)
     row, slot = np.divmod(place, slots)
     line = phase + (place >> 3)
-    column = slot ^ chunk_xor(tmap.swizzle, line)
+    column = slot ^ chunk_xor(swizzle, line)
     kept = np.flatnonzero(column < data)
     whole = kept.size == place.size
     edges = np.flatnonzero(np.diff(kept) != 1)
     starts = kept[np.concatenate([[0], edges + 1])]
     stops = kept[np.concatenate([edges, [-1]])] + 1
     return Layout(
+        number=next(_NUMBERS),
         phase=phase,
         row=row[kept],
         column=column[kept],
         places=None if whole else kept,
-        flipped=np.flatnonzero(line[kept] & 1) if tmap.swizzle == FLIP8 else None,
-        bytes=rows * tmap.row_bytes,
+        flipped=np.flatnonzero(line[kept] & 1) if swizzle == FLIP8 else None,
+        bytes=rows * row_bytes,
         extent=int(stops[-1]) * 16,
         written=tuple(zip((starts * 16).tolist(), (stops * 16).tolist(), strict=True)),
     )

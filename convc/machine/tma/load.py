@@ -23,10 +23,13 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.base.swizzle import XOR
-from convc.machine.tma.cache import Coordinate, LoadResult, Walk, WalkCache, signed
+from convc.machine.tma.cache import Coordinate, LoadResult, Walk, signed, walks_of
 from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.source import CHUNK, FILL, padded_chunks, source_chunks
 from convc.machine.tma.walk import ROWS4, Form, form
+
+SCANNED = 1 << 16
+"""Words looked at together: they stay inside a level-2 cache."""
 
 
 class TensorLoader:
@@ -42,10 +45,11 @@ class TensorLoader:
         check(tmap, memory.size)
         self.tmap = tmap
         self.memory = memory
-        self.walks = WalkCache(tmap)
+        self.walks = walks_of(tmap)
         self._bits = tmap.shared_bits
         self._grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
+        self._any_word: dict[tuple[np.dtype, int], bool] = {}
         self._forms: dict[tuple, Form] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
         self._scratch = np.empty(0, CHUNK)
@@ -55,6 +59,16 @@ class TensorLoader:
     def invalidate(self) -> None:
         """Forget what was derived from the contents of global memory."""
         self._source = None
+        self._any_word.clear()
+
+    def any_word(self, kind: np.dtype, bits: int) -> bool:
+        """Whether any word of the tensor, read as this unsigned type, has all of some bits set."""
+        known = self._any_word.get((kind, bits))
+        if known is None:
+            words = self.source.view(kind)
+            blocks = (words[low : low + SCANNED] & kind.type(bits) for low in range(0, words.size, SCANNED))
+            known = self._any_word[kind, bits] = any(int(block.max()) == bits for block in blocks)
+        return known
 
     def load(
         self,
@@ -87,7 +101,19 @@ class TensorLoader:
             return self._load_by_channel(smem, address, coords, offsets, rows, mode)
         place = self.place(shape.steps.size, address, smem.shape[1])
         walk = self.walks.find(coords[1:], shape.steps, smem.shape[0] if rows is None else len(rows))
-        lead = channel * self._bits >> 3
+        return self.put(smem, address, walk, shape, place, self.lead(channel), rows)
+
+    def put(
+        self,
+        smem: np.ndarray,
+        address: int,
+        walk: Walk,
+        shape: Form,
+        place: Layout,
+        lead: int,
+        rows: np.ndarray | None = None,
+    ) -> LoadResult:
+        """Perform a copy that is checked: gather, fill, and store from ``address`` on; ``lead`` as of `lead`."""
         data = self._gather(walk, shape, place, lead)
         result = self._fill_outside(data, walk, shape, place, lead)
         if place.flipped is not None:
@@ -97,6 +123,22 @@ class TensorLoader:
             data = data[walk.members]
         _store(smem.view(CHUNK), rows, address >> 4, place, data)
         return result
+
+    def lead(self, channel: int) -> int:
+        """The start in dimension 0 of a copy from a channel on, in bytes of shared memory."""
+        return channel * self._bits >> 3
+
+    @property
+    def fill(self) -> np.ndarray:
+        """The chunk (1,) that stands for elements outside the tensor."""
+        return self._fill
+
+    @property
+    def source(self) -> np.ndarray:
+        """Chunks of the tensor, from its first byte on, as they arrive in shared memory."""
+        if self._source is None:
+            self._source = source_chunks(self.tmap, self.memory)
+        return self._source
 
     def shape(self, offsets: tuple[int, ...], mode: str | None) -> Form:
         """The rows of a copy; faults where the instruction and the map do not go together."""
@@ -172,9 +214,7 @@ class TensorLoader:
             self.walks.keep(walk, index.nbytes)
         if self.tmap.dtype in PADDED:
             return padded_chunks(self.tmap, self.memory, walk.base, place, shape.taps, lead)
-        if self._source is None:
-            self._source = source_chunks(self.tmap, self.memory)
-        source = self._source
+        source = self.source
         least, index = walk.indices[place.phase]
         shift = least + (lead >> 4)
         for tap, stride in zip(shape.taps, self.tmap.strides, strict=True):
@@ -199,7 +239,7 @@ class TensorLoader:
         if key not in walk.outside:
             bad = self.lines_outside(walk, shape)
             outside = self._outside(bad, place, low, high)
-            filled = self._filled(bad, walk, high - low)
+            filled = self.filled(bad, walk, high - low)
             walk.outside[key] = outside, LoadResult(bytes=place.bytes, filled=filled, written=place.written)
             self.walks.keep(walk, 0 if outside is None else outside.nbytes)
         outside, result = walk.outside[key]
@@ -218,7 +258,7 @@ class TensorLoader:
             bad |= (at + np.int32(tap)).view(np.uint32) >= np.uint32(min(extent, 1 << 31))
         return bad
 
-    def _filled(self, bad: np.ndarray, walk: Walk, inside: int) -> int:
+    def filled(self, bad: np.ndarray, walk: Walk, inside: int) -> int:
         """Bytes of fill that the CTAs get: whole rows where ``bad`` (copies, rows), else all but ``inside`` bytes."""
         lines = bad.sum(axis=1)
         row = self.tmap.row_bytes

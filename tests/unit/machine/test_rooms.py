@@ -18,9 +18,10 @@ ROOMS = {
     "memory": "base",
     "tma": "base memory",
     "tensor_core": "base memory",
-    "state": "base memory tma tensor_core",
-    "isa": "base memory tma tensor_core state",
-    "execute": "base memory tma tensor_core state isa",
+    "lazy": "base memory tma tensor_core",
+    "state": "base memory tma tensor_core lazy",
+    "isa": "base memory tma tensor_core lazy state",
+    "execute": "base memory tma tensor_core lazy state isa",
 }
 """The rooms that the files of a room may import besides their own; launch.py and __init__.py, at the door, may all."""
 

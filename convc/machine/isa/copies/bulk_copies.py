@@ -107,7 +107,7 @@ def _deliver(
     where = shared_span(cohort, instr.form.name, target.address, size)
     rows = slice(None) if target.rows is None else target.rows
     if operation is None:
-        cohort.shared.bytes[rows, where] = data
+        cohort.shared.part(where.start, where.stop)[rows, where] = data
         cohort.shared.written.mark(where, target.rows)
     else:
         check_written(cohort, instr, where.start, ((0, size),), target.rows)
@@ -167,7 +167,7 @@ def _from_shared(cohort: Cohort, instr: Instr, origin: int, size: int, rows: np.
     """Bytes (ctas, size) of the shared memory of the issuing CTAs."""
     where = shared_span(cohort, instr.form.name, origin, size)
     check_written(cohort, instr, origin, ((0, size),), rows)
-    return cohort.shared.bytes[slice(None) if rows is None else rows, where].copy()
+    return cohort.shared.part(where.start, where.stop)[slice(None) if rows is None else rows, where].copy()
 
 
 @op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
@@ -218,6 +218,7 @@ def _store(
     buffer = span.buffer
     size = span.size
     data = _from_shared(cohort, instr, origin, size, group.rows)
+    launch.about_to_change(buffer.name)
     offsets = np.broadcast_to(span.offset, len(data))
     switches = launch.switches
     backward = switches.colliding_stores == "lowest" if operation is None else switches.atomic_order == "descending"

@@ -43,6 +43,7 @@ def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
                 cohort.shared.bytes[rows, where] = raw
             else:
                 where, buffer = _map_in_global(cohort, group.values[0])
+                cohort.launch.about_to_change(buffer.name)
                 for each in np.unique(value).tolist():
                     replace(buffer.data[where].reshape(1, SIZE), field, index, each)
 
@@ -67,6 +68,7 @@ def copy_map(instr: Instr, table: SlotTable) -> Run:
             done.add(key)
             into, buffer = _map_in_global(cohort, group.values[0])
             where = _map_in_shared(cohort, group.rows, group.values[1])
+            cohort.launch.about_to_change(buffer.name)
             for row in cohort.rows_or_all(group.rows):
                 buffer.data[into] = cohort.shared.bytes[row, where]
 

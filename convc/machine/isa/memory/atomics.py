@@ -151,6 +151,7 @@ class Atomic:
         def visit(buffer: Buffer, offset: int | np.ndarray, _: np.ndarray | None) -> None:
             if cohort.observer is not None:
                 cohort.observer.global_access(strand, self.instr, "atom", buffer.name, offset, total, strand.mask)
+            cohort.launch.about_to_change(buffer.name)
             self._perform(strand, buffer.data, np.asarray(offset), olds, self.global_update)
             cohort.launch.contents_changed(buffer.name)
 

@@ -105,7 +105,7 @@ def load_shared(
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
     notify_shared(strand, instr, "ld", offset, size, rows)
-    words = cohort.shared.bytes.view(DTYPE[bits])
+    words = cohort.shared.part(int(np.min(offset)), int(np.max(offset)) + size).view(DTYPE[bits])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
     rows = rows_of(strand) if rows is None else rows
@@ -120,11 +120,11 @@ def store_shared(
     cohort.core.seal()
     size = bits // 8 * len(values)
     offset = shared_offset(strand, address, size, "st.shared")
-    stride = cohort.shared.bytes.shape[1]
+    memory = cohort.shared.part(int(np.min(offset)), int(np.max(offset)) + size)
     full = np.broadcast_to(np.asarray(offset), thread_shape(strand))
-    base = (rows_of(strand) if rows is None else rows) * stride
+    base = (rows_of(strand) if rows is None else rows) * memory.shape[1]
     winner = cohort.launch.switches.colliding_stores
-    write_words(cohort.shared.bytes.reshape(-1), full + base, values, bits, strand.mask, winner)
+    write_words(memory.reshape(-1), full + base, values, bits, strand.mask, winner)
     mark_written(strand, full, size, rows)
     if instr.form.name != "st.async":  # which says more, see `async_stores`
         notify_shared(strand, instr, "st", full, size, rows)

@@ -222,6 +222,7 @@ def _store_global(strand: Strand, instr: Instr, address: Value, values: list[Val
         if strand.cohort.observer is not None:
             strand.cohort.observer.global_access(strand, instr, "st", buffer.name, offset, size, strand.mask)
         launch = strand.cohort.launch
+        launch.about_to_change(buffer.name)
         write_words(buffer.data, np.asarray(offset), values, bits, strand.mask, launch.switches.colliding_stores)
         launch.contents_changed(buffer.name)
 

@@ -195,6 +195,8 @@ def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np
     """Whether the phase that a party names is over; one for each CTA where they differ."""
     barrier = strand.cohort.barrier(party.where, name)
     done = (barrier.completed if by_parity else barrier.passed)(strand.rows, party.amounts[0])
+    if done is True:  # nearly always
+        return True
     if isinstance(done, np.ndarray) and isinstance(strand.count, np.ndarray):
         done = done | (strand.count == 0)
     if not np.all(done):
@@ -203,6 +205,13 @@ def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np
         what = f"phase parity {first}" if by_parity else f"the end of phase {first}"
         strand.waiting = f"mbarrier {party.where:#x}, {what}"
     return done if isinstance(done, bool) else np.asarray(done)
+
+
+def _count_waits(strand: Strand, done: bool | np.ndarray) -> None:
+    """Count the warps that found their phase completed."""
+    if done is True or np.any(done):
+        some = done if isinstance(done, np.ndarray) and not done.all() else None
+        strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
 
 
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
@@ -225,13 +234,11 @@ def wait(instr: Instr, table: SlotTable) -> Run:
 
     def together(strand: Strand, party: Party) -> int | None:
         done = _over(strand, party, name, by_parity)
-        if blocking and not np.all(done):
+        if done is not True and blocking and not np.all(done):
             strand.ready = np.reshape(done, (-1, 1))
             return BLOCK
         strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
-        if np.any(done):
-            some = done if isinstance(done, np.ndarray) and not done.all() else None
-            strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
+        _count_waits(strand, done)
         tell(strand, party, done)
         return None
 

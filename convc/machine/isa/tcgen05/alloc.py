@@ -110,7 +110,7 @@ def _publish(cohort: Cohort, rows: np.ndarray | None, places: np.ndarray, bases:
     everyone = cohort.rows_or_all(rows)
     data = bases.astype(np.uint32).reshape(-1, 1).view(np.uint8)
     at = places.astype(np.int64)[:, None] + np.arange(4)
-    cohort.shared.bytes[everyone[:, None], at] = data
+    cohort.shared.part(int(places.min()), int(places.max()) + 4)[everyone[:, None], at] = data
     for place in set(places.tolist()):
         same = places == place
         own = rows if same.all() else everyone[same]

@@ -35,7 +35,7 @@ def commit(instr: Instr, table: SlotTable) -> Run:
         barrier = cohort.barrier(party.where, "tcgen05.commit")
         if mask is None:
             everyone: list[tuple[np.ndarray | None, Count]] = [(party.homes, strand.count)]
-            pairs = [_own(strand, party.homes)]
+            pairs = [] if cohort.observer is None else [_own(strand, party.homes)]
         else:
             named = _named(strand, party.amounts[0])
             everyone = [(to, count) for _, to, count in named]

@@ -106,13 +106,16 @@ class Window:
 
     def read(self) -> np.ndarray:
         """Registers (registers, rows, warps, 32), contiguous per register."""
-        cells = self.cohort.tensor.cells[self.rows]
+        low = int(self.columns.min())
+        width = int(self.columns.max()) + (2 if self.packed else 1) - low
+        cells = self.cohort.tensor.peek(low, width)[self.rows]
         if self.whole:
-            block = cells[:, :, self.start : self.start + self.span].reshape(len(cells), 4, 32, self.span)
+            block = cells.reshape(len(cells), 4, 32, self.span)
         else:
-            block = cells[:, self.lanes, self.columns]
+            columns = self.columns - low
+            block = cells[:, self.lanes, columns]
             if self.packed:
-                upper = cells[:, self.lanes, self.columns + 1]
+                upper = cells[:, self.lanes, columns + 1]
                 block = (block & np.uint32(0xFFFF)) | (upper << np.uint32(16))
         return np.ascontiguousarray(np.moveaxis(block, -1, 0))
 

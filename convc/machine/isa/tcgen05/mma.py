@@ -127,7 +127,7 @@ def mma(instr: Instr, table: SlotTable) -> Run:
         zero_mask = cohort.launch.switches.zero_mask
         values = [read(regs) for read in readers]
         for thread in strand.threads():
-            for part, rows, issuers in issues(strand, thread, values, pair):
+            for part, rows, issuers in _alone(strand, values, pair) or issues(strand, thread, values, pair):
                 d, a, b, word, enabled, sfa, sfb, zero = part
                 shape = shape_of(word, kind, pair, ws, in_tensor, size)
                 if ashift and shape.m == 64:
@@ -154,6 +154,17 @@ def mma(instr: Instr, table: SlotTable) -> Run:
                 notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
 
     return run
+
+
+def _alone(strand: Strand, values: list[Value], pair: bool) -> list[tuple[list[int], Rows, Rows]] | None:
+    """`issues` in the usual case: one thread, the same in all CTAs, and operands that are the same in all; or None."""
+    if pair or strand.active is None:
+        return None
+    known = [int(value) for value in values if not isinstance(value, np.ndarray)]
+    if len(known) < len(values):
+        return None
+    rows = None if strand.rows is None else tuple(strand.rows.tolist())
+    return [(known, rows, rows)]
 
 
 def _readers(instr: Instr, table: SlotTable) -> list[Read]:

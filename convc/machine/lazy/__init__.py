@@ -1,0 +1,12 @@
+"""Copies and products that are noted when they are issued, and performed when somebody looks at their result.
+
+Most bytes of a convolution go from global memory through shared memory into one product and nowhere else. Here a tensor
+copy is kept as the rows of a tensor that it moves (`regions`), an operand of a product as the rows that its descriptor
+names (`rows`), and products wait until somebody looks at their accumulator (`deferral`); then their distinct tiles are
+gathered from global memory once, over the joint K of all that waited (`tiles`, `evaluate`).
+
+What anybody can see stays as it is without this room, which is the oracle of it: barriers, counters, marks of what was
+written, findings and faults happen at issue, and everything that reads or writes shared memory, tensor memory or a
+buffer that a map names has what waits performed first. Sums of whole numbers are exact in any order while they stay
+below 2^24; others may be rounded in another order, which the machine leaves open in any case.
+"""

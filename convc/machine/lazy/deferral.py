@@ -1,0 +1,221 @@
+"""The work of one cohort that waits, and when it is performed.
+
+Three things wait, each until somebody looks: tensor copies (in `SharedMemory.put_off`), the rows that copies of the
+tensor core filled columns of tensor memory with (`tags`), and products (`waiting`, by the columns of their
+accumulators). No column is in two of the last two at once: whoever writes columns that another names settles it first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from convc.machine.base.values import Value
+from convc.machine.lazy.evaluate import Step, Waiting, evaluate
+from convc.machine.lazy.regions import Region
+from convc.machine.lazy.rows import TensorRows, find_rows
+from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.widen import EXPONENTS, Rooms, is_finite
+from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.tensor_core.copy_shift import unit_index
+from convc.machine.tensor_core.datapath import Datapath
+from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
+from convc.machine.tensor_core.mma import Mma
+from convc.machine.tensor_core.mma_operands import Operands
+from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES, TensorMemory
+from convc.machine.tma.cache import Walk
+from convc.machine.tma.load import TensorLoader
+
+UNIT_COLUMNS = 4
+"""Columns of tensor memory that a unit of 16 bytes fills."""
+
+Columns = tuple[int, int]
+"""First column and how many."""
+
+
+class Walked(NamedTuple):
+    """The last copy that an instruction made.
+
+    Attributes:
+        loader: of its tensor.
+        thread: (warp position, lane) that issued it.
+        registers: its start coordinates but the first, as the strand holds them.
+        walk: what they came to.
+    """
+
+    loader: TensorLoader
+    thread: tuple[int, int]
+    registers: list[Value]
+    walk: Walk
+
+    def fits(self, loader: TensorLoader, thread: tuple[int, int], registers: list[Value]) -> bool:
+        """Whether a copy starts at the same coordinates: a K loop leaves the values themselves where they are."""
+        if loader is not self.loader or thread != self.thread:
+            return False
+        for a, b in zip(self.registers, registers, strict=True):
+            if a is not b and (type(a) is not int or type(b) is not int or a != b):
+                return False
+        return True
+
+
+class Deferral:
+    """The work of one cohort that waits (`convc.machine.tensor_core.datapath.Deferral`, `TensorMemory.unsettled`).
+
+    Args:
+        shared, tensor: the memories of the cohort.
+        rooms: to gather A and B in, kept from one cohort to the next.
+    """
+
+    def __init__(self, shared: SharedMemory, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
+        self.shared = shared
+        self.tensor = tensor
+        self.rooms = rooms
+        self.tags: dict[Columns, TensorRows] = {}
+        self.waiting: dict[Columns, Waiting] = {}
+        self.walked: dict[int, Walked] = {}  # by the number of the instruction
+        self.read: set[str] = set()  # buffers that something which may wait is read from
+        self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
+        self._checked: set[tuple] = set()  # products whose operands are all there
+        self._generation = (0, 0)
+        tensor.unsettled = self
+
+    # ---- when it is performed --------------------------------------------------------------------------------------
+
+    def settle(self, column: int, width: int) -> None:
+        """Perform what reaches into some columns of tensor memory."""
+        for key in _overlapping(self.waiting, column, width):
+            waiting = self.waiting.pop(key, None)
+            if waiting is not None:  # else settled by somebody who asked for all columns on the way
+                evaluate(self.tensor, key, waiting, self.rooms)
+        for key in _overlapping(self.tags, column, width):
+            rows = self.tags.pop(key, None)
+            if rows is not None:
+                self._looked_at.add(key)
+                self._fill(key, rows)
+
+    def settle_reads(self, buffer: str) -> None:
+        """A buffer is about to change: what waits for its contents is performed now."""
+        if buffer in self.read:
+            self.settle(0, COLUMNS)
+            self.shared.part(0, self.shared.padded)
+            self.read.clear()
+
+    def release(self) -> None:
+        """The CTAs have ended, and nobody will look."""
+        self.waiting.clear()
+        self.tags.clear()
+
+    def _fill(self, key: Columns, rows: TensorRows) -> None:
+        tiles = Tiles([rows], [None], self.tensor.ctas)
+        raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.rooms[0]).view("u4")
+        self.tensor.panel(*key, fresh=True)[...] = raw.reshape(len(tiles.first), LANES, -1)[tiles.which]
+
+    # ---- what waits ------------------------------------------------------------------------------------------------
+
+    def load(self, buffer: str, region: Region) -> None:
+        """A tensor copy of a buffer waits."""
+        self.read.add(buffer)
+        self.shared.remember(region)
+
+    def copy(self, column: int, width: int, units: tuple[int, int, int, int]) -> bool:
+        """Columns that are filled with rows of a tensor are known as these rows."""
+        if (column, width) in self._looked_at:
+            return False
+        rows = find_rows(self.shared, unit_index, units, LANES)
+        if rows is None or not rows.whole:
+            return False
+        if (column, width) not in self.tags:
+            self.settle(column, width)
+        self.tags[column, width] = rows
+        return True
+
+    def move(self, column: int, width: int) -> bool:
+        """Columns that are known as rows of a tensor are known as the rows that follow."""
+        rows = self.tags.get((column, width))
+        if rows is None:
+            return False
+        self.tags[column, width] = rows.moved()
+        return True
+
+    def product(self, path: Datapath, run: list[Mma]) -> bool:
+        """A product of rows of tensors waits; everything that can go wrong with it goes wrong now."""
+        first = run[0]
+        if not _may_wait(first):
+            return False
+        shape = first.shape
+        a = self._in_tensor(run) if first.a_in_tensor else self._in_shared(tuple([m.a for m in run]), shape.rows)
+        b = None if a is None else self._in_shared(tuple([m.b for m in run]), shape.b_rows)
+        if a is None or b is None or a.units != b.units:
+            return False
+        elements = (shape.desc.a_type, shape.desc.b_type)
+        if first.mask is not None:
+            zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
+            if not zero or not is_finite(b.regions[0].loader, elements[1]):
+                return False
+        self._check(path, run)
+        self._add((first.d & 0xFFFF, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
+        return True
+
+    def _check(self, path: Datapath, run: list[Mma]) -> None:
+        """What `Product` checks and marks before it multiplies; not again for operands that stay as they were."""
+        first = run[0]
+        generation = (self.shared.written.generation, self.tensor.written.generation)
+        if generation != self._generation:
+            self._generation = generation
+            self._checked.clear()
+        key = (first.shape, first.d, first.accumulate, first.a_in_tensor, *[m.a for m in run], *[m.b for m in run])
+        if key in self._checked:
+            return
+        operands = Operands(path, run)
+        operands.a()
+        operands.b()
+        lanes, column = operands.accumulator()
+        operands.mark(lanes, column)
+        if not operands.reported and first.mask is None:
+            self._checked.add(key)
+
+    def _in_shared(self, descriptors: tuple[int, ...], rows: int) -> TensorRows | None:
+        try:
+            return find_rows(self.shared, chunk_index, (descriptors, rows), rows)
+        except ValueError:  # a descriptor that names nothing: who performs the product says so
+            return None
+
+    def _in_tensor(self, run: list[Mma]) -> TensorRows | None:
+        """Operand A in columns of tensor memory that are known as rows."""
+        column = run[0].a & 0xFFFF
+        width = A_COLUMNS * len(run)
+        if run[0].a >> 16 or any(mma.a != column + A_COLUMNS * at for at, mma in enumerate(run)):
+            return None
+        for (first, count), rows in self.tags.items():
+            if first <= column and column + width <= first + count:
+                return rows.part((column - first) // UNIT_COLUMNS, width // UNIT_COLUMNS)
+        return None
+
+    def _add(self, key: Columns, step: Step, elements: tuple[str, str], accumulate: bool) -> None:
+        known = self.waiting.get(key)
+        if known is None:
+            self.settle(*key)
+        elif not accumulate:
+            del self.waiting[key]
+        elif known.takes(step, elements):
+            known.steps.append(step)
+            return
+        else:
+            self.settle(*key)
+        self.waiting[key] = Waiting(elements, accumulate, [step])
+
+
+def _may_wait(first: Mma) -> bool:
+    """Whether a run is plain: all CTAs, all lanes of D one row each, K-major elements of whole bytes, sums in f32."""
+    shape = first.shape
+    desc = shape.desc
+    plain = first.rows is None and first.zero is None and not first.scale and not shape.factors and not shape.ws
+    layout = shape.banks == 1 and not shape.pair and not shape.spread_lanes and shape.d_type == "f32"
+    if not plain or not layout or desc.transpose_a or desc.transpose_b or desc.negate_a != desc.negate_b:
+        return False
+    if first.mask is not None and not first.accumulate:
+        return False
+    return desc.a_type in EXPONENTS and desc.b_type in EXPONENTS
+
+
+def _overlapping(table: dict[Columns, Waiting] | dict[Columns, TensorRows], column: int, width: int) -> list[Columns]:
+    return [(first, count) for first, count in table if first < column + width and column < first + count]

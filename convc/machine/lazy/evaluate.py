@@ -1,0 +1,163 @@
+"""Products that waited, performed: one float32 product for each pair of distinct tiles, over their joint K."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from convc.machine.lazy.rows import TensorRows
+from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.widen import Rooms, is_finite
+from convc.machine.tensor_core.mma import LaneMask
+from convc.machine.tensor_core.tensor_memory import TensorMemory
+
+BLOCK = 1 << 20
+"""Bytes of A gathered at a time: with B and the accumulator they stay inside a level-2 cache."""
+
+FILTERS = 1 << 25
+"""Bytes of B kept in float32 at a time (at most four for each of its own); more is multiplied in several parts of K."""
+
+
+class Step(NamedTuple):
+    """A run of instructions: both operands, and the lanes of D that are written (None: all)."""
+
+    a: TensorRows
+    b: TensorRows
+    mask: LaneMask | None
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Steps that add up in one accumulator.
+
+    Attributes:
+        elements: types of A and of B.
+        accumulate: whether what is there counts.
+    """
+
+    elements: tuple[str, str]
+    accumulate: bool
+    steps: list[Step]
+
+    def takes(self, step: Step, elements: tuple[str, str]) -> bool:
+        """Whether a step may join: one gather reads one tensor, as one type."""
+        last = self.steps[-1]
+        same = step.a.regions[0].loader is last.a.regions[0].loader
+        return elements == self.elements and same and step.b.regions[0].loader is last.b.regions[0].loader
+
+
+def evaluate(tensor: TensorMemory, key: tuple[int, int], waiting: Waiting, rooms: tuple[Rooms, Rooms]) -> None:
+    """Multiply, and put D into ``key[1]`` columns from column ``key[0]`` on."""
+    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.float32)
+    steps = _even(waiting.steps)
+    tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
+    count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
+    with np.errstate(invalid="ignore", over="ignore"):
+        for low in range(0, len(steps), count):
+            accumulate = waiting.accumulate or low > 0
+            _Joint(target, steps[low : low + count], waiting.elements, accumulate, rooms).multiply()
+
+
+def _even(steps: Sequence[Step]) -> list[Step]:
+    """The steps cut into such of equally many units."""
+    units = math.gcd(*[step.a.units for step in steps])
+    found: list[Step] = []
+    for step in steps:
+        if step.a.units == units:
+            found.append(step)
+            continue
+        for at in range(0, step.a.units, units):
+            found.append(Step(step.a.part(at, units), step.b.part(at, units), step.mask))
+    return found
+
+
+class _Joint:
+    """One product over the joint K of some steps."""
+
+    def __init__(
+        self,
+        target: np.ndarray,
+        steps: list[Step],
+        elements: tuple[str, str],
+        accumulate: bool,
+        rooms: tuple[Rooms, Rooms],
+    ) -> None:
+        ctas = len(target)
+        self.target = target
+        self.accumulate = accumulate
+        self.left = Tiles([step.a for step in steps], [step.mask for step in steps], ctas)
+        self.right = Tiles([step.b for step in steps], [None] * len(steps), ctas)
+        self.finite = tuple(
+            is_finite(side.loader, element) for side, element in zip((self.left, self.right), elements, strict=True)
+        )
+        self.elements = elements
+        self.rooms = rooms
+
+    def multiply(self) -> None:
+        """A few tiles of A at a time, each with every tile of B that goes with it."""
+        right = self.right
+        tiles = len(right.first)
+        b = right.gather(slice(0, tiles), right.rows, self.elements[1], self.finite[1], self.rooms[1])
+        ctas = np.arange(len(self.target))
+        grid = np.full((len(self.left.first), tiles), -1)
+        grid[self.left.which, right.which] = ctas
+        if np.count_nonzero(grid >= 0) < len(ctas):
+            self._one_by_one(b)
+            return
+        empty = self._empty()
+        step = max(1, BLOCK // (4 * self.left.rows * b.shape[-1]))
+        for low in range(0, len(grid), step):
+            part = slice(low, min(low + step, len(grid)))
+            used = self._used(empty, part)
+            if not used:
+                if not self.accumulate:
+                    self.target[grid[part][grid[part] >= 0]] = 0
+                continue
+            a = self._gather(part, used)
+            for number in range(tiles):
+                self._block(a, b[number], grid[part, number], used)
+
+    def _one_by_one(self, b: np.ndarray) -> None:
+        """CTAs that share both operands: each has its own accumulator all the same."""
+        for cta, (left, right) in enumerate(zip(self.left.which.tolist(), self.right.which.tolist(), strict=True)):
+            a = self._gather(slice(left, left + 1), self.left.rows)
+            self._block(a, b[right], np.array([cta]), self.left.rows)
+
+    def _empty(self) -> np.ndarray | None:
+        """Rows of A that are zero in every step: their products are zero where B is finite."""
+        zero = self.left.loader.tmap.fill == "zero"
+        return self.left.empty() if zero and self.finite[1] else None
+
+    def _used(self, empty: np.ndarray | None, part: slice) -> int:
+        """Rows up to the last that some of the tiles uses."""
+        if empty is None:
+            return self.left.rows
+        used = np.flatnonzero(~empty[part].all(axis=0))
+        return int(used[-1]) + 1 if used.size else 0
+
+    def _gather(self, part: slice, rows: int) -> np.ndarray:
+        return self.left.gather(part, rows, self.elements[0], self.finite[0], self.rooms[0])
+
+    def _block(self, a: np.ndarray, b: np.ndarray, ctas: np.ndarray, rows: int) -> None:
+        """Multiply tiles (tiles, rows, k) by a tile of B for these CTAs; -1: no CTA has this pair."""
+        target = self.target
+        first = int(ctas[0])
+        side_by_side = first >= 0 and bool((ctas == np.arange(first, first + len(ctas))).all())
+        if side_by_side and rows == target.shape[1]:
+            self._into(a.reshape(-1, a.shape[-1]), b, target[first : first + len(ctas)].reshape(-1, target.shape[2]))
+            return
+        for tile, cta in enumerate(ctas.tolist()):
+            if cta >= 0:
+                self._into(a[tile], b, target[cta, :rows])
+                if not self.accumulate:
+                    target[cta, rows:] = 0
+
+    def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        if self.accumulate:
+            out += np.matmul(a, b.T)
+        else:
+            np.matmul(a, b.T, out=out)

@@ -1,0 +1,110 @@
+"""Tensor copies that wait: which rows of which tensor lie where in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.ir.tensormap import PADDED
+from convc.machine.tma.cache import Coordinate, LoadResult, Walk
+from convc.machine.tma.layout import Layout
+from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.walk import ROWS4, Form
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Region:
+    """A tensor copy into the same shared addresses of every CTA of a cohort, not yet performed.
+
+    Attributes:
+        start, stop: shared addresses; every byte between them is written.
+        loader, walk, form, place, lead: as `TensorLoader.put` takes them.
+        shift: chunks from the base of a row in ``walk`` to the first that is copied: channel and filter offsets.
+        outside: bool (copies, rows), rows that lie outside the tensor; None: none does.
+        inside: chunks of a row that are inside dimension 0; those behind them are fill.
+        result: what the copy does.
+    """
+
+    start: int
+    stop: int
+    loader: TensorLoader
+    walk: Walk
+    form: Form
+    place: Layout
+    lead: int
+    shift: int
+    outside: np.ndarray | None
+    inside: int
+    result: LoadResult
+
+    def perform(self, memory: np.ndarray) -> None:
+        """Copy now."""
+        self.loader.put(memory, self.start, self.walk, self.form, self.place, self.lead)
+
+
+def region(
+    loader: TensorLoader,
+    limit: int,
+    address: int,
+    coords: tuple[Coordinate, ...],
+    offsets: tuple[int, ...],
+    mode: str | None,
+    ctas: int,
+    walk: Walk | None = None,
+) -> Region | None:
+    """A copy into all of ``ctas`` CTAs as a region; None where it must be performed at once.
+
+    Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
+    ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
+    once are copies whose bytes are changed on their way or leave gaps in shared memory, that start at different or
+    negative channels, or end inside a chunk.
+    """
+    tmap = loader.tmap
+    if tmap.dtype in PADDED or mode == ROWS4:
+        return None
+    form = loader.shape(offsets, mode)
+    channel = loader.channel(address, coords, mode)
+    if channel is None:
+        return None
+    place = loader.place(form.steps.size, address, limit)
+    if place.places is not None or place.flipped is not None:
+        return None
+    lead = loader.lead(channel)
+    low, high = loader.window(lead)
+    if low or high % 16 or high <= 0 or (high < tmap.row_bytes and tmap.fill != "zero"):
+        return None
+    if walk is None:
+        walk = loader.walks.find(coords[1:], form.steps, ctas)
+    outside, result = _lines(loader, walk, form, place, high)
+    shift = lead >> 4
+    for tap, stride in zip(form.taps, tmap.strides, strict=True):
+        shift += tap * (stride >> 4)
+    return Region(
+        start=address,
+        stop=address + place.extent,
+        loader=loader,
+        walk=walk,
+        form=form,
+        place=place,
+        lead=lead,
+        shift=shift,
+        outside=outside,
+        inside=high >> 4,
+        result=result,
+    )
+
+
+def _lines(
+    loader: TensorLoader, walk: Walk, form: Form, place: Layout, high: int
+) -> tuple[np.ndarray | None, LoadResult]:
+    """The rows outside the tensor, and what the copy does; kept with the walk."""
+    key = (form.taps, place.phase, high)
+    known = walk.lines.get(key)
+    if known is None:
+        outside = loader.lines_outside(walk, form)
+        filled = loader.filled(outside, walk, high)
+        result = LoadResult(bytes=place.bytes, filled=filled, written=place.written)
+        known = walk.lines[key] = (outside if outside.any() else None), result
+        loader.walks.keep(walk, outside.nbytes)
+    return known

@@ -1,0 +1,120 @@
+"""Operands of products as rows of a tensor, without their bytes.
+
+A matrix descriptor names 16-byte units of shared memory, and a region says which unit of which row of a tensor lies at
+each address. Where every row of an operand is a run of units of one row of a tensor, and the run is the same for all
+rows, the operand is a list of row numbers and a range of units: that is how tiles with any swizzle look, shifted tiles
+of the schedule `slide` included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from operator import attrgetter
+
+import numpy as np
+
+from convc.machine.lazy.regions import Region
+from convc.machine.memory.shared_memory import SharedMemory
+
+IndexOf = Callable[..., np.ndarray]
+"""From numbers to the units (rows x units of a row, flat) of an operand; cached, so that it is a name for them."""
+
+Located = tuple[np.ndarray, int, int]
+"""Row numbers int64 (rows,), first unit, units of a row."""
+
+KEPT = 8192
+"""Most answers of `find_rows` that are kept."""
+
+_known: dict[tuple, Located | None] = {}
+"""Where operands lie, by their units and by the starts and layouts of the regions that hold them."""
+
+WINDOW = 32
+"""Lanes of a sub-partition of tensor memory."""
+
+_start = attrgetter("start")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorRows:
+    """Rows of a tensor.
+
+    Attributes:
+        regions: copies whose rows, laid end to end, ``rows`` numbers; all of one loader, channel and filter offset.
+        rows: int64 (rows,).
+        first: the unit of each row at which the operand begins.
+        units: how many of them are inside the tensor; the ``full`` number may have zeros behind them.
+    """
+
+    regions: tuple[Region, ...]
+    rows: np.ndarray
+    first: int
+    units: int
+    full: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether no unit lies behind dimension 0."""
+        return self.units == self.full
+
+    def part(self, first: int, units: int) -> TensorRows:
+        """Some units of an operand that is whole."""
+        return replace(self, first=self.first + first, units=units, full=units)
+
+    def moved(self) -> TensorRows:
+        """Row i becomes what row i + 1 was, inside each sub-partition; its last row stays."""
+        rows = self.rows.copy().reshape(-1, WINDOW)
+        rows[:, :-1] = rows[:, 1:]
+        return replace(self, rows=rows.reshape(-1))
+
+
+def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int) -> TensorRows | None:
+    """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else."""
+    low, high = _extent(index_of, arguments)
+    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    if not regions:
+        return None
+    if len(regions) > 1:
+        regions.sort(key=_start)
+    first = regions[0]
+    key = (index_of, arguments, *[(r.start, r.place.number) for r in regions])
+    if key not in _known:
+        if len(_known) >= KEPT:
+            _known.clear()
+        _known[key] = _locate(index_of(*arguments), rows, regions)
+    found = _known[key]
+    if found is None:
+        return None
+    for other in regions[1:]:
+        if other.loader is not first.loader or other.shift != first.shift or other.inside != first.inside:
+            return None
+    numbers, column, full = found
+    units = min(full, first.inside - column)
+    return TensorRows(tuple(regions), numbers, column, units, full) if units > 0 else None
+
+
+@lru_cache(maxsize=8192)
+def _extent(index_of: IndexOf, arguments: tuple) -> tuple[int, int]:
+    """First byte of an operand, and the one behind its last."""
+    index = index_of(*arguments)
+    return 16 * int(index.min()), 16 * int(index.max()) + 16
+
+
+def _locate(index: np.ndarray, rows: int, regions: list[Region]) -> Located | None:
+    """Row numbers, first unit and units of a row of an operand inside regions; None where it is no such thing."""
+    places = [region.place for region in regions]
+    together = all(one.stop == other.start for one, other in pairwise(regions))
+    origin = regions[0].start
+    if not together or origin > 16 * int(index.min()) or regions[-1].stop < 16 * int(index.max()) + 16:
+        return None
+    before = np.cumsum([0, *(int(place.row.max()) + 1 for place in places)]).tolist()
+    row = np.concatenate([place.row + count for place, count in zip(places, before, strict=False)])
+    column = np.concatenate([place.column for place in places])
+    at = index.reshape(rows, -1) - (origin >> 4)
+    row = row[at]
+    column = column[at]
+    if (row != row[:, :1]).any() or (column != column[0, 0] + np.arange(at.shape[1])).any():
+        return None
+    return np.ascontiguousarray(row[:, 0]), int(column[0, 0]), at.shape[1]

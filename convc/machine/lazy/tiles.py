@@ -1,0 +1,170 @@
+"""One operand of many products that wait: its distinct tiles, and the gather that makes matrices of them.
+
+CTAs whose copies started at the same coordinates have the same tile, and a convolution has few of them: as many of A as
+tiles of pixels, as many of B as tiles of channels. Every step of the joint K adds the same number of units to each row
+of a tile, so that a tile is one gather from the tensor, of runs of units as long as their alignment allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.machine.lazy.rows import TensorRows
+from convc.machine.lazy.widen import Rooms, widened
+from convc.machine.tensor_core.mma import LaneMask
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Steps that read the same rows.
+
+    Attributes:
+        base: int64 (tiles, rows), unit of each row of each tile.
+        steps: which steps they are, in the order of K.
+        shifts: int64 (steps,), how far behind ``base`` each of them reads.
+    """
+
+    base: np.ndarray
+    steps: slice | np.ndarray
+    shifts: np.ndarray
+
+
+class Tiles:
+    """The tiles of one operand over some steps.
+
+    Args:
+        steps: the rows of each step, all of one loader and of as many units.
+        masks: for each step, the rows of A that are written (all others count as zero); None: every one.
+        ctas: of the cohort.
+
+    Attributes:
+        first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
+        rows: of a tile. units: of a row in each step.
+    """
+
+    def __init__(self, steps: Sequence[TensorRows], masks: Sequence[LaneMask | None], ctas: int) -> None:
+        self.steps = steps
+        self.ctas = ctas
+        self.loader = steps[0].regions[0].loader
+        self.rows = len(steps[0].rows)
+        self.units = steps[0].units
+        self.first, self.which = self._distinct(masks)
+        self._joints: dict[tuple[int | bytes, ...], np.ndarray] = {}
+        self.groups, self.alignment = self._groups()
+        self.outside = [self._outside(step, mask) for step, mask in zip(steps, masks, strict=True)]
+
+    def _distinct(self, masks: Sequence[LaneMask | None]) -> tuple[np.ndarray, np.ndarray]:
+        """CTAs differ in a tile where a walk or a mask of theirs differs."""
+        numbers: dict[bytes, np.ndarray] = {}
+        everyone = np.arange(self.ctas)
+        for walk in {id(r.walk): r.walk for step in self.steps for r in step.regions}.values():
+            if len(walk.base) > 1:
+                own = everyone if walk.members is None else walk.members
+                numbers[own.tobytes()] = own
+        for mask in {mask.enabled.tobytes(): mask for mask in masks if mask is not None}.values():
+            if len(mask.enabled) > 1:
+                kinds: dict[bytes, int] = {}
+                lines = [line.tobytes() for line in mask.enabled]
+                own = np.array([kinds.setdefault(line, len(kinds)) for line in lines])
+                numbers[own.tobytes()] = own
+        if not numbers:
+            return np.zeros(1, np.int64), np.zeros(self.ctas, np.int64)
+        table = np.stack(list(numbers.values()))
+        _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
+        return first, which.reshape(-1)
+
+    def _groups(self) -> tuple[list[_Group], int]:
+        """Steps by the rows that they read, and all bits of all unit numbers: what they are aligned to."""
+        kinds: dict[tuple[Ids, int], list[int]] = {}
+        for number, step in enumerate(self.steps):
+            kinds.setdefault((tuple([id(r.walk) for r in step.regions]), id(step.rows)), []).append(number)
+        groups: list[_Group] = []
+        bits = 0
+        for numbers in kinds.values():
+            step = self.steps[numbers[0]]
+            base = self._joined([r.walk.base for r in step.regions], step)
+            shifts = np.array([self.steps[n].regions[0].shift + self.steps[n].first for n in numbers], np.int64)
+            run = numbers[-1] - numbers[0] == len(numbers) - 1
+            where = slice(numbers[0], numbers[-1] + 1) if run else np.array(numbers)
+            groups.append(_Group(base, where, shifts))
+            bits |= int(np.bitwise_or.reduce(base, axis=None)) | int(np.bitwise_or.reduce(shifts))
+        return groups, bits
+
+    def _joined(self, tables: list[np.ndarray], step: TensorRows) -> np.ndarray:
+        """For each tile, tables (copies, rows) of the regions of a step, end to end, of the rows that it reads."""
+        parts: list[np.ndarray] = []
+        for table, region in zip(tables, step.regions, strict=True):
+            members = region.walk.members
+            if len(table) > 1:
+                table = table[self.first if members is None else members[self.first]]
+            parts.append(np.broadcast_to(table, (len(self.first), table.shape[1])))
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).take(step.rows, axis=1)
+
+    def _outside(self, step: TensorRows, mask: LaneMask | None) -> np.ndarray | None:
+        """bool (tiles, rows): which rows are fill, outside the tensor or masked; None: none is."""
+        inside = all(r.outside is None for r in step.regions)
+        if inside and mask is None:
+            return None
+        key = (id(step.rows), *[id(r.outside) for r in step.regions], b"" if mask is None else mask.enabled.tobytes())
+        found = self._joints.get(key)
+        if found is None:
+            tables = [
+                np.zeros((1, r.walk.base.shape[1]), bool) if r.outside is None else r.outside for r in step.regions
+            ]
+            found = self._joined(tables, step)
+            if mask is not None:
+                found |= ~(mask.enabled if len(mask.enabled) == 1 else mask.enabled[self.first])
+            self._joints[key] = found
+        return found
+
+    def empty(self) -> np.ndarray | None:
+        """bool (tiles, rows): the rows that are fill in every step; None: there is none."""
+        tables = {id(table): table for table in self.outside if table is not None}
+        if not tables or any(table is None for table in self.outside):
+            return None
+        found = np.logical_and.reduce(list(tables.values()))
+        return found if found.any() else None
+
+    def gather(self, part: slice, rows: int, element: str, finite: bool, rooms: Rooms) -> np.ndarray:
+        """The first ``rows`` rows of some tiles in float32 (tiles, rows, k); it lives until the next gather.
+
+        ``finite``: no element is infinite or a NaN.
+        """
+        return widened(self.raw(part, rows, rooms), element, finite, rooms).reshape(part.stop - part.start, rows, -1)
+
+    def raw(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+        """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
+        count = part.stop - part.start
+        steps = len(self.steps)
+        unit = self._unit()
+        per = self.units // unit
+        index = rooms.room("index", count * rows * steps * per, np.dtype(np.int64)).reshape(count, rows, steps, per)
+        for group in self.groups:
+            own = group.base[part, :rows, None] + group.shifts
+            own >>= unit.bit_length() - 1
+            index[:, :, group.steps] = own[..., None] + np.arange(per)
+        kind = np.dtype((np.void, 16 * unit))
+        source = self.loader.source
+        raw = rooms.room("raw", index.size, kind)
+        source[: source.size // unit * unit].view(kind).take(index.reshape(-1), out=raw, mode="clip")
+        row = raw.view(np.dtype((np.void, 16 * self.units)))
+        if any(table is not None for table in self.outside):
+            bad = rooms.room("outside", row.size, np.dtype(bool)).reshape(count, rows, steps)
+            for number, table in enumerate(self.outside):
+                bad[:, :, number] = False if table is None else table[part, :rows]
+            found = np.flatnonzero(bad)
+            if found.size:
+                row[found] = np.repeat(self.loader.fill[:1], self.units).view(row.dtype)[0]
+        return raw
+
+    def _unit(self) -> int:
+        """Most units that can be moved in one piece: a power of two that divides all unit numbers and the run."""
+        unit = self.units & -self.units
+        while self.alignment & (unit - 1) or self.loader.source.size < unit:
+            unit >>= 1
+        return unit

@@ -1,0 +1,60 @@
+"""Lazy evaluation, which is fast, against eager evaluation, its oracle, on every kernel there is and on broken ones.
+
+Buffers, counters, findings and faults must be equal. All numbers are small and whole, so that the order of a sum does
+not show.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+
+import numpy as np
+import pytest
+from sabotage_changes import Sabotage
+from sabotage_kernels import KERNELS, SLOW, TESTS
+from support.both_ways import run_both_ways
+
+from convc.errors import ConvcError
+from convc.ir.dtypes import ARRAY_TYPES
+from convc.ir.launch import load_launch
+
+ALL = KERNELS | SLOW
+FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
+EVERY = 64
+"""One of so many changes of a kernel is tried by default."""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_kernel_runs_the_same_both_ways(name):
+    kernel = ALL[name]()
+    result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
+    assert not isinstance(result, ConvcError)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_kernel_of_another_compiler_runs_the_same_both_ways(name):
+    folder = TESTS / "foreign" / name
+    launch = load_launch(folder / "launch.json")
+    rng = np.random.default_rng(7)
+    inputs = {name: rng.integers(0, 4, b.shape).astype(ARRAY_TYPES[b.dtype]) for name, b in launch.buffers.items()}
+    run_both_ways((folder / "kernel.ptx").read_text(), launch, inputs)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_broken_kernel_runs_the_same_both_ways(name):
+    try_changes(name, EVERY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_every_broken_kernel_runs_the_same_both_ways(name):
+    try_changes(name, 1)
+
+
+def try_changes(name: str, every: int) -> None:
+    """Break a kernel in one of ``every`` ways, from another one on for each kernel."""
+    kernel = ALL[name]()
+    changes = Sabotage(kernel.text, kernel.ours).changes()
+    for change in itertools.islice(changes, zlib.crc32(name.encode()) % every, None, every):
+        run_both_ways(change.text, kernel.launch, kernel.inputs)
