@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import msgspec
+
 from convc.compiler.plan.names import RingName, SmemName, TmemName
 from convc.ir.arch import SM_100A, Arch
 
@@ -100,6 +102,13 @@ class BarrierRing:
         return self.offset + BARRIER_BYTES * self.stages
 
 
+class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that a CTA needs: bytes of shared memory, and columns of tensor memory to allocate."""
+
+    smem_bytes: int
+    tmem_columns: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """The memory of one CTA.
@@ -123,6 +132,11 @@ class Storage:
     tmem_columns: int
     mask_offset: int | None = None
     masks: int = 0
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it takes."""
+        return MemoryNeed(smem_bytes=self.smem_bytes, tmem_columns=self.tmem_columns)
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
@@ -151,17 +165,21 @@ def tile_ring(
     name: SmemName, rows: int, row_bytes: int, stages: int, offset: int, *, state: str = "", swizzle: str | None = None
 ) -> SmemTile:
     """Lay out a ring of operand tiles from `offset` on; their swizzle spans a row where it is not said."""
-    stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
         name=name,
         rows=rows,
         row_bytes=row_bytes,
         swizzle=swizzle or f"{row_bytes}B",
         stages=stages,
-        stage_bytes=stage_bytes,
+        stage_bytes=aligned_stage(rows, row_bytes),
         offset=offset,
         state=state,
     )
+
+
+def aligned_stage(rows: int, row_bytes: int) -> int:
+    """Bytes from one stage of a tile to the next."""
+    return -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
 
 
 def lay_out(
@@ -173,8 +191,7 @@ def lay_out(
     for ring in rings:
         placed.append(replace(ring, offset=end))
         end = placed[-1].end
-    table = -(-end // MASK_BYTES) * MASK_BYTES
-    slot = table + MASK_BYTES * masks if masks else end
+    table, slot = table_and_slot(end, masks)
     return Storage(
         smem=smem,
         tmem=tmem,
@@ -185,6 +202,26 @@ def lay_out(
         mask_offset=table if masks else None,
         masks=masks,
     )
+
+
+def needed(tiles_end: int, barriers: int, tmem_end: int, arch: Arch, masks: int = 0) -> MemoryNeed:
+    """Count what `lay_out` will need, without laying it out: the planner asks of many tilings, and takes one.
+
+    Args:
+        tiles_end: first byte of shared memory past the operand tiles.
+        barriers: the stages of all rings.
+        tmem_end: first column of tensor memory past the tiles in it.
+        arch: the target.
+        masks: entries of the table of lane masks.
+    """
+    _, slot = table_and_slot(tiles_end + BARRIER_BYTES * barriers, masks)
+    return MemoryNeed(smem_bytes=slot + SLOT_BYTES, tmem_columns=allocated_columns(tmem_end, arch))
+
+
+def table_and_slot(end: int, masks: int) -> tuple[int, int]:
+    """Offsets of the table of lane masks, and of the word for the address of tensor memory, behind the barriers."""
+    table = -(-end // MASK_BYTES) * MASK_BYTES
+    return table, table + MASK_BYTES * masks if masks else end
 
 
 def allocated_columns(end: int, arch: Arch) -> int:
