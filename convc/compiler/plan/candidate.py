@@ -4,9 +4,8 @@ A schedule proposes a few hundred tilings, most of which differ from another one
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
 * Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`).
-* What a CTA does does not depend on its stages, only how long it waits for copies does. So the price is made once for
-  a width, and a tiling that never waits (`convc.compiler.plan.cost.Pace.least`) ends the search: tilings are tried from
-  shallow to deep, and a deeper one could be as good, but no better.
+* What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
+  (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
   none can be.
 """
@@ -14,14 +13,14 @@ of one width only the best can be taken or be shown, so the others are looked at
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import Pace, choose, estimate, latency_of, pace_of
+from convc.compiler.plan.cost import choose, estimate, latency_of, pace_of
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
@@ -84,7 +83,7 @@ class Offer:
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one, narrow before wide."""
         widths = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
-        best = (self._best(tilings) for _, tilings in widths)
+        best = (self._best(tuple(tilings)) for _, tilings in widths)
         return tuple(candidate for candidate in best if candidate is not None)
 
     @cached_property
@@ -100,32 +99,28 @@ class Offer:
             layout=self.layout, arch=self.arch, tiling=tiling, need=self.need(tiling), grid=(self.rows, columns)
         )
 
-    def priced(self, tiled: TiledProblem) -> Candidate:
-        """A legal tiling with its work and its price."""
-        pipeline = pipeline_of(self.layout, tiled.tiling, self.arch.limits.mma_atom_bytes)
-        work = self.work(tiled.tiling, pipeline)
-        return Candidate(offer=self, tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work))
-
-    def _best(self, tilings: Iterable[Tiling]) -> Candidate | None:
+    def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:
         """The fastest legal tiling of one width, the first of several; None where none is legal."""
-        best: TiledProblem | None = None
-        fastest = float("inf")
-        pace: Pace | None = None
-        pipeline: Pipeline | None = None
-        for tiling in tilings:
-            tiled = self.tiled(tiling)
-            if check_tiling(tiled, self.rules) is not None:
-                continue
-            pipeline = pipeline or pipeline_of(self.layout, tiling, self.arch.limits.mma_atom_bytes)
-            work = self.work(tiling, pipeline)
-            pace = pace or pace_of(tiled, work)
-            cycles = pace.cycles(latency_of(work.rings, pace, self.arch.rates))
-            if cycles < fastest:
-                best = tiled
-                fastest = cycles
-            if cycles <= pace.least:
-                break
-        return None if best is None else self.priced(best)
+        pipeline = pipeline_of(self.layout, tilings[0], self.arch.limits.mma_atom_bytes)
+        cycles = self._cycles(tilings, pipeline)
+        for number in sorted(range(len(tilings)), key=cycles.__getitem__):
+            tiled = self.tiled(tilings[number])
+            if check_tiling(tiled, self.rules) is None:
+                work = self.work(tiled.tiling, pipeline)
+                return Candidate(offer=self, tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work))
+        return None
+
+    def _cycles(self, tilings: Sequence[Tiling], pipeline: Pipeline) -> list[float]:
+        """The price of each tiling of one width: they differ in the latency of copies alone."""
+        work = self.work(tilings[0], pipeline)
+        pace = pace_of(self.tiled(tilings[0]), work)
+        waits: list[dict[int, float]] = []
+        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in tilings), strict=True), strict=True):
+            waits.append({stages: latency_of(ring.steps, stages, pace, self.arch.rates) for stages in set(column)})
+        return [
+            pace.cycles(max(wait[stages] for wait, stages in zip(waits, tiling.stages, strict=True)))
+            for tiling in tilings
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

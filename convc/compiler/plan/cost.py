@@ -10,13 +10,13 @@ ranks candidates against each other and promises nothing about absolute time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.records import Estimate
-from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork, RingUse
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import SM_100A, Rates
 
 SLACK = 1.18
@@ -33,6 +33,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         ctas, waves, last_wave: CTAs of the launch, rounds of them over the SMs, CTAs of the last round.
         busy_sms, fill_rate, factor_rate, l2_rate, around_cycles: see `convc.compiler.plan.records.Estimate`.
         suppliers: cycles of the K loop if only this limited it, by what it is, but for the latency of copies.
+        slowest: cycles of the slowest supplier.
         each_stage: cycles of all tiles of the K loop together, copied and multiplied.
     """
 
@@ -44,17 +45,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     factor_rate: float
     l2_rate: float
     suppliers: dict[str, float]
+    slowest: float
     each_stage: float
     around_cycles: float
 
-    @property
-    def least(self) -> float:
-        """Cycles of a launch whose K loop never waits because it has too few stages: none takes less."""
-        return self.waves * (max(self.suppliers.values()) + self.around_cycles)
-
     def cycles(self, latency: float) -> float:
         """Cycles of the launch where the latency of copies makes the K loop take at least so many."""
-        return self.waves * (max(*self.suppliers.values(), latency) + self.around_cycles)
+        return self.waves * (max(self.slowest, latency) + self.around_cycles)
 
 
 def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
@@ -70,6 +67,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     read = work.read_bytes / rates.read_bytes
     fill = (work.loaded_bytes - work.factor_bytes) / fill_rate + work.factor_bytes / factor_rate
     l2 = work.loaded_bytes / l2_rate
+    suppliers = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2}
     return Pace(
         ctas=ctas,
         busy_sms=busy,
@@ -78,25 +76,30 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         fill_rate=fill_rate,
         factor_rate=factor_rate,
         l2_rate=l2_rate,
-        suppliers={"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2},
+        suppliers=suppliers,
+        slowest=max(suppliers.values()),
         each_stage=max(mma, read) + max(fill, l2),
         around_cycles=rates.cta_start + rates.copy_latency + rates.mma_latency + _epilogue_cycles(tiled, work),
     )
 
 
-def latency_of(rings: Iterable[RingUse], pace: Pace, rates: Rates) -> float:
-    """The least that the K loop takes because a stage is used again only after copy, multiply and give back."""
-    slowest = 0.0
-    for ring in rings:
-        rounds = -(-ring.steps // ring.stages) - 1
-        slowest = max(slowest, rounds * (rates.copy_latency + rates.mma_latency + pace.each_stage / ring.steps))
-    return slowest
+def latency_of(steps: int, stages: int, pace: Pace, rates: Rates) -> float:
+    """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
+
+    Args:
+        steps, stages: tiles that go through a ring, and its places; without any it never ends.
+        pace, rates: of the launch, and of the target.
+    """
+    if stages < 1:
+        return math.inf
+    rounds = -(-steps // stages) - 1
+    return rounds * (rates.copy_latency + rates.mma_latency + pace.each_stage / steps)
 
 
 def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     """Cycles of the launch and what they come from."""
     pace = pace_of(tiled, work)
-    latency = latency_of(work.rings, pace, tiled.arch.rates)
+    latency = max(latency_of(ring.steps, ring.stages, pace, tiled.arch.rates) for ring in work.rings)
     suppliers = {**pace.suppliers, "copy latency": latency}
     problem = tiled.layout.problem
     products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // problem.operand_dtype.bytes)

@@ -9,7 +9,6 @@ descriptor).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import msgspec
@@ -24,8 +23,7 @@ MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmemTile:
+class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
     """An operand tile in shared memory, once per stage.
 
     Attributes:
@@ -58,8 +56,7 @@ class SmemTile:
         return self.offset + self.stages * self.stage_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemTile:
+class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
     """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
 
     name: TmemName
@@ -75,8 +72,7 @@ class TmemTile:
         return self.column_offset + self.stages * self.columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierRing:
+class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
     Attributes:
@@ -109,8 +105,7 @@ class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True):
     tmem_columns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of one CTA.
 
     Attributes:
@@ -189,7 +184,7 @@ def lay_out(
     placed: list[BarrierRing] = []
     end = smem[-1].end
     for ring in rings:
-        placed.append(replace(ring, offset=end))
+        placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
     table, slot = table_and_slot(end, masks)
     return Storage(

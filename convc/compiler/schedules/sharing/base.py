@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry, geometry_of
@@ -129,17 +129,18 @@ class Sharing(Schedule):
             masks=self.masks(layout, geometry),
         )
 
-    def need(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> MemoryNeed:
-        """Count the memory that `storage` takes, without laying it out."""
+    def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
+        """Give the function that counts the memory that `storage` takes, without laying it out."""
         rows = self.tile_rows(geometry, largest_halo(geometry))
-        own = sum(ring.stages for ring in self.own_rings(tiling, geometry))
-        return needed(
-            operand_bytes(tiling, rows),
-            operand_barriers(tiling) + own + 1,
-            self.tensor_tiles(layout, tiling, arch)[-1].end,
-            arch,
-            masks=self.masks(layout, geometry),
-        )
+        masks = self.masks(layout, geometry)
+
+        def need_of(tiling: Tiling) -> MemoryNeed:
+            own = sum(ring.stages for ring in self.own_rings(tiling, geometry))
+            barriers = operand_barriers(tiling) + own + done_ring().stages
+            end = self.tensor_tiles(layout, tiling, arch)[-1].end
+            return needed(operand_bytes(tiling, rows), barriers, end, arch, masks)
+
+        return need_of
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling of the best cut."""
@@ -208,7 +209,7 @@ class Sharing(Schedule):
             arch=arch,
             tilings=tuple(self.tilings(layout, request, geometry)),
             rows=geometry.all_tiles,
-            need=lambda tiling: self.need(layout, tiling, arch, geometry),
+            need=self.need(layout, arch, geometry),
             storage=lambda tiling: self.storage(layout, tiling, arch, geometry),
             work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
             rules=self.rules,

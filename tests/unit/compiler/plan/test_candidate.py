@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.compiler.plan.candidate import Candidate, Offer
+from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import check_tiling
-from convc.compiler.plan.cost import choose
+from convc.compiler.plan.cost import choose, estimate
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
 from convc.ir.arch import SM_100A
@@ -43,10 +44,16 @@ def problems(draw) -> ConvProblem:
 
 def every(offer: Offer) -> list[Candidate]:
     """All legal tilings, each laid out and priced."""
-    tiled = [offer.tiled(tiling) for tiling in offer.tilings]
-    for one in tiled:
-        assert one.need == offer.storage(one.tiling).need
-    return [offer.priced(one) for one in tiled if check_tiling(one, offer.rules) is None]
+    found: list[Candidate] = []
+    for tiled in map(offer.tiled, offer.tilings):
+        assert tiled.need == offer.storage(tiled.tiling).need
+        if check_tiling(tiled, offer.rules) is None:
+            pipeline = pipeline_of(offer.layout, tiled.tiling, offer.arch.limits.mma_atom_bytes)
+            work = offer.work(tiled.tiling, pipeline)
+            assert tuple(ring.stages for ring in work.rings) == tiled.tiling.stages
+            cost = estimate(tiled, work)
+            found.append(Candidate(offer=offer, tiled=tiled, pipeline=pipeline, work=work, cost=cost))
+    return found
 
 
 def first_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
@@ -87,7 +94,7 @@ def test_what_a_cta_does_depends_on_its_stages_only_in_its_rings(schedule):
     for offer in (part for part in found.parts if isinstance(part, Offer)):
         works = [one.work for one in every(offer)]
         assert len({work.rings for work in works}) > 1
-        assert len({dataclasses.replace(work, rings=()) for work in works}) == 1
+        assert len({msgspec.structs.replace(work, rings=()) for work in works}) == 1
 
 
 def test_one_tiling_of_a_width_is_priced():

@@ -124,7 +124,7 @@ def test_storage_never_overlaps(block_n, row_bytes, stages):
 )
 def test_the_choice_among_estimates(costs, chosen):
     base = plan(device_layout(problem()), options=RELOAD_ONLY).estimate
-    estimates = [dataclasses.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
+    estimates = [msgspec.structs.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
     assert choose(estimates) == chosen
 
 
