@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import check, models, network, planning, reuse
+from benchmarks import check, models, network, parsing, planning, reuse
 from benchmarks import compile as compile_benchmark
 from benchmarks.budget import read_budgets, report
 
 BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
-    "models": models.measure, "planning": planning.measure,
+    "models": models.measure, "planning": planning.measure, "parsing": parsing.measure,
 }  # fmt: skip
 
 
