@@ -95,10 +95,10 @@ class Sharing(Schedule):
 
     @abstractmethod
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
-        """The tiles in tensor memory, the last one behind the others."""
+        """The tiles in tensor memory, the last one behind the others; they do not depend on the filter's stages."""
 
     def own_rings(self, tiling: Tiling, geometry: Geometry) -> tuple[BarrierRing, ...]:
-        """Rings of barriers besides those between load, mma and epilogue."""
+        """Rings of barriers besides those between load, mma and epilogue; the filter's stages are not asked."""
         return ()
 
     def masks(self, layout: DeviceLayout, geometry: Geometry) -> int:
@@ -134,11 +134,15 @@ class Sharing(Schedule):
         rows = self.tile_rows(geometry, largest_halo(geometry))
         masks = self.masks(layout, geometry)
 
+        known: dict[tuple[int, int], tuple[int, int]] = {}
+
         def need_of(tiling: Tiling) -> MemoryNeed:
-            own = sum(ring.stages for ring in self.own_rings(tiling, geometry))
-            barriers = operand_barriers(tiling) + own + done_ring().stages
-            end = self.tensor_tiles(layout, tiling, arch)[-1].end
-            return needed(operand_bytes(tiling, rows), barriers, end, arch, masks)
+            key = tiling.block_n, tiling.a_stages
+            if key not in known:
+                rings = (*self.own_rings(tiling, geometry), done_ring())
+                known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
+            barriers, end = known[key]
+            return needed(operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks)
 
         return need_of
 
