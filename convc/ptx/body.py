@@ -10,7 +10,7 @@ from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.grammar import Resolved, resolve
-from convc.ptx.lexer import Tokens
+from convc.ptx.lexer import Place, Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
 from convc.ptx.reading import OperandReader
@@ -185,7 +185,7 @@ class Body:
 
     def _read_instruction(self, first: int) -> None:
         """Guard, head, operands, semicolon; the instruction goes to the end of ``body``."""
-        guard, head_at = self._guard(first)
+        guard, head_at = self._guard(first) if self.tokens.texts[first] == "@" else (None, first)
         head, at = self._head(head_at)
         operands, kinds, starts = self._operands(head, head_at, at)
         end = starts[-1]
@@ -210,7 +210,7 @@ class Body:
                 operands=tuple(operands),
                 args=found.args(operands),
                 guard=guard,
-                span=self.tokens.span(first, end),
+                place=Place(self.tokens, first, end),
                 step=self.step,
                 role=self.role,
                 index=len(self.body),
@@ -218,11 +218,9 @@ class Body:
         )
         self.at = end + 1
 
-    def _guard(self, at: int) -> tuple[Guard | None, int]:
-        """``@p`` or ``@!p`` if there is one, and the token after it."""
+    def _guard(self, at: int) -> tuple[Guard, int]:
+        """``@p`` or ``@!p``, and the token after it."""
         texts = self.tokens.texts
-        if texts[at] != "@":
-            return None, at
         negate = texts[at + 1] == "!"
         reg = self.reader.predicate(at + 2 if negate else at + 1)
         return Guard(reg.slot, reg.name, negate), self.reader.at
@@ -242,16 +240,18 @@ class Body:
         texts = self.tokens.texts
         reader = self.reader
         seen = self.names.scopes[-1].names
+        numbers = reader.numbers
         operands: list[Operand] = []
         kinds: list[str] = []
         starts: list[int] = []
         token = texts[at]
         while token != ";":
             starts.append(at)
-            entry = seen.get(texts[at])
+            name = texts[at]
+            entry = seen.get(name) or numbers.get(name)
             after = texts[at + 1]
             if entry is not None and (after == "," or after == ";"):
-                at += 1  # most operands are one name that was met before: no need for the reader
+                at += 1  # most operands are one name or number that was met before: no need for the reader
             else:
                 entry = reader.read(at)
                 at = reader.at

@@ -23,8 +23,14 @@ MAX_TOKEN = 4096
 MAX_SHOWN = 1000
 """Characters of a line that its spans keep."""
 
-AHEAD = 4
+AHEAD = 5
 """Empty tokens after the end, so that a reader may look ahead without a check."""
+
+MAX_REMEMBERED = 1 << 13
+"""Lines after which the memory of lines is emptied."""
+
+MAX_REMEMBERED_LINE = 256
+"""Characters of the longest line that is remembered."""
 
 _TOKEN = re.compile(
     r"""(?:[ \t\r\n\f\v]++ | //(?!@)[^\n]*+ | /\*[\s\S]*?\*/)*+
@@ -45,47 +51,81 @@ _MARK = re.compile(
 )
 
 
+Mark = tuple[str | None, str | None]
+"""Step and role of a ``//@`` mark; both None for ``//@ end``."""
+
+_remembered: dict[str, tuple[tuple[str, ...], Mark | None]] = {}
+"""Tokens of lines, and the mark at their end: kernels say the same lines again and again."""
+
+
 class Tokens:
     """The tokens of one file.
 
+    A text without block comments is read line by line, since no other token goes on in the next line, and most lines
+    were met before. Where the tokens stand is found when somebody asks, which is for errors and findings alone.
+
     Attributes:
         text, file: the source and its name.
-        texts, starts: the tokens and their positions in the text. The last ones are "" (the end).
+        texts: the tokens. The last ones are "" (the end).
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
-    __slots__ = ("_lines", "_starts_of_lines", "file", "marks", "starts", "text", "texts")
+    __slots__ = ("_lines", "_starts", "_starts_of_lines", "file", "marks", "text", "texts")
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
         self.texts: list[str] = []
-        self.starts: list[int] = []
         self.marks: list[tuple[int, str | None, str | None]] = []
+        self._starts: list[int] | None = None
         self._lines: list[str] | None = None
         self._starts_of_lines: list[int] = []
         if len(text) > MAX_TEXT:
             raise PtxSyntaxError(f"the text has {len(text)} characters; at most {MAX_TEXT} are read", where=file)
-        texts = self.texts
-        starts = self.starts
-        for found in _TOKEN.finditer(text):
-            token = found[1]
-            if token[:1] == "/" and len(token) > 1:
-                if token == "/*":
-                    raise PtxSyntaxError(
-                        "this comment is never closed: '*/' is missing", span=self.span_at(found.start(1), 2)
-                    )
-                mark = _MARK.fullmatch(token)
-                if mark:
-                    self.marks.append((len(texts), mark["step"], mark["role"]))
+        lines = [text] if "/*" in text else text.split("\n")
+        for line in lines:
+            tokens, mark = _remembered.get(line) or self._read(line)
+            self.texts += tokens
+            if mark is not None:
+                self.marks.append((len(self.texts), *mark))
+        if max(map(len, lines)) > MAX_TOKEN and self.texts and max(map(len, self.texts)) > MAX_TOKEN:
+            index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
+            raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
+        self.texts += [""] * AHEAD
+
+    def _read(self, text: str) -> tuple[tuple[str, ...], Mark | None]:
+        """The tokens of a line, or of a whole text, and the mark at the end; marks further in front go to `marks`."""
+        found: list[str] = []
+        mark: Mark | None = None
+        for token in filter(None, _TOKEN.findall(text)):
+            if mark is not None:
+                self.marks.append((len(self.texts) + len(found), *mark))
+                mark = None
+            if not _is_comment(token):
+                found.append(token)
                 continue
-            texts.append(token)
-            starts.append(found.start(1))
-        if texts and max(map(len, texts)) > MAX_TOKEN:
-            index = next(index for index, token in enumerate(texts) if len(token) > MAX_TOKEN)
-            raise self.error(index, f"a word of {len(texts[index])} characters; at most {MAX_TOKEN} are read")
-        texts += [""] * AHEAD
-        starts += [len(text)] * AHEAD
+            if token == "/*":
+                opened = (each.start(1) for each in _TOKEN.finditer(self.text) if each[1] == token)
+                raise PtxSyntaxError(
+                    "this comment is never closed: '*/' is missing", span=self.span_at(next(opened), len(token))
+                )
+            said = _MARK.fullmatch(token)
+            mark = None if said is None else (said["step"], said["role"])
+        read = tuple(found), mark
+        if len(text) <= MAX_REMEMBERED_LINE and "\n" not in text:  # of one line: it has one mark at most
+            if len(_remembered) >= MAX_REMEMBERED:
+                _remembered.clear()
+            _remembered[text] = read
+        return read
+
+    @property
+    def starts(self) -> list[int]:
+        """The positions of the tokens in the text."""
+        if self._starts is None:
+            found = ((each[1], each.start(1)) for each in _TOKEN.finditer(self.text))
+            self._starts = [start for token, start in found if token and not _is_comment(token)]
+            self._starts += [len(self.text)] * AHEAD
+        return self._starts
 
     def span_at(self, start: int, length: int) -> Span:
         """The place of ``length`` characters from position ``start`` of the text (cut at the end of the line)."""
@@ -108,6 +148,30 @@ class Tokens:
     def error(self, index: int, message: str, hint: str = "") -> PtxSyntaxError:
         """An error at token ``index``."""
         return PtxSyntaxError(message, span=self.span(index), hint=hint)
+
+
+class Place:
+    """The place of the tokens from `first` to `last`; its `Span` is made once somebody asks."""
+
+    __slots__ = ("_span", "first", "last", "tokens")
+
+    def __init__(self, tokens: Tokens, first: int, last: int) -> None:
+        self.tokens = tokens
+        self.first = first
+        self.last = last
+        self._span: Span | None = None
+
+    @property
+    def span(self) -> Span:
+        """The place in the text."""
+        if self._span is None:
+            self._span = self.tokens.span(self.first, self.last)
+        return self._span
+
+
+def _is_comment(token: str) -> bool:
+    """Whether it is a mark, or the beginning of a comment that does not end: other comments are no tokens."""
+    return token[0] == "/" and len(token) > 1
 
 
 def shown(token: str) -> str:

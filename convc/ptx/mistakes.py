@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.diagnose import explain_head, explain_operands, near
@@ -83,6 +84,7 @@ def check_age(tokens: Tokens, head: str, head_at: int, form: Form, version: tupl
         raise tokens.error(head_at, f"{head!r} needs .target {form.target}, this text says {target}")
 
 
+@lru_cache(maxsize=1 << 10)
 def _has(target: str, needed: str) -> bool:
     """Whether an architecture has what came with another; ``sm_100a`` is only in later targets with a letter too."""
     number, wanted = (int(each.strip("sm_af")) for each in (target, needed))

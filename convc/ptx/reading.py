@@ -32,13 +32,14 @@ MAX_ITEMS = 256
 
 
 class OperandReader:
-    """Reads operands. ``at`` is the next token; `read` moves it."""
+    """Reads operands. ``at`` is the next token; `read` moves it; `numbers` are those that stand for themselves."""
 
-    __slots__ = ("at", "names", "tokens")
+    __slots__ = ("at", "names", "numbers", "tokens")
 
     def __init__(self, tokens: Tokens, names: Names) -> None:
         self.tokens = tokens
         self.names = names
+        self.numbers: dict[str, Entry] = {}
         self.at = 0
 
     def read(self, at: int) -> Entry:
@@ -85,7 +86,10 @@ class OperandReader:
             return Sink(), "_"
         if token == "-" or token[:1].isdigit() or (token[:1] == "." and token[1:2].isdigit()):
             number = self._number()
-            return number, f"#{number.width}" if number.is_float else "#"
+            entry = number, f"#{number.width}" if number.is_float else "#"
+            if token != "-":
+                self.numbers[token] = entry
+            return entry
         entry = self.names.look_up(token)
         if entry is None:
             if not (token[:1].isalpha() or token[:1] in "_$%") or not token.isascii() or token in "$%":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from convc.ptx.diagnose import near
@@ -141,9 +142,10 @@ class Names:
         for slot, each in enumerate(names, len(self.registers)):
             if each in scope.own or each in scope.labels:
                 raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
-            self.registers.append(Register(name=each, type=kind, slot=slot))
+            register, entry = _register(slot, each, kind)
+            self.registers.append(register)
             scope.own.add(each)
-            scope.names[each] = Reg(slot, each, kind), kind
+            scope.names[each] = entry
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
         """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
@@ -195,6 +197,12 @@ class Names:
             names += scope.names
             names += scope.labels
         return [*names, *self.outside, *(f"%{name}" for name in SPECIAL_TYPES)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _register(slot: int, name: str, kind: str) -> tuple[Register, Entry]:
+    """A declared register, and what its name means: kernels of one compiler declare the same ones."""
+    return Register(name=name, type=kind, slot=slot), (Reg(slot, name, kind), kind)
 
 
 def check_name(tokens: Tokens, name: str, at: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from convc.errors import Span
+from convc.ptx.lexer import Place
 
 TYPE_BITS = {
     "pred": 1, "b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
@@ -211,9 +212,9 @@ class Form:
     target: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Instr:
-    """One instruction.
+    """One instruction. Nobody changes one: it is not frozen because that would triple the time that making it takes.
 
     Attributes:
         form: the grammar row.
@@ -223,7 +224,7 @@ class Instr:
         operands: in source order.
         args: operand by its name in the row; None where it is optional and absent.
         guard: ``@p``, or None.
-        span: the instruction's place in the text.
+        place: where the instruction stands in the text.
         step, role: of the ``//@ step=… role=…`` mark above it, or None. They never change what it does.
         index: position in the kernel's body.
     """
@@ -234,10 +235,15 @@ class Instr:
     operands: tuple[Operand, ...]
     args: Mapping[str, Operand | None]
     guard: Guard | None
-    span: Span = field(compare=False)
+    place: Place = field(compare=False)
     step: str | None
     role: str | None
     index: int
+
+    @property
+    def span(self) -> Span:
+        """The instruction's place in the text."""
+        return self.place.span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,20 +39,22 @@ def _no_objects(value: Any) -> Any:
 
 
 @functools.cache
-def _wanted(template: str) -> frozenset[str]:
-    """Names that a template uses without setting them."""
+def _template(file: str) -> tuple[jinja2.Template, frozenset[str]]:
+    """A template, and the names that it uses without setting them; read and parsed once."""
     loaded = environment()
     assert loaded.loader is not None
-    source, _, _ = loaded.loader.get_source(loaded, template)
-    return frozenset(meta.find_undeclared_variables(loaded.parse(source)))
+    source, path, _ = loaded.loader.get_source(loaded, file)
+    tree = loaded.parse(source, file, path)
+    wanted = frozenset(meta.find_undeclared_variables(tree))
+    return loaded.template_class.from_code(loaded, loaded.compile(tree, file, path), loaded.make_globals(None)), wanted
 
 
 def render(template: str, names: Mapping[str, Any]) -> str:
     """Fill in ``<template>.ptx.j2``; TypeError where the names given are not exactly the names it uses."""
     file = f"{template}.ptx.j2"
-    wanted = _wanted(file)
+    loaded, wanted = _template(file)
     missing = sorted(wanted - names.keys())
     unused = sorted(names.keys() - wanted)
     if missing or unused:
         raise TypeError(f"template {file}: missing names {missing}, unused names {unused}")
-    return environment().get_template(file).render(names)
+    return loaded.render(names)

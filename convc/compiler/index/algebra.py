@@ -43,10 +43,23 @@ def simplify(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
         (g*y + r) mod (g*b) = g*(y mod b) + r         where all of r lies in 0 .. g - 1
     The normal form is taken first where it has fewer divisions: digits that join to the number they came from.
     """
+    own = tuple((name, ranges[name]) for name in sorted(map(str, symbols_in(expr))) if name in ranges)
+    return _simplify(expr, own)
+
+
+@lru_cache(maxsize=4096)
+def _simplify(expr: sympy.Expr, own: tuple[tuple[str, Interval], ...]) -> sympy.Expr:
+    """Simplify for the ranges of its own symbols alone: the maps of a convolution have many expressions in common."""
     if not expr.has(FloorDiv, Mod):
         return expr
     normal = normal_form(expr)
-    return _rewrite(normal if _divisions(normal) < _divisions(expr) else expr, ranges)
+    return _rewrite(normal if _divisions(normal) < _divisions(expr) else expr, dict(own))
+
+
+@lru_cache(maxsize=4096)
+def symbols_in(expr: sympy.Basic) -> frozenset[sympy.Basic]:
+    """The symbols in an expression or a condition."""
+    return frozenset(expr.free_symbols)
 
 
 def _rewrite(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:

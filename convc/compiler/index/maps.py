@@ -21,7 +21,7 @@ import sympy
 from sympy import Integer
 from sympy.core.relational import Relational
 
-from convc.compiler.index.algebra import equal, simplify
+from convc.compiler.index.algebra import equal, simplify, symbols_in
 from convc.compiler.index.lower import translate
 from convc.compiler.index.presburger import find
 from convc.compiler.index.symbols import Axis
@@ -102,8 +102,8 @@ class IndexMap:
                 raise ValueError(f"map {self.name!r} has a name twice: {', '.join(names)}")
         symbols = {axis.symbol for axis in self.domain}
         for expr in (*(expr for _, expr in self.results), *self.guard):
-            if not expr.free_symbols <= symbols:
-                foreign = ", ".join(sorted(map(str, expr.free_symbols - symbols)))
+            if not symbols_in(expr) <= symbols:
+                foreign = ", ".join(sorted(map(str, symbols_in(expr) - symbols)))
                 raise ValueError(f"map {self.name!r} uses {foreign}, which is no axis of its domain")
 
     @property

@@ -1,44 +1,154 @@
-"""The offer of a schedule for a problem: its legal candidates, each with its work and its price."""
+"""The offer of a schedule for a problem: its legal candidates, each with its work and its price.
+
+A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
+of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
+
+* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`).
+* What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
+  (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
+* The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
+  none can be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import choose, estimate
+from convc.compiler.plan.cost import choose, estimate, latency_of, pace_of
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
+from convc.ir.arch import Arch
+from convc.layout.device_layout import DeviceLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Candidate:
     """One legal tiling.
 
     Attributes:
-        tiled: the problem, its tiles, and where they lie.
+        offer: where it comes from.
+        tiled: the problem and its tiles.
         pipeline, work, cost: what a CTA does, and what that takes.
-        geometry: how activations are shared; None where they are not.
     """
 
+    offer: Offer
     tiled: TiledProblem
     pipeline: Pipeline
     work: CtaWork
     cost: Estimate
-    geometry: Geometry | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleCandidates:
-    """Everything that one schedule has to offer: candidates, and what was turned down."""
-
-    schedule: ScheduleName
-    legal: tuple[Candidate, ...]
-    rejected: tuple[Rejection, ...]
 
     @property
+    def geometry(self) -> Geometry | None:
+        """The sharing of activations; None where there is none."""
+        return self.offer.geometry
+
+    @property
+    def storage(self) -> Storage:
+        """The memory of a CTA."""
+        return self.offer.storage(self.tiled.tiling)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """The tilings that a schedule proposes for one cut of a problem.
+
+    Attributes:
+        layout, arch: the problem and the target.
+        tilings: narrow before wide and, of one width, shallow before deep.
+        rows: tiles of output pixels, the grid along x.
+        need, storage: the memory of a CTA, counted and laid out.
+        work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
+        rules: what a tiling must keep.
+        geometry: how activations are shared; None where they are not.
+    """
+
+    layout: DeviceLayout
+    arch: Arch
+    tilings: tuple[Tiling, ...]
+    rows: int
+    need: Callable[[Tiling], MemoryNeed]
+    storage: Callable[[Tiling], Storage]
+    work: Callable[[Tiling, Pipeline], CtaWork]
+    rules: Sequence[TilingRule] = TILING_RULES
+    geometry: Geometry | None = None
+
+    @cached_property
+    def legal(self) -> tuple[Candidate, ...]:
+        """The best legal candidate of every width that has one, narrow before wide."""
+        widths = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
+        best = (self._best(tuple(tilings)) for _, tilings in widths)
+        return tuple(candidate for candidate in best if candidate is not None)
+
+    @cached_property
+    def rejected(self) -> tuple[Rejection, ...]:
+        """Every tiling that breaks a rule, with the first that it breaks."""
+        checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
+        return tuple(rejection for rejection in checked if rejection is not None)
+
+    def tiled(self, tiling: Tiling) -> TiledProblem:
+        """A tiling with what follows from it."""
+        columns = -(-self.layout.problem.out_channels // tiling.block_n)
+        return TiledProblem(
+            layout=self.layout, arch=self.arch, tiling=tiling, need=self.need(tiling), grid=(self.rows, columns)
+        )
+
+    def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:
+        """The fastest legal tiling of one width, the first of several; None where none is legal."""
+        pipeline = pipeline_of(self.layout, tilings[0], self.arch.limits.mma_atom_bytes)
+        cycles = self._cycles(tilings, pipeline)
+        for number in sorted(range(len(tilings)), key=cycles.__getitem__):
+            tiled = self.tiled(tilings[number])
+            if check_tiling(tiled, self.rules) is None:
+                work = self.work(tiled.tiling, pipeline)
+                return Candidate(offer=self, tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work))
+        return None
+
+    def _cycles(self, tilings: Sequence[Tiling], pipeline: Pipeline) -> list[float]:
+        """The price of each tiling of one width: they differ in the latency of copies alone."""
+        work = self.work(tilings[0], pipeline)
+        pace = pace_of(self.tiled(tilings[0]), work)
+        waits: list[dict[int, float]] = []
+        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in tilings), strict=True), strict=True):
+            waits.append({stages: latency_of(ring.steps, stages, pace, self.arch.rates) for stages in set(column)})
+        return [
+            pace.cycles(max(wait[stages] for wait, stages in zip(waits, tiling.stages, strict=True)))
+            for tiling in tilings
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleCandidates:
+    """Everything that one schedule has to offer for a problem.
+
+    Attributes:
+        schedule: which.
+        parts: what it offers, and what was turned down before any tiling was looked at.
+    """
+
+    schedule: ScheduleName
+    parts: tuple[Offer | Rejection, ...]
+
+    @cached_property
+    def legal(self) -> tuple[Candidate, ...]:
+        """The best legal candidate of every width of every offer."""
+        return tuple(candidate for part in self.parts if isinstance(part, Offer) for candidate in part.legal)
+
+    @cached_property
+    def rejected(self) -> tuple[Rejection, ...]:
+        """Everything that was turned down, with the reasons."""
+        found: list[Rejection] = []
+        for part in self.parts:
+            found += part.rejected if isinstance(part, Offer) else (part,)
+        return tuple(found)
+
+    @cached_property
     def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
         return self.legal[choose([candidate.cost for candidate in self.legal])]
@@ -58,26 +168,3 @@ class ScheduleCandidates:
             read_cycles=best.cost.read_cycles,
             bottleneck=best.cost.bottleneck,
         )
-
-
-def judge(
-    tiled_problems: Iterable[TiledProblem],
-    work_of: Callable[[Tiling, Pipeline], CtaWork],
-    *,
-    rules: Sequence[TilingRule] = TILING_RULES,
-    geometry: Geometry | None = None,
-) -> tuple[list[Candidate], list[Rejection]]:
-    """Divide tilings into those that keep the rules, each with its work and its price, and those that do not."""
-    legal: list[Candidate] = []
-    refused: list[Rejection] = []
-    for tiled in tiled_problems:
-        rejection = check_tiling(tiled, rules)
-        if rejection is not None:
-            refused.append(rejection)
-            continue
-        pipeline = pipeline_of(tiled.layout, tiled.tiling, tiled.arch.limits.mma_atom_bytes)
-        work = work_of(tiled.tiling, pipeline)
-        legal.append(
-            Candidate(tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work), geometry=geometry)
-        )
-    return legal, refused

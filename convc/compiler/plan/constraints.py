@@ -7,30 +7,30 @@ candidate out of the race. Each rule names the limit in `convc.ir.arch` and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.plan.loads import corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
-from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.storage import MemoryNeed
 from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TiledProblem:
+class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
     """A tiling of a problem on a target, with what follows from it.
 
     Attributes:
         layout, arch: the problem and the target.
-        tiling, storage: one piece of work and where it lies.
+        tiling, need: one piece of work, and the memory of a CTA that does it.
         grid: tiles of output pixels and of output channels.
     """
 
     layout: DeviceLayout
     arch: Arch
     tiling: Tiling
-    storage: Storage
+    need: MemoryNeed
     grid: tuple[int, int]
 
 
@@ -140,7 +140,7 @@ def tensor_map_box(tiled: TiledProblem) -> str | None:
 
 def shared_memory(tiled: TiledProblem) -> str | None:
     """Tiles and barriers fit the dynamic shared memory of a CTA."""
-    need = tiled.storage.smem_bytes
+    need = tiled.need.smem_bytes
     limit = tiled.arch.limits.shared_bytes
     if need > limit:
         return f"needs {need} bytes of shared memory, a CTA has {limit}"
@@ -149,7 +149,7 @@ def shared_memory(tiled: TiledProblem) -> str | None:
 
 def tensor_memory(tiled: TiledProblem) -> str | None:
     """The accumulator fits the columns of tensor memory."""
-    need = tiled.storage.tmem_columns
+    need = tiled.need.tmem_columns
     limit = tiled.arch.limits.tmem_columns
     if need > limit:
         return f"needs {need} columns of tensor memory, a CTA has {limit}"

@@ -12,9 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.records import Estimate
-from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork, RingUse
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import SM_100A, Rates
 
 SLACK = 1.18
@@ -24,14 +26,40 @@ FULL_ROW_BYTES = max(SM_100A.limits.swizzle_spans)
 """Rows of this length TMA writes at its full rate."""
 
 
-def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
-    """Cycles of the launch and what they come from."""
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an estimate that does not depend on the number of stages.
+
+    Attributes:
+        ctas, waves, last_wave: CTAs of the launch, rounds of them over the SMs, CTAs of the last round.
+        busy_sms, fill_rate, factor_rate, l2_rate, around_cycles: see `convc.compiler.plan.records.Estimate`.
+        suppliers: cycles of the K loop if only this limited it, by what it is, but for the latency of copies.
+        slowest: cycles of the slowest supplier.
+        each_stage: cycles of all tiles of the K loop together, copied and multiplied.
+    """
+
+    ctas: int
+    busy_sms: int
+    waves: int
+    last_wave: int
+    fill_rate: float
+    factor_rate: float
+    l2_rate: float
+    suppliers: dict[str, float]
+    slowest: float
+    each_stage: float
+    around_cycles: float
+
+    def cycles(self, latency: float) -> float:
+        """Cycles of the launch where the latency of copies makes the K loop take at least so many."""
+        return self.waves * (max(self.slowest, latency) + self.around_cycles)
+
+
+def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
+    """Find what a tiling takes whatever its stages; `work` may be that of any that differs in nothing else."""
     rates = tiled.arch.rates
     ctas = math.prod(tiled.grid)
     busy = min(ctas, rates.sms)
     waves = -(-ctas // rates.sms)
-    last = ctas - (waves - 1) * rates.sms
-
     fill_rate = _fill_rate(rates, work.row_bytes)
     factor_rate = _fill_rate(rates, FACTOR_ROW_BYTES)
     l2_rate = min(rates.fill_bytes, rates.l2_bytes * rates.sms / busy)
@@ -39,33 +67,61 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     read = work.read_bytes / rates.read_bytes
     fill = (work.loaded_bytes - work.factor_bytes) / fill_rate + work.factor_bytes / factor_rate
     l2 = work.loaded_bytes / l2_rate
-    each_stage = max(mma, read) + max(fill, l2)
-    latency = max(_latency(ring, each_stage, rates) for ring in work.rings)
-    suppliers = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2, "copy latency": latency}
-    bottleneck = max(suppliers, key=suppliers.__getitem__)
-    around = rates.cta_start + rates.copy_latency + rates.mma_latency + _epilogue_cycles(tiled, work)
-
-    problem = tiled.layout.problem
-    products = ctas * work.m * work.n * work.mmas * (ATOM_BYTES // problem.operand_dtype.bytes)
-    return Estimate(
+    suppliers = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2}
+    return Pace(
         ctas=ctas,
         busy_sms=busy,
         waves=waves,
-        last_wave_fill=last / rates.sms,
-        useful=problem.macs / products,
-        model_share=_model_share(tiled, products),
-        traffic_bytes=ctas * work.loaded_bytes,
+        last_wave=ctas - (waves - 1) * rates.sms,
         fill_rate=fill_rate,
         factor_rate=factor_rate,
         l2_rate=l2_rate,
-        mma_cycles=mma,
-        read_cycles=read,
-        fill_cycles=fill,
-        l2_cycles=l2,
+        suppliers=suppliers,
+        slowest=max(suppliers.values()),
+        each_stage=max(mma, read) + max(fill, l2),
+        around_cycles=rates.cta_start + rates.copy_latency + rates.mma_latency + _epilogue_cycles(tiled, work),
+    )
+
+
+def latency_of(steps: int, stages: int, pace: Pace, rates: Rates) -> float:
+    """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
+
+    Args:
+        steps, stages: tiles that go through a ring, and its places; without any it never ends.
+        pace, rates: of the launch, and of the target.
+    """
+    if stages < 1:
+        return math.inf
+    rounds = -(-steps // stages) - 1
+    return rounds * (rates.copy_latency + rates.mma_latency + pace.each_stage / steps)
+
+
+def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
+    """Cycles of the launch and what they come from."""
+    pace = pace_of(tiled, work)
+    latency = max(latency_of(ring.steps, ring.stages, pace, tiled.arch.rates) for ring in work.rings)
+    suppliers = {**pace.suppliers, "copy latency": latency}
+    problem = tiled.layout.problem
+    products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // problem.operand_dtype.bytes)
+    return Estimate(
+        ctas=pace.ctas,
+        busy_sms=pace.busy_sms,
+        waves=pace.waves,
+        last_wave_fill=pace.last_wave / tiled.arch.rates.sms,
+        useful=problem.macs / products,
+        model_share=_model_share(tiled, products),
+        traffic_bytes=pace.ctas * work.loaded_bytes,
+        fill_rate=pace.fill_rate,
+        factor_rate=pace.factor_rate,
+        l2_rate=pace.l2_rate,
+        mma_cycles=suppliers["tensor core"],
+        read_cycles=suppliers["shared memory"],
+        fill_cycles=suppliers["TMA fill"],
+        l2_cycles=suppliers["L2"],
         latency_cycles=latency,
-        around_cycles=around,
-        cycles=waves * (suppliers[bottleneck] + around),
-        bottleneck=bottleneck,
+        around_cycles=pace.around_cycles,
+        cycles=pace.cycles(latency),
+        bottleneck=max(suppliers, key=suppliers.__getitem__),
     )
 
 
@@ -94,16 +150,6 @@ def mma_cycles(work: CtaWork, rates: Rates) -> float:
 def _fill_rate(rates: Rates, row_bytes: int) -> float:
     """Bytes a cycle that TMA writes, with rows of some length."""
     return rates.fill_bytes * min(1.0, row_bytes / FULL_ROW_BYTES)
-
-
-def _latency(ring: RingUse, each_stage: float, rates: Rates) -> float:
-    """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
-
-    Args:
-        each_stage: cycles of all tiles of the ring together, copied and multiplied.
-    """
-    rounds = -(-ring.steps // ring.stages) - 1
-    return rounds * (rates.copy_latency + rates.mma_latency + each_stage / ring.steps)
 
 
 def _epilogue_cycles(tiled: TiledProblem, work: CtaWork) -> float:

@@ -26,8 +26,7 @@ from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleName:
+class ScheduleName(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
 
     name: str
@@ -39,8 +38,7 @@ class ScheduleName:
         return f"{self.name} {self.variant}".strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiling:
+class Tiling(msgspec.Struct, frozen=True, kw_only=True):
     """The piece of work that one CTA does, and in which bites.
 
     Attributes:
@@ -57,13 +55,17 @@ class Tiling:
     b_stages: int
     a_stages: int = 0
 
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """The stages of each ring of operand tiles, in the order of `CtaWork.rings`."""
+        return (self.a_stages, self.b_stages) if self.a_stages else (self.b_stages,)
+
     def __str__(self) -> str:
         apart = f" of filter and {self.a_stages} of activations" if self.a_stages else ""
         return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     """The K loop: for every filter tap and channel block, one step.
 
     Attributes:
@@ -84,8 +86,7 @@ class Pipeline:
         return math.prod(self.taps) * self.blocks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loads:
+class Loads(msgspec.Struct, frozen=True, kw_only=True):
     """The tensor maps of a kernel.
 
     Attributes:
@@ -104,8 +105,7 @@ class Loads:
         return (self.a, self.b, *self.factors)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The grid (tiles along M, tiles along N, 1) of CTAs of `threads` threads."""
 
     entry: str
@@ -118,8 +118,7 @@ class Launch:
         return math.prod(self.grid)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """The time that a launch should take, in SM clock cycles, and why (`convc.compiler.plan.cost`).
 
     Attributes:
@@ -177,8 +176,7 @@ class Reuse(Geometry):
     rests_on: tuple[Rule, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleSummary:
+class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule that was considered: its best candidate, or why there is none.
 
     Attributes:
@@ -197,8 +195,7 @@ class ScheduleSummary:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that breaks a rule.
 
     Attributes:
@@ -212,8 +209,7 @@ class Rejection:
     tiling: Tiling | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alternative:
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """A legal candidate that the estimate puts behind the chosen one."""
 
     tiling: Tiling
@@ -221,8 +217,7 @@ class Alternative:
     bottleneck: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexing:
+class Indexing(msgspec.Struct, frozen=True, kw_only=True):
     """The index maps of a kernel, lowered.
 
     Attributes:
@@ -242,8 +237,7 @@ class Indexing:
     reuse: Reuse | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """One convolution as one launch, with every decision.
 
     Attributes:

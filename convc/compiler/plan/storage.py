@@ -9,8 +9,9 @@ descriptor).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TypeVar
+
+import msgspec
 
 from convc.compiler.plan.names import RingName, SmemName, TmemName
 from convc.ir.arch import SM_100A, Arch
@@ -22,8 +23,7 @@ MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SmemTile:
+class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
     """An operand tile in shared memory, once per stage.
 
     Attributes:
@@ -56,8 +56,7 @@ class SmemTile:
         return self.offset + self.stages * self.stage_bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemTile:
+class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
     """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
 
     name: TmemName
@@ -73,8 +72,7 @@ class TmemTile:
         return self.column_offset + self.stages * self.columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BarrierRing:
+class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
     Attributes:
@@ -100,8 +98,14 @@ class BarrierRing:
         return self.offset + BARRIER_BYTES * self.stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Storage:
+class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory that a CTA needs: bytes of shared memory, and columns of tensor memory to allocate."""
+
+    smem_bytes: int
+    tmem_columns: int
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of one CTA.
 
     Attributes:
@@ -123,6 +127,11 @@ class Storage:
     tmem_columns: int
     mask_offset: int | None = None
     masks: int = 0
+
+    @property
+    def need(self) -> MemoryNeed:
+        """The memory that it takes."""
+        return MemoryNeed(smem_bytes=self.smem_bytes, tmem_columns=self.tmem_columns)
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
@@ -151,17 +160,21 @@ def tile_ring(
     name: SmemName, rows: int, row_bytes: int, stages: int, offset: int, *, state: str = "", swizzle: str | None = None
 ) -> SmemTile:
     """Lay out a ring of operand tiles from `offset` on; their swizzle spans a row where it is not said."""
-    stage_bytes = -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
     return SmemTile(
         name=name,
         rows=rows,
         row_bytes=row_bytes,
         swizzle=swizzle or f"{row_bytes}B",
         stages=stages,
-        stage_bytes=stage_bytes,
+        stage_bytes=aligned_stage(rows, row_bytes),
         offset=offset,
         state=state,
     )
+
+
+def aligned_stage(rows: int, row_bytes: int) -> int:
+    """Bytes from one stage of a tile to the next."""
+    return -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
 
 
 def lay_out(
@@ -171,10 +184,9 @@ def lay_out(
     placed: list[BarrierRing] = []
     end = smem[-1].end
     for ring in rings:
-        placed.append(replace(ring, offset=end))
+        placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
-    table = -(-end // MASK_BYTES) * MASK_BYTES
-    slot = table + MASK_BYTES * masks if masks else end
+    table, slot = table_and_slot(end, masks)
     return Storage(
         smem=smem,
         tmem=tmem,
@@ -185,6 +197,26 @@ def lay_out(
         mask_offset=table if masks else None,
         masks=masks,
     )
+
+
+def needed(tiles_end: int, barriers: int, tmem_end: int, arch: Arch, masks: int = 0) -> MemoryNeed:
+    """Count what `lay_out` will need, without laying it out: the planner asks of many tilings, and takes one.
+
+    Args:
+        tiles_end: first byte of shared memory past the operand tiles.
+        barriers: the stages of all rings.
+        tmem_end: first column of tensor memory past the tiles in it.
+        arch: the target.
+        masks: entries of the table of lane masks.
+    """
+    _, slot = table_and_slot(tiles_end + BARRIER_BYTES * barriers, masks)
+    return MemoryNeed(smem_bytes=slot + SLOT_BYTES, tmem_columns=allocated_columns(tmem_end, arch))
+
+
+def table_and_slot(end: int, masks: int) -> tuple[int, int]:
+    """Offsets of the table of lane masks, and of the word for the address of tensor memory, behind the barriers."""
+    table = -(-end // MASK_BYTES) * MASK_BYTES
+    return table, table + MASK_BYTES * masks if masks else end
 
 
 def allocated_columns(end: int, arch: Arch) -> int:

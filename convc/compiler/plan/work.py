@@ -6,7 +6,7 @@ same kernel: the two must agree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.ir.arch import SM_100A
 
@@ -24,16 +24,14 @@ STORE_BYTES = 16
 """Bytes that a thread of the epilogue stores at once, where a lane holds an output pixel."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingUse:
+class RingUse(msgspec.Struct, frozen=True, kw_only=True):
     """A ring of stages: `steps` tiles go through `stages` places."""
 
     steps: int
     stages: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CtaWork:
+class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     """The K loop of one CTA.
 
     Attributes:

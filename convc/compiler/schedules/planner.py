@@ -68,7 +68,7 @@ def plan(
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
     """A schedule that looked legal and is not."""
-    return replace(candidates, legal=(), rejected=(Rejection(rule=rule, reason=reason), *candidates.rejected))
+    return replace(candidates, parts=(Rejection(rule=rule, reason=reason), *candidates.rejected))
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
@@ -95,7 +95,7 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
         work=best.work,
         arch=best.tiled.arch,
         tiling=best.tiled.tiling,
-        storage=best.tiled.storage,
+        storage=best.storage,
         pipeline=best.pipeline,
         launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=THREADS),
         indexing=indexing,

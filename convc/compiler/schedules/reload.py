@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
-from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
-from convc.compiler.plan.candidates import tilings
-from convc.compiler.plan.constraints import TiledProblem, check_problem
+from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.candidates import BLOCK_M, tilings
+from convc.compiler.plan.constraints import check_problem
 from convc.compiler.plan.coordinates import TapCoordinates, coordinate
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
@@ -52,21 +52,19 @@ class Reload(Schedule):
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
-        problem = layout.problem
         rejected = check_problem(layout, arch)
-        tried = () if rejected else tilings(layout, block_n=request.block_n, stages=request.stages)
-        tiled = (
-            TiledProblem(
-                layout=layout,
-                arch=arch,
-                tiling=tiling,
-                storage=self.storage(layout, tiling, arch),
-                grid=(-(-problem.gemm_m // tiling.block_m), -(-problem.out_channels // tiling.block_n)),
-            )
-            for tiling in tried
+        if rejected:
+            return ScheduleCandidates(schedule=self.id, parts=rejected)
+        offer = Offer(
+            layout=layout,
+            arch=arch,
+            tilings=tuple(tilings(layout, block_n=request.block_n, stages=request.stages)),
+            rows=-(-layout.problem.gemm_m // BLOCK_M),
+            need=lambda tiling: self.storage(layout, tiling, arch).need,
+            storage=lambda tiling: self.storage(layout, tiling, arch),
+            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline),
         )
-        legal, refused = judge(tiled, lambda tiling, pipeline: self.work(layout, tiling, pipeline))
-        return ScheduleCandidates(schedule=self.id, legal=tuple(legal), rejected=(*rejected, *refused))
+        return ScheduleCandidates(schedule=self.id, parts=(offer,))
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
         """Lay out one CTA.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import msgspec
 import pytest
 
 from convc.compiler.options import ScheduleOptions
@@ -46,7 +47,9 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
     ],
 )
 def test_the_verdict(slide, shift, verdict):
-    assert verdict in verdict_on_moving(dataclasses.replace(STILL, **slide), dataclasses.replace(MOVED, **shift))
+    assert verdict in verdict_on_moving(
+        msgspec.structs.replace(STILL, **slide), msgspec.structs.replace(MOVED, **shift)
+    )
 
 
 def test_lanes_are_accounted_for():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from convc.errors import PtxSyntaxError
+from convc.ptx import lexer
 from convc.ptx.lexer import Tokens
 from convc.ptx.numbers import read_integer, read_number
 
@@ -139,3 +140,27 @@ def test_bad_numbers(text):
 
 def test_a_nan_constant_equals_itself():
     assert read_number("0f7fc00000") == read_number("0f7FC00000") != read_number("0f7fc00001")
+
+
+def test_a_mark_in_a_line_that_was_met_before_stands_at_its_own_place():
+    line = "a b //@ step=one role=load\n"
+    first = Tokens(line, "k.ptx")
+    second = Tokens("c\n" + line + line, "k.ptx")
+    assert first.marks == [(2, "one", "load")]
+    assert second.marks == [(3, "one", "load"), (5, "one", "load")]
+    assert [second.text[start] for start in second.starts[:5]] == ["c", "a", "b", "a", "b"]
+
+
+def test_block_comments_go_over_lines_and_may_hold_marks():
+    text = "a /* x\n//@ step=no */ b //@ step=yes\n c //@ end\nd"
+    tokens = Tokens(text, "k.ptx")
+    assert tokens.texts[:5] == ["a", "b", "c", "d", ""]
+    assert tokens.marks == [(2, "yes", None), (3, None, None)]
+    assert Tokens(text, "k.ptx").marks == tokens.marks
+
+
+def test_the_memory_of_lines_is_bounded():
+    Tokens("\n".join(f"a{number};" for number in range(2 * lexer.MAX_REMEMBERED)), "k.ptx")
+    assert len(lexer._remembered) <= lexer.MAX_REMEMBERED
+    Tokens("x" * (lexer.MAX_REMEMBERED_LINE + 1), "k.ptx")
+    assert max(map(len, lexer._remembered)) <= lexer.MAX_REMEMBERED_LINE

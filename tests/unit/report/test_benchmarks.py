@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
 
-from benchmarks import budget, check, models, network, reuse, run
+from benchmarks import budget, check, models, network, parsing, reuse, run
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
@@ -46,6 +46,13 @@ def test_the_numbers_of_checking_have_their_budgets():
     numbers = check.measure("demo")
     assert set(budget.read_budgets()["check"]) <= set(numbers)
     assert numbers["layers"] > 0
+
+
+def test_the_numbers_of_parsing_have_their_budgets():
+    numbers = parsing.measure("demo")
+    assert set(budget.read_budgets()["parsing"]) <= set(numbers)
+    assert numbers["texts"] == 6
+    assert numbers["times_sympy"] > numbers["parse_times_sympy"] > 0
 
 
 def test_the_layers_are_resnet50():

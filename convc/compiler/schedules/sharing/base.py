@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
-from convc.compiler.plan.candidate import Candidate, ScheduleCandidates, judge
+from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
-from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, TiledProblem, TilingRule, check_problem
+from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, TilingRule, check_problem
 from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
-from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, Request, Roles, Schedule
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.roles import clear, load, masks
+from convc.compiler.schedules.sharing.storage import (
+    done_ring,
+    largest_halo,
+    mask_entries,
+    operand_barriers,
+    operand_bytes,
+    operand_rings,
+    operand_tiles,
+)
 from convc.compiler.tile.steps.base import Step
 from convc.errors import PlanError
 from convc.ir.arch import SM_100A, Arch
@@ -85,8 +94,16 @@ class Sharing(Schedule):
         return geometry.tile.lanes + halo
 
     @abstractmethod
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
-        """Lay out one CTA."""
+    def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
+        """The tiles in tensor memory, the last one behind the others; they do not depend on the filter's stages."""
+
+    def own_rings(self, tiling: Tiling, geometry: Geometry) -> tuple[BarrierRing, ...]:
+        """Rings of barriers besides those between load, mma and epilogue; the filter's stages are not asked."""
+        return ()
+
+    def masks(self, layout: DeviceLayout, geometry: Geometry) -> int:
+        """Entries of the table of lane masks."""
+        return mask_entries(layout.problem, geometry)
 
     @abstractmethod
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
@@ -102,18 +119,42 @@ class Sharing(Schedule):
 
     # ---- what all of them do -----------------------------------------------------------------------------------------
 
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
+        """Lay out one CTA."""
+        return lay_out(
+            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
+            self.tensor_tiles(layout, tiling, arch),
+            (*operand_rings(tiling), *self.own_rings(tiling, geometry), done_ring()),
+            arch,
+            masks=self.masks(layout, geometry),
+        )
+
+    def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
+        """Give the function that counts the memory that `storage` takes, without laying it out."""
+        rows = self.tile_rows(geometry, largest_halo(geometry))
+        masks = self.masks(layout, geometry)
+
+        known: dict[tuple[int, int], tuple[int, int]] = {}
+
+        def need_of(tiling: Tiling) -> MemoryNeed:
+            key = tiling.block_n, tiling.a_stages
+            if key not in known:
+                rings = (*self.own_rings(tiling, geometry), done_ring())
+                known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
+            barriers, end = known[key]
+            return needed(operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks)
+
+        return need_of
+
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling of the best cut."""
-        rejected = list(check_problem(layout, arch, WALK_RULES))
-        legal: list[Candidate] = []
-        for lanes in () if rejected else self.pixels:
+        parts: list[Offer | Rejection] = list(check_problem(layout, arch, WALK_RULES))
+        for lanes in () if parts else self.pixels:
             geometries, refused = self._geometries(layout, request, lanes)
-            rejected += refused
+            parts += refused
             if geometries:
-                found, refused = self._judged(layout, arch, request, _fewest(geometries))
-                legal += found
-                rejected += refused
-        return ScheduleCandidates(schedule=self.id, legal=tuple(legal), rejected=tuple(rejected))
+                parts.append(self._offer(layout, arch, request, _fewest(geometries)))
+        return ScheduleCandidates(schedule=self.id, parts=tuple(parts))
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive the maps of a candidate, and prove that every lane finds its pixel, or a zero, or is masked."""
@@ -165,23 +206,16 @@ class Sharing(Schedule):
                 refused.append(Rejection(rule="reuse", reason=reason))
         return found, refused
 
-    def _judged(
-        self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry
-    ) -> tuple[list[Candidate], list[Rejection]]:
-        """The legal tilings of one cut, and the others."""
-        tiled = (
-            TiledProblem(
-                layout=layout,
-                arch=arch,
-                tiling=tiling,
-                storage=self.storage(layout, tiling, arch, geometry),
-                grid=(geometry.all_tiles, -(-layout.problem.out_channels // tiling.block_n)),
-            )
-            for tiling in self.tilings(layout, request, geometry)
-        )
-        return judge(
-            tiled,
-            lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
+    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry) -> Offer:
+        """The tilings of one cut."""
+        return Offer(
+            layout=layout,
+            arch=arch,
+            tilings=tuple(self.tilings(layout, request, geometry)),
+            rows=geometry.all_tiles,
+            need=self.need(layout, arch, geometry),
+            storage=lambda tiling: self.storage(layout, tiling, arch, geometry),
+            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
             rules=self.rules,
             geometry=geometry,
         )

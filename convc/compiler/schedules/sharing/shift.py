@@ -18,7 +18,7 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
-from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
+from convc.compiler.plan.storage import BarrierRing, TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
@@ -26,11 +26,6 @@ from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
 from convc.compiler.schedules.sharing.storage import (
     A_TMEM,
-    done_ring,
-    largest_halo,
-    mask_entries,
-    operand_rings,
-    operand_tiles,
     ring_uses,
 )
 from convc.compiler.schedules.skeleton import about, number
@@ -81,33 +76,32 @@ class Shift(Sharing):
         """Rows of a copy: a halo for each sub-partition, unless windows overlap."""
         return geometry.tile.lanes + (0 if self.windows else 4 * halo)
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
-        """Lay out one CTA.
-
-        Two more rings: `order` lets the mma role wait for its own operations, and `empty_tmem` counts the activation
-        tiles in tensor memory, unless these come and go with those in shared memory.
-        """
-        own = self.apart(tiling)
-        turns = min(tiling.a_stages, TENSOR_TILES)
-        spare = BarrierRing(name=EMPTY_TMEM, stages=turns, producer="mma", consumer="mma", state="tmem")
-        order = BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", state="order")
-        own_rings = (*((spare,) if own else ()), *((order,) if self.waits(geometry) else ()))
+    def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
+        """The accumulator, and activation tiles behind it."""
         acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0)
         a_tmem = TmemTile(
             name=A_TMEM,
             lanes=arch.limits.tmem_lanes,
             columns=8 * atoms_of(layout, tiling, arch.limits.mma_atom_bytes),
             column_offset=acc.end,
-            stages=turns,
-            state="tmem" if own else "a",
+            stages=min(tiling.a_stages, TENSOR_TILES),
+            state="tmem" if self.apart(tiling) else "a",
         )
-        return lay_out(
-            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
-            (acc, a_tmem),
-            (*operand_rings(tiling), *own_rings, done_ring()),
-            arch,
-            masks=mask_entries(layout.problem, geometry),
-        )
+        return acc, a_tmem
+
+    def own_rings(self, tiling: Tiling, geometry: Geometry) -> tuple[BarrierRing, ...]:
+        """Rings of the mma role with itself.
+
+        `order` lets it wait for its own operations, and `empty_tmem` counts the activation tiles in tensor memory,
+        unless these come and go with those in shared memory.
+        """
+        rings: list[BarrierRing] = []
+        if self.apart(tiling):
+            turns = min(tiling.a_stages, TENSOR_TILES)
+            rings.append(BarrierRing(name=EMPTY_TMEM, stages=turns, producer="mma", consumer="mma", state="tmem"))
+        if self.waits(geometry):
+            rings.append(BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", state="order"))
+        return tuple(rings)
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""

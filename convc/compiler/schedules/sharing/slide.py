@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
-from convc.compiler.plan.storage import Storage, TmemTile, lay_out
+from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
 from convc.compiler.schedules.sharing.storage import (
-    done_ring,
-    largest_halo,
-    mask_entries,
-    operand_rings,
-    operand_tiles,
     ring_uses,
 )
 from convc.compiler.schedules.skeleton import about, number
@@ -39,16 +34,9 @@ class Slide(Sharing):
         """Rows can be read from anywhere, so the columns of a buffer may come in any order."""
         return True
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
-        """Lay out one CTA."""
-        acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0)
-        return lay_out(
-            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
-            (acc,),
-            (*operand_rings(tiling), done_ring()),
-            arch,
-            masks=mask_entries(layout.problem, geometry),
-        )
+    def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
+        """The accumulator alone."""
+        return (TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0),)
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, filter columns innermost."""

@@ -15,7 +15,7 @@ from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
-from convc.compiler.plan.storage import Storage, TmemTile, lay_out
+from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import Request
 from convc.compiler.schedules.epilogue import accumulated, epilogue_steps, requantise, this_lane
@@ -23,7 +23,7 @@ from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
 from convc.compiler.schedules.sharing.k_loop import k_loop, release_filter, release_tile, wait_for_filter
-from convc.compiler.schedules.sharing.storage import done_ring, largest_halo, operand_rings, operand_tiles, ring_uses
+from convc.compiler.schedules.sharing.storage import largest_halo, ring_uses
 from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, RequantiseLane, TmemLoad
@@ -75,15 +75,13 @@ class Stationary(Sharing):
         fixed = request if request.block_n is not None else replace(request, block_n=WS_ROWS)
         return super().tilings(layout, fixed, geometry)
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
-        """Lay out one CTA."""
-        acc = TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_m, column_offset=0)
-        return lay_out(
-            operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
-            (acc,),
-            (*operand_rings(tiling), done_ring()),
-            arch,
-        )
+    def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
+        """The accumulator alone."""
+        return (TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_m, column_offset=0),)
+
+    def masks(self, layout: DeviceLayout, geometry: Geometry) -> int:
+        """No lane is masked: columns are zeroed."""
+        return 0
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
         """Count the K loop; a thread of the epilogue stores every pixel by itself."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import A, B, RingName, TmemName
 from convc.compiler.plan.records import Tiling
-from convc.compiler.plan.storage import BarrierRing, SmemTile, tile_ring
+from convc.compiler.plan.storage import BarrierRing, SmemTile, aligned_stage, tile_ring
 from convc.compiler.plan.work import RingUse
 from convc.compiler.schedules.skeleton import DONE
 from convc.ir.problem import ConvProblem
@@ -29,6 +29,12 @@ def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     return a, b
 
 
+def operand_bytes(tiling: Tiling, rows: int) -> int:
+    """Bytes of shared memory that `operand_tiles` take."""
+    a = tiling.a_stages * aligned_stage(rows, tiling.row_bytes)
+    return a + tiling.b_stages * aligned_stage(tiling.block_n, tiling.row_bytes)
+
+
 def operand_rings(tiling: Tiling) -> tuple[BarrierRing, ...]:
     """`full_a`/`empty_a` and `full_b`/`empty_b` between load and mma."""
     return (
@@ -37,6 +43,11 @@ def operand_rings(tiling: Tiling) -> tuple[BarrierRing, ...]:
         BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
         BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b"),
     )
+
+
+def operand_barriers(tiling: Tiling) -> int:
+    """Barriers of `operand_rings`: two for every stage."""
+    return 2 * (tiling.a_stages + tiling.b_stages)
 
 
 def done_ring() -> BarrierRing:

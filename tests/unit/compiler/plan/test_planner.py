@@ -124,7 +124,7 @@ def test_storage_never_overlaps(block_n, row_bytes, stages):
 )
 def test_the_choice_among_estimates(costs, chosen):
     base = plan(device_layout(problem()), options=RELOAD_ONLY).estimate
-    estimates = [dataclasses.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
+    estimates = [msgspec.structs.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
     assert choose(estimates) == chosen
 
 
@@ -287,7 +287,7 @@ def test_an_illegal_tiling_is_rejected(tiling, rule, reason):
     layout = device_layout(problem(out_channels=256))
     grid = (7, -(-256 // (made.block_n or 1)))
     rejection = check_tiling(
-        TiledProblem(layout=layout, arch=SM_100A, tiling=made, storage=storage_of(made, SM_100A), grid=grid)
+        TiledProblem(layout=layout, arch=SM_100A, tiling=made, need=storage_of(made, SM_100A).need, grid=grid)
     )
     assert rejection is not None
     assert rejection.rule == rule
@@ -303,7 +303,7 @@ def test_limits_that_no_tiling_of_today_reaches():
         layout=device_layout(problem(out_channels=256)),
         arch=small,
         tiling=tiling,
-        storage=storage_of(tiling, small),
+        need=storage_of(tiling, small).need,
         grid=(2, 4),
     )
     assert constraints.tensor_memory(candidate) == "needs 64 columns of tensor memory, a CTA has 32"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
@@ -48,7 +47,7 @@ def test_every_step_finds_its_factors(operand, fields):
 
 def test_a_wrong_place_is_refuted():
     decided = plan(device_layout(problem("mxfp8", in_channels=2400)), options=RELOAD_ONLY)
-    wrong = dataclasses.replace(decided.pipeline, channels=decided.pipeline.channels + 32)
+    wrong = msgspec.structs.replace(decided.pipeline, channels=decided.pipeline.channels + 32)
     blocks = decided.layout.blocks
     factors = factor_coordinates(blocks, decided.layout, decided.tiling, wrong)
     outcome = prove_factors(factors, blocks, decided.layout, decided.tiling, wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from support.schedules import RELOAD_ONLY
 
@@ -109,23 +110,24 @@ def test_one_wrong_step_is_found(edit, sentence):
 
 
 def with_storage(**changes) -> TileProgram:
-    return dataclasses.replace(PROGRAM, storage=dataclasses.replace(PROGRAM.storage, **changes))
+    return dataclasses.replace(PROGRAM, storage=msgspec.structs.replace(PROGRAM.storage, **changes))
 
 
 A, B = PROGRAM.storage.smem
 FULL, FREE, DONE = PROGRAM.storage.rings
 REPLACE = dataclasses.replace
+MOVED = msgspec.structs.replace
 
 
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [
         (
-            with_storage(smem=(A, REPLACE(B, offset=1024))),
+            with_storage(smem=(A, MOVED(B, offset=1024))),
             "tile a ends at 49152 and overlaps tile b, which starts at 1024",
         ),
         (
-            with_storage(rings=(REPLACE(FULL, offset=B.end - 8), FREE, DONE)),
+            with_storage(rings=(MOVED(FULL, offset=B.end - 8), FREE, DONE)),
             "tile b ends at 67584 and overlaps ring full, which starts at 67576",
         ),
         (
@@ -133,11 +135,11 @@ REPLACE = dataclasses.replace
             "the slot ends at 67636 and overlaps ring done, which starts at 67632",
         ),
         (
-            with_storage(smem=(REPLACE(A, stage_bytes=1000), B)),
+            with_storage(smem=(MOVED(A, stage_bytes=1000), B)),
             "tile a at 0 with stages of 1000 bytes is not aligned to 1024",
         ),
-        (with_storage(smem=(REPLACE(A, stages=2), B)), "tile a has 2 stages, ring full has 3"),
-        (with_storage(rings=(FULL, FREE, REPLACE(DONE, offset=DONE.offset + 4))), "done at 67636 is not aligned to 8"),
+        (with_storage(smem=(MOVED(A, stages=2), B)), "tile a has 2 stages, ring full has 3"),
+        (with_storage(rings=(FULL, FREE, MOVED(DONE, offset=DONE.offset + 4))), "done at 67636 is not aligned to 8"),
         (
             with_storage(smem_bytes=1024),
             "the slot ends at 67644; the plan has 1024 bytes of shared memory, the launch 67644",

@@ -1,0 +1,109 @@
+"""The search for the best tilings against one that looks at all of them: every shortcut leaves the same winners."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convc.compiler.plan.candidate import Candidate, Offer
+from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.constraints import check_tiling
+from convc.compiler.plan.cost import choose, estimate
+from convc.compiler.schedules.all import SCHEDULES
+from convc.compiler.schedules.base import Request
+from convc.ir.arch import SM_100A
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+STAGES = (None, None, None, 0, 1, 3)
+
+
+@st.composite
+def problems(draw) -> ConvProblem:
+    """Small and large, so that each supplier of the K loop is the slowest somewhere, latency among them."""
+    kernel = draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    groups = draw(st.sampled_from([1, 1, 1, 2]))
+    channels = st.sampled_from([3, 16, 33, 64, 100, 128, 256, 512])
+    return ConvProblem(
+        batch=draw(st.sampled_from([1, 1, 2, 32])),
+        in_channels=groups * draw(channels),
+        out_channels=groups * draw(channels),
+        in_extent=draw(st.tuples(*[st.sampled_from([7, 14, 20, 56, 112])] * 2)),
+        kernel=kernel,
+        stride=draw(st.sampled_from([(1, 1), (1, 1), (2, 2)])),
+        pad_lo=(kernel[0] // 2, kernel[1] // 2),
+        pad_hi=(kernel[0] // 2, kernel[1] // 2),
+        groups=groups,
+        operand=draw(st.sampled_from(["f16", "f16", "e4m3", "mxfp8"])),
+    )
+
+
+def every(offer: Offer) -> list[Candidate]:
+    """All legal tilings, each laid out and priced."""
+    found: list[Candidate] = []
+    for tiled in map(offer.tiled, offer.tilings):
+        assert tiled.need == offer.storage(tiled.tiling).need
+        if check_tiling(tiled, offer.rules) is None:
+            pipeline = pipeline_of(offer.layout, tiled.tiling, offer.arch.limits.mma_atom_bytes)
+            work = offer.work(tiled.tiling, pipeline)
+            assert tuple(ring.stages for ring in work.rings) == tiled.tiling.stages
+            cost = estimate(tiled, work)
+            found.append(Candidate(offer=offer, tiled=tiled, pipeline=pipeline, work=work, cost=cost))
+    return found
+
+
+def first_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
+    """The first of the fastest of each width."""
+    widths = itertools.groupby(candidates, key=lambda one: one.tiled.tiling.block_n)
+    return [min(found, key=lambda one: one.cost.cycles) for _, found in widths]
+
+
+def shown(candidates: list[Candidate]) -> list[tuple]:
+    return [(one.tiled.tiling, one.work, one.cost, one.storage) for one in candidates]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
+def test_the_search_finds_what_a_look_at_every_tiling_finds(schedule):
+    @settings(max_examples=25, derandomize=True, database=None, deadline=None)
+    @given(problems(), st.sampled_from(STAGES))
+    def holds(problem: ConvProblem, stages: int | None) -> None:
+        found = schedule.candidates(device_layout(problem), SM_100A, Request(stages=stages))
+        offers = [part for part in found.parts if isinstance(part, Offer)]
+        looked_at = [every(offer) for offer in offers]
+        exhaustive = list(itertools.chain(*looked_at))
+        winners = list(itertools.chain(*map(first_of_the_fastest, looked_at)))
+        assert shown(list(found.legal)) == shown(winners)
+        if exhaustive:
+            assert shown([found.best]) == shown([exhaustive[choose([one.cost for one in exhaustive])]])
+        for offer, candidates in zip(offers, looked_at, strict=True):
+            assert len(offer.rejected) + len(candidates) == len(offer.tilings)
+
+    holds()
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
+def test_what_a_cta_does_depends_on_its_stages_only_in_its_rings(schedule):
+    problem = ConvProblem(
+        batch=4, in_channels=256, out_channels=256, in_extent=(28, 28), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    found = schedule.candidates(device_layout(problem), SM_100A, Request(block_n=128))
+    for offer in (part for part in found.parts if isinstance(part, Offer)):
+        works = [one.work for one in every(offer)]
+        assert len({work.rings for work in works}) > 1
+        assert len({msgspec.structs.replace(work, rings=()) for work in works}) == 1
+
+
+def test_one_tiling_of_a_width_is_priced():
+    """What makes the survey fast: of 200 tilings and more, few are priced."""
+    problem = ConvProblem(in_channels=64, out_channels=256, in_extent=(56, 56), kernel=(3, 3))
+    counted = []
+    for schedule in SCHEDULES:
+        found = schedule.candidates(device_layout(problem), SM_100A, Request())
+        for offer in (part for part in found.parts if isinstance(part, Offer)):
+            counted.append((len(offer.legal), len(offer.tilings)))
+            assert "rejected" not in vars(offer)
+    assert sum(priced for priced, _ in counted) * 5 < sum(tilings for _, tilings in counted)
