@@ -7,8 +7,8 @@
     130, 141    stopped with Ctrl-C; the reader of the output went away
 
 Errors go to stderr, as sentences and without a traceback. A command's module is imported when the command is called,
-so that ``convc --help`` is quick; and a verb's when it is called (`convc.api`), so that ``convc run`` of a build folder
-never loads the compiler.
+a verb's when that is called (`convc.api`), and a command imports its reports in its functions: so the help of every
+command is quick, and ``convc run`` of a build folder never loads the compiler.
 """
 
 from __future__ import annotations

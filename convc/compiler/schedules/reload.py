@@ -24,7 +24,7 @@ from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, p
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import Request, Roles, Schedule
+from convc.compiler.schedules.base import Method, Request, Roles
 from convc.compiler.schedules.epilogue import chunk_of, row_epilogue
 from convc.compiler.schedules.skeleton import (
     DONE,
@@ -47,7 +47,7 @@ EMPTY = RingName("empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reload(Schedule):
+class Reload(Method):
     """One activation tile and one filter tile for every tap and channel block."""
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
@@ -66,7 +66,7 @@ class Reload(Schedule):
             for tiling in tried
         )
         legal, refused = judge(tiled, lambda tiling, pipeline: self.work(layout, tiling, pipeline))
-        return ScheduleCandidates(schedule=self.id, legal=tuple(legal), rejected=(*rejected, *refused))
+        return ScheduleCandidates(schedule=self.schedule.id, legal=tuple(legal), rejected=(*rejected, *refused))
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
         """Lay out one CTA.
