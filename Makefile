@@ -21,10 +21,10 @@ WORKERS ?= 2
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench docs lint clean
+.PHONY: help demo test slow bench versions docs lint clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
 demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, compare; all is kept in build/demo
 	$(PY) -m convc.cli.demo
@@ -37,6 +37,9 @@ slow: $(VENV)/.installed-test  ## the slow part of the test suite
 
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run
+
+versions: | $(PY)  ## a quick suite in fresh environments: oldest and newest libraries, Python 3.11 to 3.14
+	$(PY) -m tests.versions.run $(VERSIONS)
 
 docs: $(VENV)/.installed-docs  ## the pages of convc/docs as a site in build/site; a warning fails
 	$(PY) -m sphinx -W --keep-going -q -b html -c tests/docs/site -d build/doctrees convc/docs build/site
