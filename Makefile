@@ -3,19 +3,30 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 PYTHON ?= $(or $(shell command -v python3.11),$(shell command -v python3))
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# pip says nothing for half a minute where it is quiet, and a screenful where it is not: its packages, one a line.
+# It compiles all of every package, which takes longer than the rest: what is used is compiled when it is imported.
+PIP := $(PY) -u -m pip install --disable-pip-version-check --progress-bar off --no-compile
+define INSTALL
+@echo "== pip installs convc and what it needs into $(VENV)"
+@{ $(PIP) --editable '.$(1)' || echo FAILED; } | while read -r word name rest; do \
+  case "$$word" in \
+    Collecting) echo "   $$name" ;; \
+    Installing) case "$$name" in collected) echo "== and puts them in place" ;; esac ;; \
+    FAILED) exit 1 ;; \
+  esac; done
+endef
 WORKERS ?= 2
 
 # One BLAS thread a process: small products stall on more, and the test workers fill the cores.
 export OPENBLAS_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow bench docs lint clean
+.PHONY: help demo test slow bench versions docs lint clean
 
 help:  ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-6s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-8s %s\n", $$1, $$2}'
 
-demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, compare, keep one kernel to read
+demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, compare; all is kept in build/demo
 	$(PY) -m convc.cli.demo
 
 test: $(VENV)/.installed-test  ## the test suite without its slow part
@@ -26,6 +37,9 @@ slow: $(VENV)/.installed-test  ## the slow part of the test suite
 
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run
+
+versions: | $(PY)  ## a quick suite in fresh environments: oldest and newest libraries, Python 3.11 to 3.14
+	$(PY) -m tests.versions.run $(VERSIONS)
 
 docs: $(VENV)/.installed-docs  ## the pages of convc/docs as a site in build/site; a warning fails
 	$(PY) -m sphinx -W --keep-going -q -b html -c tests/docs/site -d build/doctrees convc/docs build/site
@@ -40,16 +54,17 @@ $(PY):
 	@test -n "$(PYTHON)" || { echo "convc needs Python 3.11 or newer: none found; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "convc needs Python 3.11 or newer; $(PYTHON) is older: set PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "== $(PYTHON) makes $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(PY)
-	$(PIP) --editable .
+	$(call INSTALL)
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(PY)
-	$(PIP) --editable '.[test]'
+	$(call INSTALL,[test])
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-docs: pyproject.toml | $(PY)
-	$(PIP) --editable '.[docs]'
+	$(call INSTALL,[docs])
 	@touch $@ $(VENV)/.installed

@@ -1,4 +1,4 @@
-"""The values that fields of `convc.ScheduleOptions` take; bringing the planner, it is imported where they are asked."""
+"""The values that fields of `convc.ScheduleOptions` take, as the records of the schedules have them."""
 
 from __future__ import annotations
 

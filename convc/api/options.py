@@ -6,7 +6,6 @@ convolution is scheduled is a record of the compiler, `ScheduleOptions`.
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,8 @@ from convc.compiler.options import ScheduleOptions as ScheduleOptions
 from convc.support.progress import Tell
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from convc.workers.pool import Pool
 
 

@@ -18,9 +18,6 @@ from convc.cli.options import (
     report_options,
     switch_option,
 )
-from convc.report.console import console, progress_bar
-from convc.report.launch import print_findings, print_verdict, write_findings
-from convc.report.output import check_reports
 
 if TYPE_CHECKING:
     from convc import KernelCheck
@@ -50,6 +47,11 @@ def check_command(
     that another one stores, reads of memory never written, leaks, hangs and faults.
     Exit code 1 when the verdict of any kernel is incomplete or error.
     """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.launch import print_findings, print_verdict, write_findings
+    from convc.report.output import check_reports
+
     out = console(stderr=check_reports(json_file, sarif_file))
 
     def watch(kernel: KernelCheck) -> None:

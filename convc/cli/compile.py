@@ -24,9 +24,6 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
-from convc.report.build import build_json, print_assembled, print_build
-from convc.report.console import console, progress_bar
-from convc.report.output import check_reports, write_report
 from convc.support import ptxas
 
 
@@ -52,6 +49,11 @@ def compile_command(
     Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is
     already in DIR is replaced when the new one is whole.
     """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.build import build_json, print_assembled, print_build
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
+
     made: dict[str, ptxas.Assembled] = {}
 
     def assembler(digest: str, text: str) -> bytes:

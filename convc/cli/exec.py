@@ -17,10 +17,6 @@ from convc.cli.options import (
     report_options,
     switch_option,
 )
-from convc.report.console import console, progress_bar
-from convc.report.counts import print_counts
-from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
-from convc.report.output import check_reports, write_report
 
 
 @click.command("exec")
@@ -49,6 +45,12 @@ def exec_command(
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings and everything that the machine counted.
     """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.counts import print_counts
+    from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
+    from convc.report.output import check_reports, write_report
+
     out = console(stderr=check_reports(json_file, sarif_file))
     with progress_bar() as progress:
         done = api.simulate(

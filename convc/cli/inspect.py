@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,11 +22,10 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
-from convc.explain.example import example_tiles, print_example
-from convc.explain.inspect import print_inspection
-from convc.explain.tiles import Tiles, print_derivation, print_tile, write_tile
-from convc.report.console import Console, console
-from convc.report.output import check_reports
+
+if TYPE_CHECKING:
+    from convc.explain.tiles import Tiles
+    from convc.report.console import Console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,12 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
         raise click.UsageError("Missing argument 'MODEL' (or --example).")
     if not example and layer is None:
         raise click.UsageError("Missing option '--layer'.")
+    # Imported when the command runs: its help needs neither compiler nor report.
+    from convc.explain.example import example_tiles, print_example
+    from convc.explain.inspect import print_inspection
+    from convc.report.console import console
+    from convc.report.output import check_reports
+
     out = console(stderr=check_reports(view.svg, view.json_file))
     found = None if model is None else api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     if view.asked:
@@ -91,6 +97,8 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
 
 def _print_view(out: Console, tiles: Tiles, view: View) -> None:
     """What is asked for of a tile."""
+    from convc.explain.tiles import print_derivation, print_tile, write_tile
+
     table = tiles.lanes(view.tile or 0)
     if view.nests:
         print_derivation(out, tiles)

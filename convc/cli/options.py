@@ -174,7 +174,7 @@ class _ScheduleChoice(click.ParamType):
     @property
     def choices(self) -> tuple[str, ...]:
         """Everything that the option may be."""
-        # Imported when the help is asked for: the schedules bring the planner and its algebra.
+        # Imported when the help is asked for: no call needs the list.
         from convc.api.choices import schedule_choices
 
         return schedule_choices()[self.option]

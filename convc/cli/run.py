@@ -24,10 +24,6 @@ from convc.cli.options import (
     switch_option,
 )
 from convc.errors import InputError
-from convc.report.console import console, progress_bar
-from convc.report.launch import layer_run_json, print_findings, print_layer_run
-from convc.report.network import network_run_json, print_network_run
-from convc.report.output import check_reports, write_report
 
 
 @click.command("run")
@@ -90,6 +86,11 @@ def _run_layer(
     chosen: Chosen,
 ) -> None:
     """One layer, from file to file."""
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.launch import layer_run_json, print_findings, print_layer_run
+    from convc.report.output import check_reports, write_report
+
     out = console(stderr=check_reports(json_file))
     with progress_bar() as progress:
         run = api.run_layer(build, x, layer, residual=residual, save=target, machine=chosen.machine, progress=progress)
@@ -109,6 +110,11 @@ def _run_network(
     chosen: Chosen,
 ) -> None:
     """A whole model, from files to files."""
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.network import network_run_json, print_network_run
+    from convc.report.output import check_reports, write_report
+
     out = console(stderr=check_reports(json_file))
     save = _named_files(outputs, "--output")
     feeds = _named_files(inputs, "--input")

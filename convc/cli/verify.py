@@ -31,12 +31,6 @@ from convc.cli.options import (
     schedule_options,
 )
 from convc.errors import ConvcError, WorkerError
-from convc.report.annotation import check_annotated, write_annotated
-from convc.report.console import console, print_heading, progress_bar
-from convc.report.network import network_json, print_network
-from convc.report.output import check_reports, write_report
-from convc.report.tables import csv_table, markdown_table
-from convc.report.verify import models_json, print_report, report_json
 from convc.support.progress import Progress
 
 if TYPE_CHECKING:
@@ -126,6 +120,12 @@ def _verify_layers(
     models: tuple[Path, ...], layer: Layers, seed: int, counts: bool, files: Files, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
+    # Imported when the command runs: its help needs no report.
+    from convc.report.annotation import check_annotated, write_annotated
+    from convc.report.console import console, print_heading
+    from convc.report.output import check_reports
+    from convc.report.verify import print_report
+
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
     first = models[0]
     if files.annotate is not None:
@@ -161,6 +161,10 @@ def _write_files(
     reports: Sequence[VerifyReport],
 ) -> None:
     """Write the reports that were asked for; in JSON, one model is an object of its own and several are a list."""
+    from convc.report.output import write_report
+    from convc.report.tables import csv_table, markdown_table
+    from convc.report.verify import models_json, report_json
+
     if files.json_file is not None:
         one = len(models) == 1
         write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
@@ -172,6 +176,8 @@ def _write_files(
 
 def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
     """The report on a model; of one among several, the error where there is none, unless the workers failed."""
+    from convc.report.console import progress_bar
+
     with progress_bar() as bar:
         told = Progress(bar) if alone else Progress(bar).under(model.name)
         try:
@@ -202,6 +208,10 @@ def _only(models: tuple[Path, ...], others: dict[str, object]) -> Path:
 
 def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, chosen: Chosen) -> None:
     """Verify a model as a network, and say what was found."""
+    from convc.report.console import console, progress_bar
+    from convc.report.network import network_json, print_network
+    from convc.report.output import check_reports, write_report
+
     quiet = check_reports(json_file)
     with progress_bar() as progress:
         report = api.verify_network(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.records import Plan, ScheduleName
-from convc.compiler.tile.program import TileProgram
+from convc.compiler.plan.names import ScheduleName
 from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout, device_layout
+
+if TYPE_CHECKING:
+    from convc.compiler.plan.records import Plan
+    from convc.compiler.tile.program import TileProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +59,8 @@ def compile_problem(
         InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
-    from convc.compiler.emit.kernel import (
-        emit,  # jinja2 and sympy are slow to load, and who finds a kernel needs neither
-    )
+    # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
+    from convc.compiler.emit.kernel import emit
     from convc.compiler.schedules.planner import plan
     from convc.compiler.schedules.program import build
     from convc.compiler.tile.verify import verify

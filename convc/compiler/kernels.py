@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import msgspec
 
@@ -19,13 +18,7 @@ from convc.compiler.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.records import to_json
-from convc.compiler.schedules.debug_info import debug_info_of
-from convc.compiler.tile.program import TileProgram
-from convc.compiler.tile.steps.base import Step
 from convc.errors import LaunchError
-from convc.ir.debug_info import dump_debug_info
-from convc.ir.expr import IntExpr
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 
@@ -97,6 +90,12 @@ def shared_problem(problem: ConvProblem) -> ConvProblem:
 
 def kernel_of(compiled: Compiled) -> Kernel:
     """Keep of a compilation what runs and what explains it."""
+    # Imported here because who finds a kernel in the cache needs neither plans nor steps.
+    from convc.compiler.plan.records import to_json
+    from convc.compiler.schedules.debug_info import debug_info_of
+    from convc.compiler.tile.program import program_json
+    from convc.ir.debug_info import dump_debug_info
+
     return Kernel(
         schedule=compiled.schedule,
         artifact=compiled.artifact,
@@ -120,23 +119,6 @@ def _decoded(data: bytes) -> Kernel | None:
     except (msgspec.MsgspecError, LaunchError):
         return None
     return kernel
-
-
-def program_json(program: TileProgram) -> bytes:
-    """A tile program as indented JSON: every step with its kind, expressions as text."""
-    return msgspec.json.format(msgspec.json.encode(_tagged(program)), indent=1)
-
-
-def _tagged(value: Any) -> Any:
-    """Plain data; a step becomes its fields with its class name as ``kind``."""
-    if isinstance(value, IntExpr):
-        return str(value)
-    if isinstance(value, tuple):
-        return [_tagged(item) for item in cast(tuple[Any, ...], value)]  # of whatever: each says itself what it is
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = {"kind": type(value).__name__} if isinstance(value, Step) else {}
-        return kind | {f.name: _tagged(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    return msgspec.to_builtins(value)
 
 
 def kernel_name(problem: ConvProblem) -> str:

@@ -2,12 +2,34 @@
 
 It knows nothing of convolutions, plans or templates: a kernel text and a launch file are all it sees. See
 docs/fidelity.md for what each modelled rule rests on.
+
+What it offers is imported when it is first asked for, since the help of a command lists the switches without numpy.
 """
 
 from __future__ import annotations
 
-from convc.machine.base.switches import Switches
-from convc.machine.launch import RunOptions, RunResult, run, writer_of
-from convc.machine.state.counters import Counters
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from convc.machine.base.switches import Switches
+    from convc.machine.launch import RunOptions, RunResult, run, writer_of
+    from convc.machine.state.counters import Counters
 
 __all__ = ["Counters", "RunOptions", "RunResult", "Switches", "run", "writer_of"]
+
+_HOME = {
+    "Counters": "convc.machine.state.counters",
+    "RunOptions": "convc.machine.launch",
+    "RunResult": "convc.machine.launch",
+    "Switches": "convc.machine.base.switches",
+    "run": "convc.machine.launch",
+    "writer_of": "convc.machine.launch",
+}
+"""The module of each name in ``__all__``."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'convc.machine' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

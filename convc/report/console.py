@@ -7,11 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from convc.support.progress import Tell
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PLAIN_WIDTH = 200
 """Columns of a table that goes to a file or a pipe."""
@@ -81,6 +84,9 @@ class _Bar:
         if self._progress is None:
             if time.monotonic() - self._started < PATIENCE_S:
                 return
+            # Imported where a bar appears: most work is done before.
+            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
             self._progress = Progress(
                 BarColumn(bar_width=24),
                 TaskProgressColumn(),

@@ -10,12 +10,11 @@ parent ends or lets go, in whatever way that happens. Python objects go both way
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -92,6 +91,10 @@ class _Receiver(Protocol):
 
 def _processes(jobs: int) -> OpenExecutor:
     """Worker processes; each holds one end of a pipe that nothing is sent through, and leaves when it is closed."""
+    # Imported when processes are wanted: a sweep that this process does alone needs neither.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("spawn")
     held, lifeline = context.Pipe(duplex=False)
     executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(held,))

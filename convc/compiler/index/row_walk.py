@@ -18,10 +18,9 @@ left padding are not walked over at all, since the end of the row before stands 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Border = Literal["mask", "zero"]
-BORDERS: tuple[Border, ...] = ("mask", "zero")
+from convc.compiler.index.border import BORDERS as BORDERS
+from convc.compiler.index.border import Border as Border
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NewType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleName:
+    """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
+
+    name: str
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        """Both in one, for people."""
+        return f"{self.name} {self.variant}".strip()
+
 
 Number = NewType("Number", str)
 """An integer that a kernel computes while it runs, a coordinate or a loop counter; also the name of its register."""

@@ -17,6 +17,7 @@ import msgspec
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
+from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -24,18 +25,6 @@ from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
-
-
-class ScheduleName(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
-
-    name: str
-    variant: str = ""
-
-    @property
-    def title(self) -> str:
-        """Both in one, for people."""
-        return f"{self.name} {self.variant}".strip()
 
 
 class Tiling(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,47 +2,94 @@
 
 A new one is a class in a file of its own, and a line in `SCHEDULES`. The longest halo is what the field of an
 instruction holds: wHalo of im2col::w, the lanes of a window, the column shift of tcgen05.mma.ws with M = 128.
+
+The functions import the classes: the help of ``convc compile`` lists the schedules, and needs no algebra for that.
 """
 
 from __future__ import annotations
 
-from convc.compiler.index.row_walk import BORDERS
+from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
-from convc.compiler.plan.records import ScheduleName
-from convc.compiler.schedules.base import ROWS, Schedule
-from convc.compiler.schedules.reload import Reload
-from convc.compiler.schedules.sharing.base import Sharing
-from convc.compiler.schedules.sharing.shift import Shift
-from convc.compiler.schedules.sharing.slide import Slide
-from convc.compiler.schedules.sharing.stationary import Stationary
+from convc.compiler.plan.names import ScheduleName
+from convc.compiler.schedules.base import ROWS, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import SM_100A
 
-RELOAD = Reload(name="reload")
-SLIDE = Slide(name="slide", max_halo=SM_100A.limits.wide_halo, rests_on=(ROW_START,))
-CHAIN = Shift(
+
+def _reload(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.reload import Reload
+
+    return Reload(schedule)
+
+
+def _slide(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.sharing.slide import Slide
+
+    return Slide(schedule)
+
+
+def _chain(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.sharing.shift import Shift
+
+    return Shift(schedule)
+
+
+def _ashift(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.sharing.shift import Shift
+
+    return Shift(schedule, ashift=True)
+
+
+def _windows(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.sharing.shift import Shift
+
+    return Shift(schedule, ashift=True, windows=True)
+
+
+def _stationary(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.sharing.stationary import Stationary
+
+    return Stationary(schedule)
+
+
+RELOAD = Schedule(name="reload", method=_reload)
+SLIDE = Schedule(name="slide", shares=True, max_halo=SM_100A.limits.wide_halo, rests_on=(ROW_START,), method=_slide)
+CHAIN = Schedule(
     name="shift",
     variant="chain",
+    activations="tensor memory",
+    shares=True,
     max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
+    method=_chain,
 )
-ASHIFT = Shift(
+ASHIFT = Schedule(
     name="shift",
     variant="ashift",
+    activations="tensor memory",
+    shares=True,
     max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(MOVES_AFTER, LAST_LANES, ROW_START),
-    ashift=True,
+    method=_ashift,
 )
-WINDOWS = Shift(
+WINDOWS = Schedule(
     name="shift",
     variant="windows",
+    activations="tensor memory",
+    shares=True,
     max_halo=SM_100A.limits.tmem_part_lanes - 1,
     rests_on=(MOVES_AFTER,),
-    ashift=True,
-    windows=True,
+    method=_windows,
 )
-STATIONARY = Stationary(name="stationary", max_halo=SM_100A.limits.ws_column_shift, rests_on=(SHIFT_THEN_ZERO,))
+STATIONARY = Schedule(
+    name="stationary",
+    shares=True,
+    transposed=True,
+    max_halo=SM_100A.limits.ws_column_shift,
+    rests_on=(SHIFT_THEN_ZERO,),
+    method=_stationary,
+)
 
 SCHEDULES: tuple[Schedule, ...] = (RELOAD, SLIDE, CHAIN, ASHIFT, WINDOWS, STATIONARY)
 """All schedules, in the order of the tables that show them."""
@@ -102,6 +149,6 @@ def schedule_of(name: ScheduleName) -> Schedule:
     raise KeyError(name.title)
 
 
-def sharing() -> tuple[Sharing, ...]:
+def sharing() -> tuple[Schedule, ...]:
     """The schedules whose filter columns share activations."""
-    return tuple(schedule for schedule in SCHEDULES if isinstance(schedule, Sharing))
+    return tuple(schedule for schedule in SCHEDULES if schedule.shares)

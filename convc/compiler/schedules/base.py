@@ -1,23 +1,30 @@
 """A schedule: one way to run a convolution, from its candidates to its roles.
 
-A schedule is one record in one file. `convc.compiler.schedules.all.SCHEDULES` lists them; the command line, the
-planner, the reports and the derivations read that tuple, and nothing else in convc knows a schedule by its name.
+A schedule is one record. `convc.compiler.schedules.all.SCHEDULES` lists them; the command line, the planner, the
+reports and the derivations read that tuple, and nothing else in convc knows a schedule by its name.
+
+What a record says of a schedule is known without the planner: the help of a command reads it. What a schedule does is
+its *method*, a class in a file of its own, which is imported with the planner's algebra when it is first called.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
-from convc.compiler.index.row_walk import Border
-from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.index.border import Border
 from convc.compiler.plan.evidence import Rule
-from convc.compiler.plan.records import Indexing, Plan, ScheduleName
-from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Step
-from convc.ir.arch import Arch
-from convc.layout.device_layout import DeviceLayout
+from convc.compiler.plan.names import ScheduleName
+
+if TYPE_CHECKING:
+    from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+    from convc.compiler.plan.records import Indexing, Plan
+    from convc.compiler.tile.program import Role
+    from convc.compiler.tile.steps.base import Step
+    from convc.ir.arch import Arch
+    from convc.layout.device_layout import DeviceLayout
 
 Rows = Literal["outer", "merged"]
 """Whether a stream of output pixels is one output row, or all of them."""
@@ -56,7 +63,7 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule(ABC):
+class Schedule:
     """One way to run a convolution.
 
     Attributes:
@@ -67,6 +74,7 @@ class Schedule(ABC):
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
+        method: makes the method of a record; what that needs is imported in here.
     """
 
     name: str
@@ -76,6 +84,7 @@ class Schedule(ABC):
     transposed: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
+    method: Callable[[Schedule], Method] = field(repr=False)
 
     @property
     def id(self) -> ScheduleName:
@@ -86,6 +95,29 @@ class Schedule(ABC):
     def assumed(self) -> int:
         """The number of assumed rules that it rests on."""
         return sum(rule.evidence == "assumed" for rule in self.rests_on)
+
+    def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
+        """Look at every tiling, as `Method.candidates` says."""
+        return self.method(self).candidates(layout, arch, request)
+
+    def indexing(self, candidate: Candidate) -> Indexing:
+        """Derive and prove the index maps of a candidate, as `Method.indexing` says."""
+        return self.method(self).indexing(candidate)
+
+    def roles(self, plan: Plan) -> Roles:
+        """Write the kernel down, as `Method.roles` says."""
+        return self.method(self).roles(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Method(ABC):
+    """The work of a schedule: its candidates, its index maps, its steps.
+
+    Attributes:
+        schedule: the record of the schedule, with what it can hold and what it rests on.
+    """
+
+    schedule: Schedule
 
     @abstractmethod
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:

@@ -24,7 +24,7 @@ from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, p
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import Request, Roles, Schedule
+from convc.compiler.schedules.base import Method, Request, Roles
 from convc.compiler.schedules.epilogue import chunk_of, row_epilogue
 from convc.compiler.schedules.skeleton import (
     DONE,
@@ -47,14 +47,14 @@ EMPTY = RingName("empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reload(Schedule):
+class Reload(Method):
     """One activation tile and one filter tile for every tap and channel block."""
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
         rejected = check_problem(layout, arch)
         if rejected:
-            return ScheduleCandidates(schedule=self.id, parts=rejected)
+            return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
         offer = Offer(
             layout=layout,
             arch=arch,
@@ -64,7 +64,7 @@ class Reload(Schedule):
             storage=lambda tiling: self.storage(layout, tiling, arch),
             work=lambda tiling, pipeline: self.work(layout, tiling, pipeline),
         )
-        return ScheduleCandidates(schedule=self.id, parts=(offer,))
+        return ScheduleCandidates(schedule=self.schedule.id, parts=(offer,))
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
         """Lay out one CTA.

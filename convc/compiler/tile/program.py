@@ -10,11 +10,15 @@ Names inside steps: a tile, ring or buffer is named as in `Storage`; a number th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, cast
+
+import msgspec
 
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.steps.base import Loop, Step
+from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
 
 
@@ -108,3 +112,20 @@ def executions(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, 
         yield step, times
         if isinstance(step, Loop):
             yield from executions(step.body, times * step.count)
+
+
+def program_json(program: TileProgram) -> bytes:
+    """A tile program as indented JSON: every step with its kind, expressions as text."""
+    return msgspec.json.format(msgspec.json.encode(_tagged(program)), indent=1)
+
+
+def _tagged(value: Any) -> Any:
+    """Plain data; a step becomes its fields with its class name as ``kind``."""
+    if isinstance(value, IntExpr):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_tagged(item) for item in cast(tuple[Any, ...], value)]  # of whatever: each says itself what it is
+    if is_dataclass(value) and not isinstance(value, type):
+        kind = {"kind": type(value).__name__} if isinstance(value, Step) else {}
+        return kind | {f.name: _tagged(getattr(value, f.name)) for f in fields(value)}
+    return msgspec.to_builtins(value)

@@ -30,6 +30,24 @@ def test_every_command_has_help(convc, verb):
     assert f"Usage: convc {verb}" in convc.good(verb, "-h")
 
 
+HELP = """
+import sys
+from convc.cli.main import main
+for verb in sys.argv[1:]:
+    main([*([verb] if verb != "convc" else []), "--help"], prog_name="convc", standalone_mode=False)
+    heavy = {"sympy", "numpy", "onnx", "islpy", "jinja2", "rich"} & set(sys.modules)
+    print("loaded:", verb, *sorted(heavy), file=sys.stderr)
+"""
+
+
+def test_no_help_loads_what_only_work_needs():
+    """The names of schedules and switches are records of their own, and verbs and reports are imported when called."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, "convc", *VERBS], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr.splitlines() == [f"loaded: {verb}" for verb in ("convc", *VERBS)]
+
+
 def test_version(convc):
     assert convc.good("--version") == f"convc, version {package.__version__}\n"
 

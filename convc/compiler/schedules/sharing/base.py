@@ -21,7 +21,7 @@ from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
 from convc.compiler.plan.work import CtaWork
-from convc.compiler.schedules.base import ROWS, Request, Roles, Schedule
+from convc.compiler.schedules.base import ROWS, Method, Request, Roles
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.schedules.sharing.storage import (
@@ -45,13 +45,12 @@ A_STAGES = (2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharing(Schedule):
+class Sharing(Method):
     """One activation tile for all filter columns of a buffer, one filter tile for each of them.
 
     What follows may be said otherwise by a schedule.
     """
 
-    shares: bool = True
     rules: tuple[TilingRule, ...] = TILING_RULES
 
     # ---- what a schedule says ----------------------------------------------------------------------------------------
@@ -80,10 +79,10 @@ class Sharing(Schedule):
         """The condition that a cut breaks, with its numbers."""
         halo = max(buffer.halo for buffer in geometry.walk.buffers)
         offset = max(buffer.offset for buffer in geometry.walk.buffers)
-        if halo > self.max_halo:
+        if halo > self.schedule.max_halo:
             return (
                 f"the last filter column is {halo} lanes from the first of its buffer, "
-                f"at most {self.max_halo} can be held"
+                f"at most {self.schedule.max_halo} can be held"
             )
         if offset > OFFSET_LIMIT:
             return f"a buffer starts {offset} pixels on, the copy takes offsets up to {OFFSET_LIMIT}"
@@ -154,7 +153,7 @@ class Sharing(Schedule):
             parts += refused
             if geometries:
                 parts.append(self._offer(layout, arch, request, _fewest(geometries)))
-        return ScheduleCandidates(schedule=self.id, parts=tuple(parts))
+        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive the maps of a candidate, and prove that every lane finds its pixel, or a zero, or is masked."""
@@ -163,10 +162,11 @@ class Sharing(Schedule):
         if candidate.geometry is None:
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
         maps = proved_maps(layout.problem, candidate.geometry)
-        reuse = reuse_of(maps, self.rests_on, masks=not self.transposed, whole_tap_first=self.whole_tap_first)
+        transposed = self.schedule.transposed
+        reuse = reuse_of(maps, self.schedule.rests_on, masks=not transposed, whole_tap_first=self.whole_tap_first)
         padded = candidate.tiled.grid[1] * tiling.block_n > layout.k_pitch
         return Indexing(
-            coordinates=coordinates_of(candidate, maps, transposed=self.transposed),
+            coordinates=coordinates_of(candidate, maps, transposed=transposed),
             loads=wide_loads_of(layout, tiling, reuse, self.haloed),
             derivation=tuple(map(str, maps.proofs)),
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
@@ -52,7 +51,6 @@ class Shift(Sharing):
         windows: whether sub-partitions overlap by the halo, else their last lanes are refreshed from it.
     """
 
-    activations: Literal["shared memory", "tensor memory"] = "tensor memory"
     ashift: bool = False
     windows: bool = False
 

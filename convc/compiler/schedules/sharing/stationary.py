@@ -54,7 +54,6 @@ def ws_shape(tiled: TiledProblem) -> str | None:
 class Stationary(Sharing):
     """Columns that are shifted and zeroed by the multiplication itself."""
 
-    transposed: bool = True
     rules: tuple[TilingRule, ...] = (*TILING_RULES[1:], ws_shape)
 
     @property

@@ -21,6 +21,7 @@ from convc.compiler.plan.storage import Storage
 from convc.compiler.schedules.all import RELOAD
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
+from convc.compiler.schedules.reload import Reload
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
 from convc.explain.estimate import estimate_lines
@@ -43,7 +44,7 @@ def problem(**changes) -> ConvProblem:
 
 def storage_of(tiling: Tiling, arch: Arch) -> Storage:
     """The storage of a tiling with schedule reload, operands without scale factors."""
-    return RELOAD.storage(device_layout(problem()), tiling, arch)
+    return Reload(RELOAD).storage(device_layout(problem()), tiling, arch)
 
 
 def form_of(device: ConvProblem):

@@ -15,7 +15,7 @@ from convc.cli.main import main
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.schedules import all as registry
-from convc.compiler.schedules.base import Request
+from convc.compiler.schedules.base import Request, Schedule
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.reload import Reload
 from convc.explain.schedules import choice_lines
@@ -39,7 +39,9 @@ class Paired(Reload):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(registry, "SCHEDULES", (*registry.SCHEDULES, Paired(name="paired", variant="twice")))
+    monkeypatch.setattr(
+        registry, "SCHEDULES", (*registry.SCHEDULES, Schedule(name="paired", variant="twice", method=Paired))
+    )
 
 
 def convc(*arguments: object) -> str:

@@ -1,0 +1,150 @@
+"""``python -m tests.versions.run``: the quick suite in fresh environments, with old and with new libraries.
+
+    oldest    the lower bound of every range in pyproject.toml
+    newest    what the package index has
+
+The wheel is built once, from the source archive, and both are held to ``twine check``. Each environment has the wheel,
+what that needs, and nothing else; `quick.py` runs in it. ``--python 3.11 3.13`` names interpreters, by default all of
+3.11 to 3.14 that there are; one that the oldest libraries have no wheels for is left out of that set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+QUICK = Path(__file__).with_name("quick.py")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+OLDEST_PYTHON = "3.11"
+"""The lower bounds are those of the oldest Python: the first wheels for a newer one are of later versions."""
+BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)$")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the quick suite in every environment; 0 where it is right in all of them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.versions.run")
+    parser.add_argument("--python", nargs="*", default=PYTHONS, metavar="X.Y")
+    parser.add_argument("--set", nargs="*", default=("oldest", "newest"), choices=("oldest", "newest"), dest="sets")
+    chosen = parser.parse_args(arguments)
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="convc-versions-") as name:
+        folder = Path(name)
+        wheel = built(folder)
+        done = 0
+        for version, libraries in environments(chosen.python, chosen.sets):
+            title = f"Python {version}, {libraries} libraries"
+            print(f"== {title}", flush=True)
+            started = time.monotonic()
+            target = folder / f"{version}-{libraries}"
+            if not tried(target, version, libraries, wheel):
+                wrong.append(title)
+            done += 1
+            shutil.rmtree(target, ignore_errors=True)  # 300 MB each
+            print(f"   {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{done - len(wrong)} passed, {len(wrong)} failed")
+    return 1 if wrong else 0
+
+
+def environments(pythons: Iterable[str], sets: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """(version, set of libraries) of the environments to make; says which interpreters there are not."""
+    for version in pythons:
+        if interpreter(version) is None:
+            print(f"== Python {version}: there is none here, left out")
+            continue
+        for libraries in sets:
+            if libraries == "newest" or version == OLDEST_PYTHON:
+                yield version, libraries
+
+
+@functools.cache
+def interpreter(version: str) -> str | None:
+    """The interpreter of a version; None where there is none that runs."""
+    kept = sorted((Path.home() / ".pyenv/versions").glob(f"{version}.*/bin/python{version}"))
+    for path in (shutil.which(f"python{version}"), *map(str, kept)):
+        if path is not None and not _failed([path, "-c", "import ensurepip"], quiet=True):
+            return path
+    return sys.executable if version == f"{sys.version_info.major}.{sys.version_info.minor}" else None
+
+
+def built(folder: Path) -> Path:
+    """The wheel, made from the source archive, both good enough for the package index."""
+    print("== source archive and wheel", flush=True)
+    python = environment(folder / "build", f"{sys.version_info.major}.{sys.version_info.minor}")
+    install(python, "build", "twine")
+    dist = folder / "dist"
+    run(str(python), "-m", "build", "--outdir", str(dist), str(ROOT), quiet=True)
+    made = sorted(dist.iterdir())
+    assert [path.suffix for path in made] == [".whl", ".gz"], made
+    run(str(python), "-m", "twine", "check", "--strict", *map(str, made))
+    return made[0]
+
+
+def tried(target: Path, version: str, libraries: str, wheel: Path) -> bool:
+    """Whether the quick suite is right in a new environment."""
+    try:
+        python = environment(target, version)
+        bounds = target / "oldest.txt"
+        bounds.write_text("".join(f"{line}\n" for line in lower_bounds()))
+        install(python, str(wheel), *(("--constraint", str(bounds)) if libraries == "oldest" else ()))
+        run(str(python), str(QUICK), cwd=target)
+    except subprocess.CalledProcessError as problem:
+        print(f"   wrong: {' '.join(problem.cmd)} ended with {problem.returncode}", flush=True)
+        return False
+    return True
+
+
+def lower_bounds() -> list[str]:
+    """``name==version`` for the oldest version of everything that convc needs."""
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    bounds = [BOUND.match(each) for each in needed]
+    assert all(bounds), f"expected name>=version: {needed}"
+    return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound is not None]
+
+
+def environment(target: Path, version: str) -> Path:
+    """The interpreter of a new, empty environment."""
+    if shutil.which("uv"):
+        run("uv", "venv", "--quiet", "--python", version, str(target))
+    else:
+        run(str(interpreter(version)), "-m", "venv", str(target))
+    return target / "bin" / "python"
+
+
+def install(python: Path, *what: str) -> None:
+    """Install from the package index, wheels alone; compiling them all would take longer than the suite."""
+    if shutil.which("uv"):
+        run("uv", "pip", "install", "--quiet", "--only-binary", ":all:", "--python", str(python), *what)
+    else:
+        options = ("--quiet", "--no-compile", "--prefer-binary", "--disable-pip-version-check")
+        run(str(python), "-m", "pip", "install", *options, *what)
+
+
+def run(*command: str, cwd: Path | None = None, quiet: bool = False) -> None:
+    """Run a command; `subprocess.CalledProcessError` where it fails."""
+    if _failed(list(command), cwd=cwd, quiet=quiet):
+        raise subprocess.CalledProcessError(1, command)
+
+
+def _failed(command: list[str], cwd: Path | None = None, quiet: bool = False) -> bool:
+    """Whether a command fails; what a quiet one says is shown where it does."""
+    where = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        command, cwd=cwd, env=where, check=False, text=True, stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+    )  # fmt: skip
+    return done.returncode != 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
