@@ -155,9 +155,16 @@ def last_writer(
 
     Runs the kernel again, watching that address.
     """
+    return last_writer_packed(layer, input_buffers(layer, x, residual), element)
+
+
+def last_writer_packed(
+    layer: Layer, buffers: Mapping[str, np.ndarray], element: tuple[int, ...], only: tuple[int, ...] = ()
+) -> Finding | None:
+    """`last_writer` on buffers in the kernel's own layout, of the CTAs of the numbers ``only`` alone; empty: of all."""
+    given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
     offset = output_index(layer.layout, element) * dtypes.BY_NAME[layer.layout.output.dtype].bytes
-    buffers = input_buffers(layer, x, residual)
-    return machine.writer_of(layer.ptx, layer.launch, buffers, "output", offset, file=layer.file)
+    return machine.writer_of(layer.ptx, layer.launch, given, "output", offset, file=layer.file, only=only)
 
 
 def read_input(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
