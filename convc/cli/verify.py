@@ -53,11 +53,26 @@ class Files:
     annotate: Path | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """What is drawn at random: the data, the CTAs of a sample (None: all are run), the weights of a network."""
+
+    seed: int
+    sample: int | None
+    reweight: int | None
+
+
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Run N CTAs of a layer at random, and one for each border and corner of the image, instead of all.",
+)
 @dtype_option
 @precision_option
 @fuse_option
@@ -80,15 +95,15 @@ class Files:
     "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
 @collected("files", Files)
+@collected("drawn", Drawn)
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
     layer: Layers,
-    seed: int,
     counts: bool,
-    reweight: int | None,
     host: str,
     files: Files,
+    drawn: Drawn,
     chosen: Chosen,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -97,14 +112,17 @@ def verify_command(
     every element must stay inside a derived bound. Exit code 1 when any element is wrong. Of several models each gets
     a table; one that cannot be read is said so, the others are checked, and the exit code is 2.
 
+    With --sample only some CTAs of each layer are run, and what these write is compared: for large images.
+
     With --reweight the model runs as a network: each convolution on what its neighbours made, compared with the
     float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
     """
-    if reweight is not None:
+    if drawn.reweight is not None:
         others = {
             "layer": layer,
             "counts": counts,
-            "seed": seed,
+            "seed": drawn.seed,
+            "sample": drawn.sample is not None,
             "no-fuse": not chosen.read.fuse,
             "jobs": chosen.workers.jobs,
             "executor": chosen.workers.executor,
@@ -112,18 +130,18 @@ def verify_command(
             "csv": files.csv_file,
             "annotate": files.annotate,
         }
-        _verify_network(_only(models, others), reweight, host, files.json_file, chosen)
+        _verify_network(_only(models, others), drawn.reweight, host, files.json_file, chosen)
         return
     if host != "reference":
         raise click.UsageError("--host is for whole networks: give --reweight too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:
             raise click.UsageError(f"{option} {does} one model: give one MODEL.")
-    _verify_layers(models, layer, seed, counts, files, chosen)
+    _verify_layers(models, layer, counts, files, drawn, chosen)
 
 
 def _verify_layers(
-    models: tuple[Path, ...], layer: Layers, seed: int, counts: bool, files: Files, chosen: Chosen
+    models: tuple[Path, ...], layer: Layers, counts: bool, files: Files, drawn: Drawn, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
@@ -134,7 +152,7 @@ def _verify_layers(
     with api.Pool(chosen.workers.executor, chosen.workers.jobs) as pool:
         sharing = dataclasses.replace(chosen, work=dataclasses.replace(chosen.work, executor=pool))
         for model in models:
-            found = _verify_one(model, layer, seed, sharing, alone=len(models) == 1)
+            found = _verify_one(model, layer, drawn, sharing, alone=len(models) == 1)
             made.append(found)
             if isinstance(found, ConvcError):
                 click.echo(str(found), err=True)
@@ -170,7 +188,7 @@ def _write_files(
         write_report(files.csv_file, csv_table(reports))
 
 
-def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
+def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
     """The report on a model; of one among several, the error where there is none, unless the workers failed."""
     with progress_bar() as bar:
         told = Progress(bar) if alone else Progress(bar).under(model.name)
@@ -178,7 +196,8 @@ def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bo
             return api.verify(
                 model,
                 layer,
-                seed=seed,
+                seed=drawn.seed,
+                sample=drawn.sample,
                 read=chosen.read,
                 schedule=chosen.schedule,
                 machine=chosen.machine,

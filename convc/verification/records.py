@@ -53,6 +53,17 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """How much of a launch was run: ``ctas`` of the ``of`` CTAs that it has. Nothing is known of the others."""
+
+    ctas: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.ctas} of {self.of} CTAs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerReport:
     """Everything that was learnt about one layer.
 
@@ -66,6 +77,7 @@ class LayerReport:
         fused: names of the nodes of the model that the kernel does as well.
         drift: in a network, relative root mean square difference of the result from onnxruntime's run of the whole;
             None where there is none.
+        sampled: how many of its CTAs were run; None: all of them.
     """
 
     name: str
@@ -76,10 +88,11 @@ class LayerReport:
     checks: tuple[Check, ...]
     fused: tuple[str, ...] = ()
     drift: float | None = None
+    sampled: Sampled | None = None
 
     @property
     def ok(self) -> bool:
-        """Every check is good."""
+        """Every check is good, of those CTAs that were run."""
         return all(check.ok for check in self.checks)
 
     @property
@@ -95,7 +108,7 @@ class LayerReport:
         return None
 
     def __repr__(self) -> str:
-        verdict = "right" if self.ok else "WRONG"
+        verdict = ("right" if self.sampled is None else f"right in {self.sampled}") if self.ok else "WRONG"
         return f"<LayerReport {self.name}: {verdict}, {len(self.checks)} checks, schedule {self.schedule}>"
 
 
@@ -125,8 +138,16 @@ class ModelReport:
         """Layers that are right."""
         return sum(layer.ok for layer in self.layers)
 
+    @property
+    def sampled(self) -> Sampled | None:
+        """How many CTAs of all launches were run, where layers were sampled; None: all of them."""
+        parts = [layer.sampled for layer in self.layers if layer.sampled is not None]
+        return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
+
     def __repr__(self) -> str:
         right = f"{self.count_right} of {len(self.layers)} layers right"
+        if self.sampled is not None:
+            right += f" in a sample of {self.sampled}"
         return f"<{type(self).__name__} {self.source}: {right}, {self.kernels} kernels, seed {self.seed}>"
 
 
