@@ -23,6 +23,7 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    shape_option,
 )
 from convc.report.build import build_json, print_assembled, print_build
 from convc.report.console import console, progress_bar
@@ -35,6 +36,7 @@ from convc.support import ptxas
 @click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @batch_option
+@shape_option
 @dtype_option
 @precision_option
 @fuse_option
