@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
     from convc.api.verifying import verify
+    from convc.api.verifying_data import Expected, verify_data
     from convc.api.verifying_networks import verify_network
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
@@ -35,13 +36,15 @@ if TYPE_CHECKING:
     from convc.ir.network import Network
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
-    from convc.verification.records import LayerReport, NetworkReport, VerifyReport
+    from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
     from convc.workers.pool import Pool
 
 __all__ = [
     "Build",
     "CheckReport",
     "ConvcError",
+    "DataReport",
+    "Expected",
     "Inspection",
     "KernelCheck",
     "LaunchSpec",
@@ -68,6 +71,7 @@ __all__ = [
     "run_network",
     "simulate",
     "verify",
+    "verify_data",
     "verify_network",
 ]
 
@@ -75,6 +79,8 @@ _HOME = {
     "Build": "convc.build.folder",
     "CheckReport": "convc.api.checking",
     "ConvcError": "convc.errors",
+    "DataReport": "convc.verification.records",
+    "Expected": "convc.api.verifying_data",
     "Inspection": "convc.api.inspecting",
     "KernelCheck": "convc.api.checking",
     "LaunchSpec": "convc.ir.launch",
@@ -101,6 +107,7 @@ _HOME = {
     "run_network": "convc.api.running_networks",
     "simulate": "convc.api.simulating",
     "verify": "convc.api.verifying",
+    "verify_data": "convc.api.verifying_data",
     "verify_network": "convc.api.verifying_networks",
 }
 """The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the

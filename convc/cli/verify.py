@@ -29,7 +29,9 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    shape_option,
 )
+from convc.cli.own_data import OwnData, data_options, verify_own_data
 from convc.errors import ConvcError, WorkerError
 from convc.report.annotation import check_annotated, write_annotated
 from convc.report.console import console, print_heading, progress_bar
@@ -55,7 +57,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What is drawn at random: the data, the CTAs of a sample (None: all are run), the weights of a network."""
+    """Options on what is drawn: data, CTAs of a sample (None: all are run), weights of a network (None: its own)."""
 
     seed: int
     sample: int | None
@@ -66,6 +68,7 @@ class Drawn:
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option
+@shape_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @click.option(
     "--sample",
@@ -85,6 +88,7 @@ class Drawn:
     metavar="SEED",
     help="Give every layer random weights, run the whole network, and compare it with onnxruntime as well.",
 )
+@data_options
 @host_option
 @jobs_options
 @no_cache_option
@@ -96,6 +100,7 @@ class Drawn:
 )
 @collected("files", Files)
 @collected("drawn", Drawn)
+@collected("own", OwnData)
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
@@ -104,6 +109,7 @@ def verify_command(
     host: str,
     files: Files,
     drawn: Drawn,
+    own: OwnData,
     chosen: Chosen,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -116,24 +122,34 @@ def verify_command(
 
     With --reweight the model runs as a network: each convolution on what its neighbours made, compared with the
     float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
+
+    With --input the model runs as a network on data of yours, with its own weights: each convolution is compared with
+    the float64 reference, and the outputs with --expect, or else with onnxruntime or onnx.reference. --atol and --rtol
+    decide about the outputs; without them what rounding explains does.
     """
+    others = {
+        "layer": layer,
+        "counts": counts,
+        "seed": drawn.seed,
+        "sample": drawn.sample is not None,
+        "jobs": chosen.workers.jobs,
+        "executor": chosen.workers.executor,
+        "markdown": files.markdown,
+        "csv": files.csv_file,
+        "annotate": files.annotate,
+    }
+    if own.inputs:
+        others |= {"reweight": drawn.reweight is not None, "batch": chosen.read.batch}
+        verify_own_data(_only("--input", models, others), own, host, files.json_file, chosen)
+        return
+    if own.asked:
+        raise click.UsageError(f"{', '.join(own.asked)} is about data of your own: give --input too.")
     if drawn.reweight is not None:
-        others = {
-            "layer": layer,
-            "counts": counts,
-            "seed": drawn.seed,
-            "sample": drawn.sample is not None,
-            "no-fuse": not chosen.read.fuse,
-            "jobs": chosen.workers.jobs,
-            "executor": chosen.workers.executor,
-            "markdown": files.markdown,
-            "csv": files.csv_file,
-            "annotate": files.annotate,
-        }
-        _verify_network(_only(models, others), drawn.reweight, host, files.json_file, chosen)
+        others["no-fuse"] = not chosen.read.fuse
+        _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, chosen)
         return
     if host != "reference":
-        raise click.UsageError("--host is for whole networks: give --reweight too.")
+        raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:
             raise click.UsageError(f"{option} {does} one model: give one MODEL.")
@@ -209,13 +225,13 @@ def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone:
             return error
 
 
-def _only(models: tuple[Path, ...], others: dict[str, object]) -> Path:
+def _only(option: str, models: tuple[Path, ...], others: dict[str, object]) -> Path:
     """The one network to run; `click.UsageError` for several, and for options that a whole network does not take."""
     given = [f"--{name}" for name, value in others.items() if value]
     if given:
-        raise click.UsageError(f"--reweight runs the whole network: leave {', '.join(given)} out.")
+        raise click.UsageError(f"{option} runs the whole network: leave {', '.join(given)} out.")
     if len(models) > 1:
-        raise click.UsageError("--reweight runs one network: give one MODEL.")
+        raise click.UsageError(f"{option} runs one network: give one MODEL.")
     return next(iter(models))
 
 

@@ -116,7 +116,7 @@ def row(layer: LayerReport) -> tuple[str, ...]:
 
 
 def verdicts(layer: LayerReport) -> str:
-    """What was found in each check of a layer; ``sampled`` comes first where not all CTAs were run."""
+    """List what was found in each check of a layer; ``sampled`` comes first where not all CTAs were run."""
     found = ", ".join(verdict(check, layer.problem) for check in layer.checks)
     return found if layer.sampled is None else f"sampled: {found}"
 

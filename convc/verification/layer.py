@@ -125,7 +125,7 @@ def _judged(mode: Mode, layer: Layer, data: LayerData, run: LayerRun) -> Check:
 
 
 def bound_of(mode: Mode, problem: ConvProblem, data: LayerData) -> np.ndarray | None:
-    """What a right result may be off by; None: nothing, bit for bit."""
+    """Bound what a right result may be off by; None: it must agree bit for bit."""
     if mode == "normal":
         return error_bound(problem, data.x, data.weight, data.bias, data.residual)
     if exact_on_integers(problem.epilogue):
@@ -176,7 +176,7 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerData:
-    """What a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
+    """Operands that a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
 
     x: np.ndarray
     weight: np.ndarray

@@ -40,7 +40,7 @@ class Outputs:
 
 
 class TileMap:
-    """Which outputs each CTA of a kernel writes.
+    """The outputs that each CTA of a kernel writes.
 
     Args:
         info: of the kernel.
@@ -86,7 +86,7 @@ class TileMap:
         return None
 
     def outputs(self, cta: int) -> Outputs:
-        """What a CTA must write."""
+        """List what a CTA must write."""
         layout = self._layout
         env = {
             "lane": np.arange(self._info.lanes)[:, None],
@@ -118,7 +118,8 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
     """
     rng = np.random.default_rng((seed, 2))
     problem = layout.ordinary
-    tile_rows, tile_columns = tiles.grid[0], tiles.grid[1]
+    tile_rows = tiles.grid[0]
+    tile_columns = tiles.grid[1]
     chosen: set[int] = set()
     for place in _border_places(problem.out_extent):
         last = all(side == "high" for side in place)

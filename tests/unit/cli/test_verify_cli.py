@@ -289,7 +289,7 @@ def test_a_sample_is_never_called_the_whole(convc, two, tmp_path):
 
 
 def test_a_wrong_element_of_a_sample_is_traced(convc, tiny, sabotage):
-    sabotage(*ONE_ULP)
+    sabotage(r"(add\.rn\.f32 %v1, %v1, %b1;)", r"\1 add.rn.f32 %v1, %v1, %v1;")
     result = convc("verify", tiny, "--sample", 0)
     assert result.exit_code == 1
     assert "sampled: integer:" in result.stdout
