@@ -20,6 +20,7 @@ from convc._version import __version__ as __version__
 if TYPE_CHECKING:
     from convc.api.checking import CheckReport, KernelCheck, check
     from convc.api.compiling import compile
+    from convc.api.inputs import InputData
     from convc.api.inspecting import Inspection, inspect
     from convc.api.loading import load
     from convc.api.options import MachineOptions, ReadOptions, WorkOptions
@@ -45,6 +46,7 @@ __all__ = [
     "ConvcError",
     "DataReport",
     "Expected",
+    "InputData",
     "Inspection",
     "KernelCheck",
     "LaunchSpec",
@@ -81,6 +83,7 @@ _HOME = {
     "ConvcError": "convc.errors",
     "DataReport": "convc.verification.records",
     "Expected": "convc.api.verifying_data",
+    "InputData": "convc.api.inputs",
     "Inspection": "convc.api.inspecting",
     "KernelCheck": "convc.api.checking",
     "LaunchSpec": "convc.ir.launch",

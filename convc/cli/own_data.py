@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import click
 
 from convc import api
 from convc.cli.options import Chosen, Command
-from convc.cli.streams import DASH, check_once, model_source, read_stdin
-from convc.errors import InputError
+from convc.cli.streams import check_once, model_source, named_files, sources_of
 from convc.report.console import console, progress_bar
 from convc.report.output import check_reports, write_report
 from convc.report.own_data import data_json, print_data
@@ -50,26 +48,6 @@ def data_options(command: Command) -> Command:
         metavar="[NAME=]X",
         help="Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.",
     )(command)
-
-
-def named_files(values: Sequence[str], option: str) -> dict[str, Path]:
-    """``NAME=FILE`` by name, ``FILE`` alone under ""; `InputError` for a name that comes twice."""
-    files: dict[str, Path] = {}
-    for value in values:
-        name, equals, file = value.partition("=")
-        if not equals or Path(value).exists():
-            name = ""
-            file = value
-        if name in files:
-            raise InputError(f"{option} is given twice for {name!r}" if name else f"{option} needs names: NAME=FILE")
-        files[name] = Path(file)
-    return files
-
-
-def sources_of(files: dict[str, Path], what: str) -> dict[str, Path | bytes]:
-    """Files by name, with what stdin holds in place of ``-``."""
-    check_once(*files.values())
-    return {name: read_stdin(what) if str(file) == DASH else file for name, file in files.items()}
 
 
 def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:

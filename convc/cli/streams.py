@@ -6,6 +6,7 @@ Each stream is one thing: a call that names one twice is refused.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,26 @@ def check_once(*values: object) -> None:
     """`click.UsageError` where more than one of the values is ``-``."""
     if sum(str(value) == DASH for value in values) > 1:
         raise click.UsageError("stdin (-) can be read once: name a file for the others.")
+
+
+def named_files(values: Sequence[str], option: str) -> dict[str, Path]:
+    """``NAME=FILE`` by name, ``FILE`` alone under ""; `InputError` for a name that comes twice."""
+    files: dict[str, Path] = {}
+    for value in values:
+        name, equals, file = value.partition("=")
+        if not equals or Path(value).exists():
+            name = ""
+            file = value
+        if name in files:
+            raise InputError(f"{option} is given twice for {name!r}" if name else f"{option} needs names: NAME=FILE")
+        files[name] = Path(file)
+    return files
+
+
+def sources_of(files: dict[str, Path], what: str) -> dict[str, Path | bytes]:
+    """Files by name, with what stdin holds in place of ``-``."""
+    check_once(*files.values())
+    return {name: read_stdin(what) if str(file) == DASH else file for name, file in files.items()}
 
 
 def write_stdout(data: bytes) -> None:

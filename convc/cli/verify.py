@@ -32,6 +32,7 @@ from convc.cli.options import (
     shape_option,
 )
 from convc.cli.own_data import OwnData, data_options, verify_own_data
+from convc.cli.streams import check_once, model_source
 from convc.errors import ConvcError, WorkerError
 from convc.report.annotation import check_annotated, write_annotated
 from convc.report.console import console, print_heading, progress_bar
@@ -127,7 +128,8 @@ def verify_command(
     the float64 reference, and the outputs with --expect, or else with onnxruntime or onnx.reference. --atol and --rtol
     decide about the outputs; without them what rounding explains does.
     """
-    others = {
+    check_once(*models)
+    others: dict[str, object] = {
         "layer": layer,
         "counts": counts,
         "seed": drawn.seed,
@@ -210,7 +212,7 @@ def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone:
         told = Progress(bar) if alone else Progress(bar).under(model.name)
         try:
             return api.verify(
-                model,
+                model_source(model),
                 layer,
                 seed=drawn.seed,
                 sample=drawn.sample,
@@ -240,7 +242,7 @@ def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, c
     quiet = check_reports(json_file)
     with progress_bar() as progress:
         report = api.verify_network(
-            model,
+            model_source(model),
             seed,
             host=host,
             read=chosen.read,

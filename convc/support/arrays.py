@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, BinaryIO
 
+import ml_dtypes
 import numpy as np
 
 from convc.errors import ConvcError, InputError
-from convc.support.files import NpyHeader, parse_npy_header, read_npy, replacing
+from convc.support.files import NpyHeader, parse_npy_header, read_npy, replacing, to_npy_dtype
 from convc.support.memory import require_memory
 
 Accept = Callable[[str, NpyHeader], str | None]
@@ -74,6 +75,14 @@ def pack_npz(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def storable(name: str, value: object) -> np.ndarray:
+    """An output as an array that ``.npy`` can hold, bfloat16 as float32; `InputError` where it is none."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
+        shown = f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+        raise InputError(f"the output {name!r} is {shown}, which cannot be written as .npy")
+    return to_npy_dtype(value.astype(np.float32) if value.dtype == ml_dtypes.bfloat16 else value)
 
 
 def npy_bytes(array: np.ndarray) -> bytes:

@@ -13,14 +13,14 @@ import onnx
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import check_header, load_model
 from convc.frontend.onnx_reader import Source
-from convc.runtime.layer import from_npy_dtype, to_standard_dtype
+from convc.runtime.layer import from_npy_dtype
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
 from convc.runtime.network.feeds import why_refused
 from convc.runtime.network.node_info import element_dtype
-from convc.runtime.network.values import Value, describe_value
-from convc.support.arrays import Accept, arrays_of, read_arrays
-from convc.support.files import NpyHeader, check_target, to_npy_dtype, write_npy
+from convc.runtime.network.values import Value
+from convc.support.arrays import Accept, arrays_of, read_arrays, storable, write_npz
+from convc.support.files import NpyHeader, check_target, write_npy
 from convc.support.guessing import hint_of
 
 Given = TypeVar("Given")
@@ -157,12 +157,17 @@ def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option:
 
 def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> None:
     """Write outputs to ``.npy`` files, by name; bfloat16 as float32. `InputError` before any is written that cannot."""
-    for name in files:
-        value = results[name]
-        if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-            raise InputError(f"the output {name!r} is {describe_value(value)}, which cannot be written as .npy")
+    arrays = {name: storable(name, results[name]) for name in files}
     for name, target in files.items():
-        write_npy(target, to_npy_dtype(to_standard_dtype(results[name])))
+        if target.suffix == ".npz":
+            write_npz(target, {name: arrays[name]})
+        else:
+            write_npy(target, arrays[name])
+
+
+def write_all(results: Mapping[str, Value], target: Path) -> None:
+    """Write all outputs to one ``.npz`` file; bfloat16 as float32."""
+    write_npz(target, {name: storable(name, value) for name, value in results.items()})
 
 
 @contextmanager
