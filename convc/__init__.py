@@ -20,6 +20,7 @@ from convc._version import __version__ as __version__
 if TYPE_CHECKING:
     from convc.api.checking import CheckReport, KernelCheck, check
     from convc.api.compiling import compile
+    from convc.api.inputs import InputData
     from convc.api.inspecting import Inspection, inspect
     from convc.api.loading import load
     from convc.api.options import ChipOptions, MachineOptions, ReadOptions, WorkOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from convc.api.simulating import Simulation, simulate
     from convc.api.timing import LayerTime, TimeReport, time
     from convc.api.verifying import verify
+    from convc.api.verifying_data import Expected, verify_data
     from convc.api.verifying_networks import verify_network
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from convc.ir.network import Network
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
-    from convc.verification.records import LayerReport, NetworkReport, VerifyReport
+    from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
     from convc.workers.pool import Pool
 
 __all__ = [
@@ -44,6 +46,9 @@ __all__ = [
     "CheckReport",
     "ChipOptions",
     "ConvcError",
+    "DataReport",
+    "Expected",
+    "InputData",
     "Inspection",
     "KernelCheck",
     "LaunchSpec",
@@ -73,6 +78,7 @@ __all__ = [
     "simulate",
     "time",
     "verify",
+    "verify_data",
     "verify_network",
 ]
 
@@ -81,6 +87,9 @@ _HOME = {
     "CheckReport": "convc.api.checking",
     "ChipOptions": "convc.api.options",
     "ConvcError": "convc.errors",
+    "DataReport": "convc.verification.records",
+    "Expected": "convc.api.verifying_data",
+    "InputData": "convc.api.inputs",
     "Inspection": "convc.api.inspecting",
     "KernelCheck": "convc.api.checking",
     "LaunchSpec": "convc.ir.launch",
@@ -110,6 +119,7 @@ _HOME = {
     "simulate": "convc.api.simulating",
     "time": "convc.api.timing",
     "verify": "convc.api.verifying",
+    "verify_data": "convc.api.verifying_data",
     "verify_network": "convc.api.verifying_networks",
 }
 """The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the

@@ -8,6 +8,7 @@
     run_model,       running_networks     run a whole model: its outputs, or also what ran where
     run_network
     verify           verifying            compile, run and compare every convolution of a model
+    verify_data      verifying_data       a whole network on data of one's own, with its own weights
     verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from convc import simulate as simulate
     from convc import time as time
     from convc import verify as verify
+    from convc import verify_data as verify_data
     from convc import verify_network as verify_network
 
 

@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from convc.api.options import MachineOptions
 from convc.build.folder import Build, load_build
+from convc.errors import InputError
 from convc.machine import RunOptions
 from convc.machine.base.switches import parse_switches
+from convc.runtime.layer import to_standard_dtype
+from convc.support.arrays import write_npz
+from convc.support.files import check_target, to_npy_dtype, write_npy
 from convc.support.memory import available_memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputData:
+    """The inputs of a run.
+
+    Attributes:
+        given: arrays, or the files that hold them, by name or as the only one; of a layer the names are ``x`` and
+            ``residual``.
+        seed: draw those that are not given at random; None: all must be given.
+        save: file to write all inputs to that are used, before they are: ``.npz``, or ``.npy`` for a single one.
+    """
+
+    given: Any = None
+    seed: int | None = None
+    save: str | Path | None = None
+
+    def check(self) -> None:
+        """Raise `InputError` for a seed that there is not, or where nothing can be written to the file."""
+        if self.seed is not None and self.seed < 0:
+            raise InputError(f"seed must be at least 0, got {self.seed}")
+        if self.save is not None:
+            check_target(Path(self.save))
+
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write the inputs that are used where they are wanted; bfloat16 as float32."""
+        if self.save is None:
+            return
+        target = Path(self.save)
+        values = {name: to_npy_dtype(to_standard_dtype(array)) for name, array in arrays.items()}
+        if target.suffix != ".npy":
+            write_npz(target, values)
+        elif len(values) == 1:
+            write_npy(target, next(iter(values.values())))
+        else:
+            raise InputError(f"{len(values)} inputs do not fit into a .npy file", where=str(target), hint="name a .npz")
+
 
 BuildSource = str | Path | Build
 """A build: its folder, or opened."""

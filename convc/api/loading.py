@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from convc.api.models import read_network
 from convc.api.options import ReadOptions
+from convc.frontend.model_file import model_of as model_of
 from convc.frontend.onnx_reader import Source
 from convc.ir.network import Network
 
@@ -11,7 +14,7 @@ from convc.ir.network import Network
 def load(
     model: Source,
     *,
-    batch: int | None = None,
+    batch: int | Mapping[str, tuple[int, ...]] | None = None,
     dtype: str | None = None,
     precision: str | None = None,
     fuse: bool = True,
@@ -20,7 +23,8 @@ def load(
 
     Args:
         model: its file, or the model as `onnx.load` gives it.
-        batch, dtype, precision, fuse: see `ReadOptions`.
+        batch: images, where the model leaves the batch open, 1 by default; or the shapes of inputs, by name.
+        dtype, precision, fuse: see `ReadOptions`.
 
     Returns:
         Its convolutions, with their weights, and the names of all other nodes.
@@ -37,4 +41,6 @@ def load(
         >>> network.convs[0].problem.kernel
         (5, 5)
     """
-    return read_network(model, ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse))
+    size = batch if isinstance(batch, int) else None
+    shapes = {} if batch is None or isinstance(batch, int) else batch
+    return read_network(model, ReadOptions(batch=size, shapes=shapes, dtype=dtype, precision=precision, fuse=fuse))

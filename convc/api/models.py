@@ -23,17 +23,28 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     """
     chosen = options or ReadOptions()
     if isinstance(model, Network):
-        if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None):
-            raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
+        if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None) or chosen.shapes:
+            raise InputError("batch, shapes, dtype and precision are given to load, not together with a loaded network")
         return model
-    return read_model(
+    check_extents(chosen)
+    network = read_model(
         model,
-        batch=chosen.batch,
+        batch=chosen.shapes or chosen.batch,
         operand=chosen.dtype,
         precision=chosen.precision,
         skip_refused=layer is not None,
         fuse=chosen.fuse,
     )
+    if chosen.say is not None:
+        for sentence in network.assumed:
+            chosen.say(sentence)
+    return network
+
+
+def check_extents(read: ReadOptions) -> None:
+    """Raise `InputError` where both the batch and shapes are given."""
+    if read.shapes and read.batch is not None:
+        raise InputError("batch and shapes both say how many images there are: give one of them")
 
 
 def chosen_convolutions(network: Network, layer: LayerNames | None) -> tuple[ConvNode, ...]:

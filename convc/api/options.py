@@ -6,7 +6,8 @@ convolution is scheduled is a record of the compiler, `ScheduleOptions`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,17 +25,21 @@ class ReadOptions:
     """Options of reading a model.
 
     Attributes:
-        batch: images, where the model leaves the batch open.
+        batch: images, where the model leaves the batch open; 1 by default, which is said.
+        shapes: extents of inputs by name, where the model leaves them open; not together with ``batch``.
         dtype: operand type, one of `convc.ir.dtypes.FLOAT_OPERANDS`, in place of the model's.
         precision: how float32 is multiplied where no ``dtype`` is given: tf32 (None means that too), bf16x3, bf16x6 or
             tf32x3 (`convc.layout.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
+        say: called with a sentence on each thing that the model leaves open and how it is read.
     """
 
     batch: int | None = None
     dtype: str | None = None
     precision: str | None = None
     fuse: bool = True
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    say: Callable[[str], None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,17 +6,23 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.api.inputs import BuildSource, opened, run_options
+from convc.api.inputs import BuildSource, InputData, opened, run_options
 from convc.api.options import MachineOptions
+from convc.build.folder import Layer
+from convc.errors import InputError
 from convc.runtime import layer as runtime
-from convc.runtime.layer import LayerRun, read_input, read_residual
-from convc.support.files import check_target, write_npy
+from convc.runtime.layer import LayerRun, read_inputs, read_residual
+from convc.support.arrays import write_npz
+from convc.support.files import check_not_inputs, check_target, write_npy
 from convc.support.progress import Progress, Tell
+
+LayerInput = np.ndarray | str | Path | bytes | InputData
+"""Activations, the file that holds them or its bytes; or how they come about."""
 
 
 def run(
     build: BuildSource,
-    x: np.ndarray | str | Path,
+    x: LayerInput,
     layer: str | None = None,
     *,
     residual: np.ndarray | str | Path | None = None,
@@ -36,7 +42,7 @@ def run(
 
 def run_layer(
     build: BuildSource,
-    x: np.ndarray | str | Path,
+    x: LayerInput,
     layer: str | None = None,
     *,
     residual: np.ndarray | str | Path | None = None,
@@ -48,11 +54,12 @@ def run_layer(
 
     Args:
         build: a folder, or an open build.
-        x: activations (N, C, H, W), which are rounded to the kernel's operand type; or the ``.npy`` file that holds
-            them, which is checked before it is loaded.
+        x: activations (N, C, H, W), which are rounded to the kernel's operand type; or the ``.npy`` or ``.npz`` file
+            that holds them (in the latter as ``x``, beside ``residual``), which is checked before it is loaded.
         layer: its name; not needed where there is only one.
         residual: (N, K, P, Q) or its file, where the layer's epilogue adds one.
-        save: ``.npy`` file to write the result to, bfloat16 as float32; nothing is written where ``ok`` is not.
+        save: ``.npy`` file to write the result to, or ``.npz``, where it is ``y``; bfloat16 as float32. Nothing is
+            written where ``ok`` is not.
         machine: how the machine reads the kernel.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
@@ -70,17 +77,48 @@ def run_layer(
         >>> done.verdict.name, done.counters.ctas
         ('clean', 2)
     """
-    if save is not None:
-        check_target(Path(save))
+    data = x if isinstance(x, InputData) else InputData(given=x)
+    data.check()
+    targets = [Path(file) for file in (save, data.save) if file is not None]
+    for target in targets:
+        check_target(target)
+    check_not_inputs(targets, [Path(file) for file in (data.given, residual) if isinstance(file, str | Path)])
     options = run_options(machine)
     ready = opened(build).load(layer)
     where = f"layer {ready.name!r}"
-    if not isinstance(x, np.ndarray):
-        x = read_input(Path(x), ready.layout, where)
     if isinstance(residual, str | Path):
         residual = read_residual(Path(residual), ready.layout, where)
+    arrays = _inputs(data, ready, residual)
+    data.keep(arrays)
     told = Progress(progress).launch(f"run {ready.name}")
-    done = runtime.run_layer(ready, x, options, progress=told, residual=residual)
+    done = runtime.run_layer(ready, arrays["x"], options, progress=told, residual=arrays.get("residual"))
     if save is not None and done.ok:
-        write_npy(Path(save), runtime.to_standard_dtype(done.y))
+        write_output(Path(save), runtime.to_standard_dtype(done.y))
     return done
+
+
+def write_output(target: Path, y: np.ndarray) -> None:
+    """Write the result of a layer, as ``.npy``, or as ``y`` of a ``.npz``."""
+    if target.suffix == ".npz":
+        write_npz(target, {"y": y})
+    else:
+        write_npy(target, y)
+
+
+def _inputs(data: InputData, layer: Layer, residual: np.ndarray | None) -> dict[str, np.ndarray]:
+    """The activations as ``x``, and the ``residual`` where there is one."""
+    where = f"layer {layer.name!r}"
+    if data.given is None:
+        if data.seed is None:
+            raise InputError("the input is missing", where=where)
+        x = runtime.random_input(layer, data.seed)
+    elif isinstance(data.given, str | Path | bytes):
+        x, beside = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer.layout, where)
+        if beside is not None and residual is not None:
+            raise InputError("the residual is given twice", where=where)
+        residual = residual if beside is None else beside
+    else:
+        x = data.given
+    if residual is None and data.seed is not None:
+        residual = runtime.random_residual(layer, data.seed)
+    return {"x": x} if residual is None else {"x": x, "residual": residual}

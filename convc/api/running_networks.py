@@ -7,12 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.api.inputs import run_options
+from convc.api.inputs import InputData, run_options
+from convc.api.models import check_extents
 from convc.api.networks import check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
 from convc.frontend.onnx_reader import Source
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.feeds import check_feeds
 from convc.runtime.network.io import (
     Feeds,
     cast_feeds,
@@ -21,15 +24,19 @@ from convc.runtime.network.io import (
     open_graph,
     read_feeds,
     targets_of,
+    write_all,
     write_results,
 )
 from convc.runtime.network.stats import NetworkRun
+from convc.support.files import check_not_inputs
+from convc.support.guessing import hint_of
 from convc.support.progress import Progress
+from convc.verification.network import random_inputs
 
 
 def run_model(
     model: Source,
-    feeds: Feeds,
+    feeds: Feeds | InputData,
     *,
     host: str = "reference",
     read: ReadOptions | None = None,
@@ -49,7 +56,7 @@ def run_model(
 
 def run_network(
     model: Source,
-    feeds: Feeds,
+    feeds: Feeds | InputData,
     *,
     host: str = "reference",
     read: ReadOptions | None = None,
@@ -62,15 +69,17 @@ def run_network(
     Args:
         model: a file, or a loaded model.
         feeds: for each input, by name, an array or the ``.npy`` file that holds it; one alone is that of the only
-            input. Floating-point ones are rounded to the type of the input.
+            input, or a ``.npz`` file that has the names. Floating-point ones are rounded to the type of the input.
+            `InputData` also draws inputs at random, and writes those that are used to a file.
         host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster; what that one
             does not have is run by the other.
-        read: how the model is read, but for ``batch``: the extents are those of the feeds. Where ``fuse`` is on,
+        read: how the model is read; ``batch`` is for inputs that are drawn, and ``shapes`` must be those of the feeds.
+            Where ``fuse`` is on,
             convolutions take in the BatchNormalization, activations and residuals behind them, and read what others
             wrote without repacking where they can; weights with a folded BatchNormalization are rounded once more than
             without. Quantised convolutions become integer ones, where `convc.frontend.qdq_pattern` recognises them.
         machine: how the machine reads the kernels.
-        save: ``.npy`` files to write outputs to, by name; "" is the only output.
+        save: ``.npy`` files to write outputs to, by name; "" is the only output, or, if it is a ``.npz``, all of them.
         work: where kernels are kept and who is told; the network is run in this process.
 
     Returns:
@@ -89,17 +98,51 @@ def run_network(
     chosen = work or WorkOptions()
     check_whole(model, chosen)
     reading = read or ReadOptions()
-    if reading.batch is not None:
-        raise InputError("a run has the extents of its feeds: batch has no part in it")
+    data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
+    data.check()
+    check_extents(reading)
+    if reading.batch is not None and data.seed is None:
+        raise InputError("a run has the extents of its feeds: batch is for inputs that are drawn (--seed)")
     options = run_options(machine)
     targets = {name: Path(file) for name, file in (save or {}).items()}
     check_targets(targets)
+    written = [*targets.values()] if data.save is None else [*targets.values(), Path(data.save)]
+    check_not_inputs(written, _files(model, data))
     with open_kernels(None, chosen) as kernels:
         convolutions = convolutions_of(kernels, reading, options)
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
+        whole = targets.pop("") if targets.keys() == {""} and targets[""].suffix == ".npz" else None
         files = targets_of(graph, targets)
-        arrays = read_feeds(graph, feeds)
+        arrays = cast_feeds(graph, _drawn(graph, data, reading))
+        check_feeds(graph.inputs, graph.optional, arrays)
+        data.keep(arrays)
         with errors_in(model):
-            results = graph.run(cast_feeds(graph, arrays), progress=Progress(chosen.progress))
-    write_results(results, files)
+            results = graph.run(arrays, progress=Progress(chosen.progress))
+    if whole is not None:
+        write_all(results, whole)
+        files = dict.fromkeys(results, whole)
+    write_results(results, {} if whole is not None else files)
     return NetworkRun(outputs=results, stats=graph.stats, files=files)
+
+
+def _drawn(graph: Graph, data: InputData, read: ReadOptions) -> dict[str, np.ndarray]:
+    """The inputs that are given, of the shapes that were asked for, and the others drawn where there is a seed."""
+    arrays = read_feeds(graph, {} if data.given is None else data.given)
+    known = [value.name for value in (*graph.inputs, *graph.optional)]
+    for name, shape in read.shapes.items():
+        if name not in known:
+            raise InputError(f"the model has no input named {name!r}", hint=hint_of(name, known, "inputs"))
+        if name in arrays and arrays[name].shape != shape:
+            got = list(arrays[name].shape)
+            raise InputError(f"expected the shape {list(shape)} that was asked for, got {got}", where=f"input {name!r}")
+    if data.seed is None:
+        return arrays
+    missing = tuple(value for value in graph.inputs if value.name not in arrays)
+    asked = {value.name: read.shapes[value.name] for value in missing if value.name in read.shapes}
+    return arrays | random_inputs(missing, data.seed, asked or read.batch, read.say)
+
+
+def _files(model: Source, data: InputData) -> list[Path]:
+    """The files that are read."""
+    given = data.given.values() if isinstance(data.given, Mapping) else [data.given]
+    return [Path(file) for file in (model, *given) if isinstance(file, str | Path)]

@@ -9,17 +9,18 @@ from convc.api.working import open_kernels, open_pool
 from convc.build.selection import LayerNames
 from convc.errors import InputError
 from convc.support.progress import Progress
-from convc.verification.layer import check_layer, modes_of
+from convc.verification.layer import modes_of
 from convc.verification.records import LayerReport, VerifyReport
-from convc.workers.jobs import check_all, one_thread, worth_sending
+from convc.workers.jobs import check_all, check_one, worth_sending
 
 
-def verify(
+def verify(  # noqa: PLR0913 - each is one choice, and most are left out
     model: Model,
     layer: LayerNames | None = None,
     *,
     seed: int = 0,
     mode: str = "both",
+    sample: int | None = None,
     read: ReadOptions | None = None,
     schedule: ScheduleOptions | None = None,
     machine: MachineOptions | None = None,
@@ -32,13 +33,16 @@ def verify(
         layer: verify this one alone: a name or a pattern, or several.
         seed: of the data; at least 0.
         mode: integer (bit for bit), normal (the model's weights, derived bound), or both.
+        sample: run only so many CTAs of each layer at random, and one for each border and corner of the image, and
+            compare what these write; None: all of them. For layers that are too large to be run as a whole.
         read: how the model is read.
         schedule: which schedules to consider; all of them by default.
         machine: how the machine reads the kernels.
         work: where layers are verified, and kernels kept.
 
     Returns:
-        A report on each layer; ``report.ok`` says whether all are right.
+        A report on each layer; ``report.ok`` says whether all are right, and ``report.sampled`` how much of them was
+        looked at.
 
     Raises:
         InputError: an argument has a value that does not exist, or there is no such layer.
@@ -53,6 +57,8 @@ def verify(
     """
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
+    if sample is not None and sample < 0:
+        raise InputError(f"sample must be at least 0 CTAs, got {sample}")
     modes = modes_of(mode)
     options = run_options(machine)
     chosen = work or WorkOptions()
@@ -62,15 +68,16 @@ def verify(
     convs = chosen_convolutions(network, layer)
     reports: list[LayerReport] = []
     with open_kernels(schedule, chosen) as kernels, open_pool(chosen) as pool:
-        if pool is not None and (not pool.optional or worth_sending(convs, modes)):
-            reports += check_all(kernels, convs, pool, seed=seed, modes=modes, options=options, progress=told)
+        if pool is not None and (not pool.optional or (sample is None and worth_sending(convs, modes))):
+            reports += check_all(
+                kernels, convs, pool, seed=seed, modes=modes, options=options, sample=sample, progress=told
+            )
         else:
             for index, conv in enumerate(convs):
                 part = told.piece(index, len(convs))
                 part(f"compile {conv.name}", 0.0)
                 kernel = kernels.compiled(conv.problem)
-                with one_thread():
-                    reports.append(check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=part))
+                reports.append(check_one(conv, kernel, sample, seed=seed, modes=modes, options=options, progress=part))
     return VerifyReport(
         source=network.name, seed=seed, layers=tuple(reports), kernels=len(kernels), skipped=network.skipped
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from convc.api.inputs import run_options
+from convc.api.models import check_extents
 from convc.api.networks import check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
@@ -57,6 +58,7 @@ def verify_network(
     reading = read or ReadOptions()
     if seed < 0:
         raise InputError(f"seed must be at least 0, got {seed}")
+    check_extents(reading)
     if reading.batch is not None and reading.batch < 1:
         raise InputError(f"batch must be at least 1, got {reading.batch}")
     options = run_options(machine)
@@ -66,7 +68,8 @@ def verify_network(
             loaded,
             seed=seed,
             folder=folder,
-            batch=reading.batch or 1,
+            batch=reading.shapes or reading.batch,
+            say=reading.say,
             convolutions=convolutions_of(kernels, reading, options),
             host=host,
             progress=Progress(chosen.progress),

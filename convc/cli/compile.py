@@ -23,6 +23,7 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    shape_option,
 )
 from convc.support import ptxas
 
@@ -32,6 +33,7 @@ from convc.support import ptxas
 @click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @batch_option
+@shape_option
 @dtype_option
 @precision_option
 @fuse_option

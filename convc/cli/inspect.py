@@ -20,7 +20,9 @@ from convc.cli.options import (
     layer_option,
     path_type,
     precision_option,
+    read_model_argument,
     schedule_options,
+    shape_option,
 )
 
 if TYPE_CHECKING:
@@ -45,9 +47,10 @@ class View:
 
 
 @click.command("inspect")
-@click.argument("model", type=path_type, required=False)
+@click.argument("model", type=path_type, required=False, callback=read_model_argument)
 @layer_option
 @batch_option
+@shape_option
 @dtype_option
 @precision_option
 @fuse_option

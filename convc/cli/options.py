@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.cli.streams import model_source
 
 Command = Callable[..., Any]
 
@@ -41,7 +42,19 @@ class Chosen:
 
 def chosen_options(command: Command) -> Command:
     """Give a command its options as one argument ``chosen``: options go by the names of the fields of the records."""
-    return collected("chosen", Chosen)(command)
+
+    @functools.wraps(command)
+    def telling(**given: Any) -> Any:
+        chosen = given["chosen"]
+        given["chosen"] = dataclasses.replace(chosen, read=dataclasses.replace(chosen.read, say=_say))
+        return command(**given)
+
+    return collected("chosen", Chosen)(telling)
+
+
+def _say(sentence: str) -> None:
+    """Note on stderr what was taken for something that the model leaves open."""
+    click.echo(f"note: {sentence}", err=True)
 
 
 def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
@@ -87,10 +100,44 @@ class _FilePath(click.Path):
 
 path_type = _FilePath(path_type=Path)
 
-model_argument = click.argument("model", type=path_type)
+
+def read_model_argument(ctx: click.Context, param: click.Parameter, path: Path | None) -> Any:
+    """The file of a model; for ``-`` the model that stdin holds."""
+    return path if path is None else model_source(path)
+
+
+model_argument = click.argument("model", type=path_type, callback=read_model_argument)
 
 batch_option = click.option(
     "--batch", type=click.IntRange(min=1), metavar="N", help="Images, where the model leaves the batch open."
+)
+
+
+def _shapes(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    """Shapes by the name of the input, which may have colons in it; `click.BadParameter` for what is none."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for text in (part for value in given for part in value.split(",")):
+        name, colon, extents = text.rpartition(":")
+        numbers = extents.split("x")
+        if not colon or not name or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise click.BadParameter(f"expected NAME:1x3x224x224, got {text!r}", ctx, param)
+        if name in shapes:
+            raise click.BadParameter(f"the input {name!r} comes twice", ctx, param)
+        if any(len(number) > 18 for number in numbers):
+            raise click.BadParameter(f"an extent of {text!r} is too large", ctx, param)
+        shapes[name] = tuple(int(number) for number in numbers)
+    if shapes and ctx.params.get("batch") is not None:
+        raise click.UsageError("--batch and --shape both say how many images there are: give one of them.")
+    return shapes
+
+
+shape_option = click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    callback=_shapes,
+    metavar="NAME:1x3x8x8",
+    help="Extents of an input, where the model leaves them open; may be given several times.",
 )
 dtype_option = click.option(
     "--dtype",

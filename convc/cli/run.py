@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,7 +14,9 @@ from convc import api
 from convc.api.options import ReadOptions
 from convc.cli.options import (
     Chosen,
+    batch_option,
     chosen_options,
+    collected,
     dtype_option,
     fuse_option,
     host_option,
@@ -21,17 +26,39 @@ from convc.cli.options import (
     numerics_option,
     path_type,
     precision_option,
+    shape_option,
     switch_option,
 )
+from convc.cli.streams import DASH, check_once, model_source, named_files, sources_of, write_stdout
 from convc.errors import InputError
+from convc.support.arrays import npy_bytes, storable
+from convc.support.guessing import hint_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """Options on what goes in and what comes out."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seed: int | None
+    save_inputs: Path | None
 
 
 @click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
-@click.option("--input", "inputs", required=False, multiple=True, metavar="[NAME=]X.npy", help="Activations.")
-@click.option("-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y.npy", help="Result.")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="[NAME=]X", help="Activations, .npy or .npz of several (- is stdin)."
+)
+@click.option(
+    "-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y", help="Result, .npy or .npz of all (- is stdout)."
+)
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs that are not given at random.")
+@click.option("--save-inputs", type=path_type, metavar="FILE", help="Write the inputs that are used, as .npz or .npy.")
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
+@batch_option
+@shape_option
 @dtype_option
 @precision_option
 @fuse_option
@@ -40,11 +67,11 @@ from convc.errors import InputError
 @numerics_option
 @no_cache_option
 @json_option
+@collected("data", Data)
 @chosen_options
 def run_command(
     source: Path,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
+    data: Data,
     residual: Path | None,
     layer: str | None,
     host: str,
@@ -60,25 +87,31 @@ def run_command(
     bfloat16 results are written as float32. With one layer in the build, --layer is not needed; with one input or
     output in the model, no NAME is. A layer that a residual was fused into takes that as a file of its own, of the
     shape of its result.
+
+    A .npz file has several arrays, by the names of the model's inputs or outputs; of a layer x, residual and y.
     """
+    check_once(source, *data.inputs)
+    files = named_files(data.outputs, "--output")
+    if sum(str(file) == DASH for file in (json_file, *files.values())) > 1:
+        raise click.UsageError("only one output or report can go to stdout (-): name a file for the others.")
     if _looks_like_model(source):
         for option, given in (("--layer", layer), ("--residual", residual)):
             if given is not None:
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
-        _run_network(source, inputs, outputs, host, json_file, chosen)
+        _run_network(source, data, files, host, json_file, chosen)
         return
     if chosen.read != ReadOptions() or host != "reference" or chosen.work.cache is False:
         raise click.UsageError(
-            "--dtype, --precision, --no-fuse, --host and --no-cache are for models: a build folder has settled them."
+            "--dtype, --precision, --batch, --shape, --no-fuse, --host and --no-cache are for models: "
+            "a build folder has settled them."
         )
-    x = _one_file(inputs, "--input", "--input")
-    target = _one_file(outputs, "--output", "-o")
-    _run_layer(source, x, target, residual, layer, json_file, chosen)
+    target = _one_file(files, "-o")
+    _run_layer(source, data, target, residual, layer, json_file, chosen)
 
 
 def _run_layer(
     build: Path,
-    x: Path,
+    data: Data,
     target: Path,
     residual: Path | None,
     layer: str | None,
@@ -91,20 +124,30 @@ def _run_layer(
     from convc.report.launch import layer_run_json, print_findings, print_layer_run
     from convc.report.output import check_reports, write_report
 
-    out = console(stderr=check_reports(json_file))
+    piped = str(target) == DASH
+    out = console(stderr=check_reports(json_file) or piped)
+    given = named_files(data.inputs, "--input")
+    x = api.InputData(
+        given=None if not given and data.seed is not None else sources_of({"": _one_file(given, "--input")}, "x")[""],
+        seed=data.seed,
+        save=data.save_inputs,
+    )
+    save = None if piped else target
     with progress_bar() as progress:
-        run = api.run_layer(build, x, layer, residual=residual, save=target, machine=chosen.machine, progress=progress)
+        run = api.run_layer(build, x, layer, residual=residual, save=save, machine=chosen.machine, progress=progress)
     print_findings(console(stderr=True), run.findings)
     write_report(json_file, layer_run_json(run, target if run.ok else None))
     if not run.ok:
         raise click.exceptions.Exit(1)
+    if piped:
+        write_stdout(npy_bytes(storable(run.name, run.y)))
     print_layer_run(out, run, target)
 
 
 def _run_network(
     model: Path,
-    inputs: tuple[str, ...],
-    outputs: tuple[str, ...],
+    data: Data,
+    files: dict[str, Path],
     host: str,
     json_file: Path | None,
     chosen: Chosen,
@@ -115,38 +158,41 @@ def _run_network(
     from convc.report.network import network_run_json, print_network_run
     from convc.report.output import check_reports, write_report
 
-    out = console(stderr=check_reports(json_file))
-    save = _named_files(outputs, "--output")
-    feeds = _named_files(inputs, "--input")
+    piped = next((name for name, file in files.items() if str(file) == DASH), None)
+    out = console(stderr=check_reports(json_file) or piped is not None)
+    save = {name: file for name, file in files.items() if name != piped}
+    feeds = api.InputData(
+        given=sources_of(named_files(data.inputs, "--input"), "an input"), seed=data.seed, save=data.save_inputs
+    )
+    source = model_source(model)
     with progress_bar() as progress:
         work = dataclasses.replace(chosen.work, progress=progress)
-        run = api.run_network(model, feeds, host=host, read=chosen.read, machine=chosen.machine, save=save, work=work)
+        run = api.run_network(source, feeds, host=host, read=chosen.read, machine=chosen.machine, save=save, work=work)
+    if piped is not None:
+        _pipe(run.outputs, piped)
     write_report(json_file, network_run_json(str(model), run))
     print_network_run(out, run)
 
 
+def _pipe(outputs: Mapping[str, Any], name: str) -> None:
+    """Write an output to stdout; "" is the only one."""
+    if not name and len(outputs) > 1:
+        raise InputError(f"the model has {len(outputs)} outputs: say which with -o NAME=-")
+    found = name or next(iter(outputs))
+    if found not in outputs:
+        raise InputError(f"the model has no output named {name!r}", hint=hint_of(name, list(outputs), "outputs"))
+    write_stdout(npy_bytes(storable(found, outputs[found])))
+
+
 def _looks_like_model(path: Path) -> bool:
     """Whether the argument of ``convc run`` is a model and not a build folder."""
+    if str(path) == DASH:
+        return True
     return not path.is_dir() and (path.suffix.lower() == ".onnx" or path.is_file())
 
 
-def _one_file(values: tuple[str, ...], option: str, spelling: str) -> Path:
+def _one_file(files: dict[str, Path], spelling: str) -> Path:
     """The one file that a layer takes, without a name."""
-    files = _named_files(values, option)
     if list(files) != [""]:
         raise click.UsageError(f"a layer of a build folder takes one '{spelling}', a file without NAME.")
     return files[""]
-
-
-def _named_files(values: tuple[str, ...], option: str) -> dict[str, Path]:
-    """``NAME=FILE`` by name, ``FILE`` alone under ""; `InputError` for a name that comes twice."""
-    files: dict[str, Path] = {}
-    for value in values:
-        name, equals, file = value.partition("=")
-        if not equals or Path(value).exists():
-            name = ""
-            file = value
-        if name in files:
-            raise InputError(f"{option} is given twice for {name!r}" if name else f"{option} needs names: NAME=FILE")
-        files[name] = Path(file)
-    return files

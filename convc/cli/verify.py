@@ -29,7 +29,10 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    shape_option,
 )
+from convc.cli.own_data import OwnData, data_options, verify_own_data
+from convc.cli.streams import check_once, model_source
 from convc.errors import ConvcError, WorkerError
 from convc.support.progress import Progress
 
@@ -47,11 +50,27 @@ class Files:
     annotate: Path | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """Options on what is drawn: data, CTAs of a sample (None: all are run), weights of a network (None: its own)."""
+
+    seed: int
+    sample: int | None
+    reweight: int | None
+
+
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option
+@shape_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Run N CTAs of a layer at random, and one for each border and corner of the image, instead of all.",
+)
 @dtype_option
 @precision_option
 @fuse_option
@@ -64,6 +83,7 @@ class Files:
     metavar="SEED",
     help="Give every layer random weights, run the whole network, and compare it with onnxruntime as well.",
 )
+@data_options
 @host_option
 @jobs_options
 @no_cache_option
@@ -74,15 +94,17 @@ class Files:
     "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
 @collected("files", Files)
+@collected("drawn", Drawn)
+@collected("own", OwnData)
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
     layer: Layers,
-    seed: int,
     counts: bool,
-    reweight: int | None,
     host: str,
     files: Files,
+    drawn: Drawn,
+    own: OwnData,
     chosen: Chosen,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
@@ -91,33 +113,47 @@ def verify_command(
     every element must stay inside a derived bound. Exit code 1 when any element is wrong. Of several models each gets
     a table; one that cannot be read is said so, the others are checked, and the exit code is 2.
 
+    With --sample only some CTAs of each layer are run, and what these write is compared: for large images.
+
     With --reweight the model runs as a network: each convolution on what its neighbours made, compared with the
     float64 reference and with onnxruntime on the same input, and the network's outputs with onnxruntime's.
+
+    With --input the model runs as a network on data of yours, with its own weights: each convolution is compared with
+    the float64 reference, and the outputs with --expect, or else with onnxruntime or onnx.reference. --atol and --rtol
+    decide about the outputs; without them what rounding explains does.
     """
-    if reweight is not None:
-        others = {
-            "layer": layer,
-            "counts": counts,
-            "seed": seed,
-            "no-fuse": not chosen.read.fuse,
-            "jobs": chosen.workers.jobs,
-            "executor": chosen.workers.executor,
-            "markdown": files.markdown,
-            "csv": files.csv_file,
-            "annotate": files.annotate,
-        }
-        _verify_network(_only(models, others), reweight, host, files.json_file, chosen)
+    check_once(*models)
+    others: dict[str, object] = {
+        "layer": layer,
+        "counts": counts,
+        "seed": drawn.seed,
+        "sample": drawn.sample is not None,
+        "jobs": chosen.workers.jobs,
+        "executor": chosen.workers.executor,
+        "markdown": files.markdown,
+        "csv": files.csv_file,
+        "annotate": files.annotate,
+    }
+    if own.inputs:
+        others |= {"reweight": drawn.reweight is not None, "batch": chosen.read.batch}
+        verify_own_data(_only("--input", models, others), own, host, files.json_file, chosen)
+        return
+    if own.asked:
+        raise click.UsageError(f"{', '.join(own.asked)} is about data of your own: give --input too.")
+    if drawn.reweight is not None:
+        others["no-fuse"] = not chosen.read.fuse
+        _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, chosen)
         return
     if host != "reference":
-        raise click.UsageError("--host is for whole networks: give --reweight too.")
+        raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:
             raise click.UsageError(f"{option} {does} one model: give one MODEL.")
-    _verify_layers(models, layer, seed, counts, files, chosen)
+    _verify_layers(models, layer, counts, files, drawn, chosen)
 
 
 def _verify_layers(
-    models: tuple[Path, ...], layer: Layers, seed: int, counts: bool, files: Files, chosen: Chosen
+    models: tuple[Path, ...], layer: Layers, counts: bool, files: Files, drawn: Drawn, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     # Imported when the command runs: its help needs no report.
@@ -134,7 +170,7 @@ def _verify_layers(
     with api.Pool(chosen.workers.executor, chosen.workers.jobs) as pool:
         sharing = dataclasses.replace(chosen, work=dataclasses.replace(chosen.work, executor=pool))
         for model in models:
-            found = _verify_one(model, layer, seed, sharing, alone=len(models) == 1)
+            found = _verify_one(model, layer, drawn, sharing, alone=len(models) == 1)
             made.append(found)
             if isinstance(found, ConvcError):
                 click.echo(str(found), err=True)
@@ -174,7 +210,7 @@ def _write_files(
         write_report(files.csv_file, csv_table(reports))
 
 
-def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
+def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
     """The report on a model; of one among several, the error where there is none, unless the workers failed."""
     from convc.report.console import progress_bar
 
@@ -182,9 +218,10 @@ def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bo
         told = Progress(bar) if alone else Progress(bar).under(model.name)
         try:
             return api.verify(
-                model,
+                model_source(model),
                 layer,
-                seed=seed,
+                seed=drawn.seed,
+                sample=drawn.sample,
                 read=chosen.read,
                 schedule=chosen.schedule,
                 machine=chosen.machine,
@@ -196,13 +233,13 @@ def _verify_one(model: Path, layer: Layers, seed: int, chosen: Chosen, alone: bo
             return error
 
 
-def _only(models: tuple[Path, ...], others: dict[str, object]) -> Path:
+def _only(option: str, models: tuple[Path, ...], others: dict[str, object]) -> Path:
     """The one network to run; `click.UsageError` for several, and for options that a whole network does not take."""
     given = [f"--{name}" for name, value in others.items() if value]
     if given:
-        raise click.UsageError(f"--reweight runs the whole network: leave {', '.join(given)} out.")
+        raise click.UsageError(f"{option} runs the whole network: leave {', '.join(given)} out.")
     if len(models) > 1:
-        raise click.UsageError("--reweight runs one network: give one MODEL.")
+        raise click.UsageError(f"{option} runs one network: give one MODEL.")
     return next(iter(models))
 
 
@@ -215,7 +252,7 @@ def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, c
     quiet = check_reports(json_file)
     with progress_bar() as progress:
         report = api.verify_network(
-            model,
+            model_source(model),
             seed,
             host=host,
             read=chosen.read,

@@ -49,11 +49,17 @@ def load_model(path: Path) -> onnx.ModelProto:
         raise bad(f"cannot read the model: {error.strerror}") from None
     if not data:
         raise bad("the file is empty")
+    return model_of(data, str(path))
+
+
+def model_of(data: bytes, where: str) -> onnx.ModelProto:
+    """Read a model from the bytes of its file and check its header; `ModelError` as of `load_model`."""
     try:
         model = onnx.ModelProto.FromString(data)
     except Exception:  # whatever protobuf raises: its exception classes live in a package that onnx hides
-        raise bad("not an ONNX model, or cut short: the bytes are not a protobuf message") from None
-    check_header(model, str(path))
+        message = "not an ONNX model, or cut short: the bytes are not a protobuf message"
+        raise ModelError(message, where=where) from None
+    check_header(model, where)
     return model
 
 

@@ -20,6 +20,7 @@ from convc.frontend.constants import Constants
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
+from convc.frontend.input_shapes import Shapes, input_shapes
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
 from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
@@ -46,7 +47,7 @@ Source = str | Path | onnx.ModelProto
 def read_model(
     source: Source,
     *,
-    batch: int | None = None,
+    batch: int | Shapes | None = None,
     operand: str | None = None,
     precision: str | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
@@ -57,7 +58,8 @@ def read_model(
 
     Args:
         source: the .onnx file, external data may lie in the same folder or below it; or a model that was loaded.
-        batch: batch size; replaces the first extent of the 4-D graph inputs.
+        batch: batch size, which replaces the first extent of the 4-D graph inputs; or the shapes of graph inputs, by
+            name. Where it is None, a batch that is open is taken to be 1, which `Network.assumed` says.
         operand: one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
             split or quantised when they are packed), the output keeps its type. Whole numbers keep theirs.
         precision: how float32 is multiplied where no `operand` is given: tf32, or in parts for more accuracy (bf16x3,
@@ -74,7 +76,7 @@ def read_model(
         InputError: a wrong argument.
         LimitError: a tensor larger than memory.
     """
-    if batch is not None and batch < 1:
+    if isinstance(batch, int) and batch < 1:
         raise InputError(f"batch must be at least 1, got {batch}")
     if operand is not None and operand not in dtypes.FLOAT_OPERANDS:
         raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {operand!r}")
@@ -101,7 +103,7 @@ def read_model(
 def _read(
     model: onnx.ModelProto,
     path: Path,
-    batch: int | None,
+    batch: int | Shapes | None,
     operands: Mapping[str, str],
     bound: Mapping[str, np.ndarray],
     skip_refused: bool,
@@ -121,7 +123,10 @@ def _read(
         names = node_names(model.graph.node)
         constants = Constants(model.graph, path.parent, bound)
     real_for = _real_for(model.graph, names, found)
-    types = infer_types(model, constants, batch)
+    free = [value for value in model.graph.input if value.name not in constants.initializers | constants.bound]
+    size = batch if isinstance(batch, int) else None
+    shapes, assumed = ({}, []) if isinstance(batch, int) else input_shapes(free, batch or {})
+    types = infer_types(model, constants, size, shapes)
     convs: dict[int, ConvNode] = {}
     skipped: dict[int, SkippedNode] = {}
     refused: list[ConvcError] = []
@@ -146,13 +151,13 @@ def _read(
         ordered = tuple(each.conv for each in fused)
         for index in (index for each in fused for index in each.taken):
             del skipped[index]
-    inputs = [v.name for v in model.graph.input if v.name not in constants.initializers | constants.bound]
     return Network(
         name=model.graph.name or path.stem or "model",
         convs=ordered,
         skipped=tuple(skipped.values()),
-        inputs=tuple(reference(name, types.get(name, UNKNOWN)) for name in inputs),
+        inputs=tuple(reference(value.name, types.get(value.name, UNKNOWN)) for value in free),
         outputs=tuple(reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
+        assumed=tuple(assumed),
     )
 
 

@@ -73,7 +73,8 @@ class SkippedNode:
 class Network:
     """A model: its convolutions in a valid order of execution, which is that of the file unless nodes are fused.
 
-    A node of the graph is a convolution, fused into one, or skipped.
+    A node of the graph is a convolution, fused into one, or skipped. ``assumed`` are sentences on what the model left
+    open, and how that was read.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Network:
     skipped: tuple[SkippedNode, ...]
     inputs: tuple[TensorRef, ...]
     outputs: tuple[TensorRef, ...]
+    assumed: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         first = ", ".join(conv.name for conv in self.convs[:SHOWN])

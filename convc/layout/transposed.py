@@ -209,6 +209,21 @@ def ordinary_element(equivalent: ForwardEquivalent, model: ConvProblem, element:
     return (n, number, *(o // u for o, u in zip(pixel, model.stride, strict=True)))
 
 
+def model_elements(
+    equivalent: ForwardEquivalent, model: ConvProblem, element: tuple[np.ndarray, ...]
+) -> tuple[np.ndarray, ...]:
+    """The inverse of `ordinary_element`, of arrays n, k and pixel; a pixel may lie past the model's output."""
+    if equivalent.strategy == "dilated":
+        return element
+    n, number, *pixel = element
+    depth = model.out_channels // model.groups
+    outer, inside = np.divmod(number, depth)
+    group, phase = np.divmod(outer, math.prod(model.stride))
+    phases = np.unravel_index(phase, model.stride)
+    shifted = (p * u + a for p, u, a in zip(pixel, model.stride, phases, strict=True))
+    return (n, group * depth + inside, *shifted)
+
+
 def _whole(model: ConvProblem, pixels: tuple[int, ...]) -> Iterator[int]:
     """Extents of the output before it is cropped: so many pixels of every phase."""
     return (count * u for count, u in zip(pixels, model.stride, strict=True))

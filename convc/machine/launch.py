@@ -53,6 +53,7 @@ class RunOptions:
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
             the others would have written stays as it was.
         memory_bytes: most bytes that buffers, variables and a cohort may take together.
+        only: run only the CTAs of these numbers, of a launch without clusters; empty: all of ``ctas``.
     """
 
     cohort: int = 148
@@ -63,6 +64,7 @@ class RunOptions:
     evaluation: Literal["lazy", "eager"] = "lazy"
     ctas: tuple[int, int] | None = None
     memory_bytes: int = 64 << 30
+    only: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -155,9 +157,13 @@ def writer_of(
     offset: int,
     *,
     file: str = "kernel.ptx",
+    only: tuple[int, ...] = (),
 ) -> Finding | None:
-    """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did."""
-    _, memory = _run(text, launch, buffers, file, RunOptions(), watch=(buffer, offset))
+    """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did.
+
+    ``only`` restricts the launch, see `RunOptions`.
+    """
+    _, memory = _run(text, launch, buffers, file, RunOptions(only=only), watch=(buffer, offset))
     if not memory.writers:
         return None
     instr, cta, warp, lane = memory.writers[-1]
@@ -220,17 +226,18 @@ def _run(
         seed=options.seed,
         evaluation=options.evaluation,
     )
-    size = cohort_size(decoded, launch, options)
-    start, end = _range(launch, options)
-    if decoded.slots.cooperative and end - start != launch.ctas:
+    cohorts = _cohorts(launch, options, cohort_size(decoded, launch, options))
+    total = sum(count for _, count in cohorts)
+    if decoded.slots.cooperative and total != launch.ctas:
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
     collection = _uncollected() if observer is None else nullcontext()
+    done = 0
     with _threads().limit(limits=1, user_api="blas"), collection:
-        for first in range(start, end, size):
-            count = min(size, end - first)
+        for first, count in cohorts:
             run_cohort(state, decoded, first, count, observer)
+            done += count
             if progress is not None:
-                progress(first + count - start, end - start)
+                progress(done, total)
     results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
@@ -263,6 +270,16 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
         whole = f" and whole clusters of {cluster}" if cluster > 1 else ""
         raise InputError(f"CTAs to run must be a range within 0..{launch.ctas}{whole}, got {first}..{end}")
     return first, end
+
+
+def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> list[tuple[int, int]]:
+    """First CTA and number of CTAs of everything that is run in lockstep."""
+    if options.only:
+        if math.prod(launch.cluster) > 1 or not all(0 <= cta < launch.ctas for cta in options.only):
+            raise InputError(f"single CTAs to run must be numbers below {launch.ctas}, of a launch without clusters")
+        return [(cta, 1) for cta in options.only]
+    start, end = _range(launch, options)
+    return [(first, min(size, end - first)) for first in range(start, end, size)]
 
 
 def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> int:

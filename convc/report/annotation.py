@@ -9,7 +9,7 @@ from convc.frontend.annotate import annotate
 from convc.frontend.annotate import check_annotated as check_annotated
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
 from convc.report.format import number
-from convc.report.verify import verdict
+from convc.report.verify import verdicts
 from convc.verification.records import LayerReport, VerifyReport
 
 
@@ -36,7 +36,7 @@ def _layer(layer: LayerReport) -> dict[str, str]:
     counters = layer.counters
     normal = layer.compared("normal")
     found = {
-        "verdict": ", ".join(verdict(check, layer.problem) for check in layer.checks),
+        "verdict": verdicts(layer),
         "schedule": layer.schedule,
         "kernel": layer.kernel.split("/")[0],
         "type": problem.types,

@@ -21,10 +21,11 @@ from convc.verification.records import LayerReport, VerifyReport
 CSV_COLUMNS: tuple[str, ...] = (
     "model", "layer", "batch", "in_channels", "in_extent", "out_channels", "kernel", "stride", "dilation", "pad_lo",
     "pad_hi", "operand", "out", "schedule", "ctas", "mmas", "activation_bytes", "filter_bytes", "mma_b_bytes",
-    "masked_lanes", "worst_error", "worst_ratio", "seconds", "integer", "normal", "ok",
+    "masked_lanes", "worst_error", "worst_ratio", "seconds", "integer", "normal", "sampled", "ok",
 )  # fmt: skip
 """``in_extent`` to ``pad_hi`` have one number per spatial axis, as 3x3. ``integer`` and ``normal`` are the verdicts on
-the two kinds of data, ``ok`` is true or false."""
+the two kinds of data. ``sampled`` says how many CTAs were run where not all were; ``ok`` is true or false, and then
+sampled in place of true."""
 
 
 def markdown_table(reports: Sequence[VerifyReport]) -> bytes:
@@ -76,6 +77,9 @@ def _record(layer: LayerReport) -> dict[str, Any]:
         record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
     if layer.seconds is not None:
         record["seconds"] = layer.seconds
+    if layer.sampled is not None:
+        record["sampled"] = str(layer.sampled)
+        record["ok"] = "sampled" if layer.ok else "false"
     return record | {mode: verdict(check, problem) for mode, check in checks.items()}
 
 

@@ -67,8 +67,10 @@ def summary(report: VerifyReport) -> str:
     """The sum of a report in one line."""
     launches = sum(len(layer.checks) for layer in report.layers)
     seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
+    sampled = "" if report.sampled is None else f" in a sample of {report.sampled}"
     return (
-        f"{report.count_right} of {len(report.layers)} layers right: {report.kernels} kernels, {launches} launches, "
+        f"{report.count_right} of {len(report.layers)} layers right{sampled}: {report.kernels} kernels, "
+        f"{launches} launches, "
         f"{seconds:.2f} s simulated, seed {report.seed}"
     )
 
@@ -88,8 +90,11 @@ def models_json(models: Sequence[Path], reports: Sequence[VerifyReport | ConvcEr
 
 
 def _record(report: VerifyReport) -> dict[str, Any]:
-    """A report as a record for JSON."""
-    return model_record(report, "convc-verify/2")
+    """A report as a record for JSON; ``sampled`` is null where every CTA was run."""
+    sampled = report.sampled
+    return model_record(
+        report, "convc-verify/2", sampled=None if sampled is None else {"ctas": sampled.ctas, "of": sampled.of}
+    )
 
 
 def row(layer: LayerReport) -> tuple[str, ...]:
@@ -106,17 +111,25 @@ def row(layer: LayerReport) -> tuple[str, ...]:
         "-" if normal is None else number(normal.worst_error),
         "-" if normal is None else number(normal.worst_ratio),
         "-" if seconds is None else f"{seconds:.3f}",
-        ", ".join(verdict(check, problem) for check in layer.checks),
+        verdicts(layer),
     )
+
+
+def verdicts(layer: LayerReport) -> str:
+    """List what was found in each check of a layer; ``sampled`` comes first where not all CTAs were run."""
+    found = ", ".join(verdict(check, layer.problem) for check in layer.checks)
+    return found if layer.sampled is None else f"sampled: {found}"
 
 
 def verdict(check: Check, problem: ConvProblem) -> str:
     """``exact`` and ``in bound`` are good; the rest says what is wrong."""
-    if check.fault:
+    if check.fault and check.comparison is None:
         return f"{check.mode}: stopped"
     assert check.comparison is not None
     if check.comparison.count_wrong:
         return f"{check.mode}: {check.comparison.count_wrong} WRONG"
+    if check.fault:
+        return f"{check.mode}: stray writes"
     if not check.ok:
         return f"{check.mode}: findings"
     return "exact" if check.mode == "integer" and exact_on_integers(problem.epilogue) else "in bound"

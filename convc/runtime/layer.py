@@ -28,6 +28,7 @@ from convc.layout.repack import (
     unpack_output,
 )
 from convc.machine import Counters, RunOptions, RunResult
+from convc.support.arrays import arrays_of, read_arrays
 from convc.support.files import NpyHeader, read_npy
 from convc.support.memory import require_memory
 
@@ -155,40 +156,58 @@ def last_writer(
 
     Runs the kernel again, watching that address.
     """
+    return last_writer_packed(layer, input_buffers(layer, x, residual), element)
+
+
+def last_writer_packed(
+    layer: Layer, buffers: Mapping[str, np.ndarray], element: tuple[int, ...], only: tuple[int, ...] = ()
+) -> Finding | None:
+    """`last_writer` on buffers in the kernel's own layout, of the CTAs of the numbers ``only`` alone; empty: of all."""
+    given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
     offset = output_index(layer.layout, element) * dtypes.BY_NAME[layer.layout.output.dtype].bytes
-    buffers = input_buffers(layer, x, residual)
-    return machine.writer_of(layer.ptx, layer.launch, buffers, "output", offset, file=layer.file)
+    return machine.writer_of(layer.ptx, layer.launch, given, "output", offset, file=layer.file, only=only)
 
 
-def read_input(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
-    """Read activations (N, C, H, W) from a ``.npy`` file, which is checked before its data are loaded.
+def read_inputs(source: Path | bytes, layout: DeviceLayout, name: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Read activations (N, C, H, W), and the residual if there is one, from a ``.npy`` or ``.npz`` file or its bytes.
 
-    bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
+    In a ``.npz`` they are called ``x`` and ``residual``. Each is checked before its data are loaded. bfloat16, which
+    .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
 
     Raises:
-        InputError: the file is missing or damaged, or holds another shape or type.
+        InputError: the file is missing or damaged, or holds another shape or type, or arrays of other names.
     """
 
-    return _read(path, lambda shape, dtype: _check_input(layout, shape, dtype, name))
+    def accept(array: str, header: NpyHeader) -> str | None:
+        if array not in ("", "x", "residual"):
+            return f"expected arrays called 'x' and 'residual', got {array!r}"
+        check = _check_residual if array == "residual" else _check_input
+        return _reason(lambda: check(layout, header.shape, from_npy_dtype(header.dtype), name))
+
+    found = arrays_of(source, "stdin", accept) if isinstance(source, bytes) else read_arrays(source, accept)
+    arrays = {array or "x": values.view(from_npy_dtype(values.dtype)) for array, values in found.items()}
+    if "x" not in arrays:
+        raise InputError("there is no array 'x' in the file", where=name)
+    return arrays["x"], arrays.get("residual")
 
 
 def read_residual(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
-    """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_input` reads activations."""
-    return _read(path, lambda shape, dtype: _check_residual(layout, shape, dtype, name))
-
-
-def _read(path: Path, accept: Callable[[tuple[int, ...], np.dtype], None]) -> np.ndarray:
-    """An array whose header `accept` raises no `InputError` for."""
+    """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_inputs` reads activations."""
 
     def check(header: NpyHeader) -> str | None:
-        try:
-            accept(header.shape, from_npy_dtype(header.dtype))
-        except InputError as problem:
-            return problem.message
-        return None
+        return _reason(lambda: _check_residual(layout, header.shape, from_npy_dtype(header.dtype), name))
 
     array = read_npy(path, check=check)
     return array.view(from_npy_dtype(array.dtype))
+
+
+def _reason(check: Callable[[], None]) -> str | None:
+    """The message of the `InputError` that a check raises; None where it raises none."""
+    try:
+        check()
+    except InputError as problem:
+        return problem.message
+    return None
 
 
 def to_standard_dtype(y: np.ndarray) -> np.ndarray:

@@ -8,12 +8,12 @@ its own and renamed at the end: a run that stops half-way leaves the old file, o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 
@@ -53,25 +53,37 @@ def read_npy_header(path: Path, error: type[ConvcError] = InputError) -> NpyHead
         raise error("expected a .npy file, this is not a regular file", where=str(path))
     try:
         with path.open("rb") as stream:
-            version = np.lib.format.read_magic(stream)
-            if version not in ((1, 0), (2, 0)):
-                raise ValueError(f"its format version is {version[0]}.{version[1]}; 1.0 and 2.0 are known")
-            read = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }[version]
-            shape, fortran, dtype = read(stream)
-            header = NpyHeader(shape=shape, dtype=dtype, fortran=fortran, offset=stream.tell())
+            return parse_npy_header(stream, path.stat().st_size, str(path), error)
     except OSError as problem:
         raise error(f"cannot read the file: {problem.strerror}", where=str(path)) from None
+
+
+def parse_npy_header(stream: IO[bytes], size: int, where: str, error: type[ConvcError] = InputError) -> NpyHeader:
+    """Read the header of ``.npy`` data of ``size`` bytes from a stream, which then stands where the data start.
+
+    Raises:
+        error: they are no such data, hold Python objects, or are shorter than the header says.
+    """
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version not in ((1, 0), (2, 0)):
+            raise ValueError(f"its format version is {version[0]}.{version[1]}; 1.0 and 2.0 are known")
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(stream)
+        header = NpyHeader(shape=shape, dtype=dtype, fortran=fortran, offset=stream.tell())
+    except OSError:
+        raise
     except (ValueError, TypeError, SyntaxError, TokenError, RecursionError, MemoryError) as problem:
         first = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
-        raise error(f"not a .npy file: {first}", where=str(path)) from None
-    if dtype.hasobject or dtype.fields is not None or any(extent < 0 for extent in shape):
-        raise error(f"expected an array of numbers, got {header}", where=str(path))
-    held = path.stat().st_size - header.offset
+        raise error(f"not a .npy file: {first}", where=where) from None
+    if dtype.hasobject or dtype.fields is not None or not dtype.itemsize or any(extent < 0 for extent in shape):
+        raise error(f"expected an array of numbers, got {header}", where=where)
+    held = size - header.offset
     if held < header.nbytes:
-        raise error(f"the file is cut short: {header} takes {header.nbytes} bytes, {held} are there", where=str(path))
+        raise error(f"the file is cut short: {header} takes {header.nbytes} bytes, {held} are there", where=where)
     return header
 
 
@@ -117,6 +129,14 @@ def check_target(path: Path, error: type[ConvcError] = InputError) -> None:
         raise error("expected the name of a file, this is a folder", where=str(path))
     if not path.parent.is_dir():
         raise error("the folder to write to does not exist", where=str(path))
+
+
+def check_not_inputs(targets: Iterable[Path], inputs: Iterable[Path], error: type[ConvcError] = InputError) -> None:
+    """Raise ``error`` where a file to write is one that is read: an input is never overwritten."""
+    read = [path for path in inputs if path.is_file()]
+    for target in targets:
+        if target.is_file() and any(os.path.samefile(target, path) for path in read):
+            raise error("this file is an input, and would be overwritten", where=str(target), hint="name another file")
 
 
 @contextmanager

@@ -66,7 +66,7 @@ def check_layer(
     checks = []
     counters = None
     for index, mode in enumerate(modes):
-        data = _data(mode, conv, seed)
+        data = data_of(mode, conv, seed)
         layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
         told = progress.piece(index, len(modes)).launch(f"{conv.name}, {mode} data")
         try:
@@ -115,17 +115,17 @@ def check_of(
     )
 
 
-def _judged(mode: Mode, layer: Layer, data: _Data, run: LayerRun) -> Check:
+def _judged(mode: Mode, layer: Layer, data: LayerData, run: LayerRun) -> Check:
     """A run compared with the reference; where an element is wrong, the kernel is run again to see who wrote it."""
     problem = layer.layout.model
     expected = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
-    comparison = compare(run.y, expected, _bound(mode, problem, data))
+    comparison = compare(run.y, expected, bound_of(mode, problem, data))
     writer = None if comparison.first is None else last_writer(layer, data.x, comparison.first, data.residual)
     return check_of(run, mode, comparison, writer=writer)
 
 
-def _bound(mode: Mode, problem: ConvProblem, data: _Data) -> np.ndarray | None:
-    """What a right result may be off by; None: nothing, bit for bit."""
+def bound_of(mode: Mode, problem: ConvProblem, data: LayerData) -> np.ndarray | None:
+    """Bound what a right result may be off by; None: it must agree bit for bit."""
     if mode == "normal":
         return error_bound(problem, data.x, data.weight, data.bias, data.residual)
     if exact_on_integers(problem.epilogue):
@@ -141,7 +141,7 @@ def run_part(
 
     None where that is no clean run: only the whole launch can say what is wrong.
     """
-    data = _data(mode, conv, seed)
+    data = data_of(mode, conv, seed)
     layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     try:
         run = run_layer(layer, data.x, dataclasses.replace(options, ctas=ctas), residual=data.residual)
@@ -175,8 +175,8 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Data:
-    """What a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
+class LayerData:
+    """Operands that a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
 
     x: np.ndarray
     weight: np.ndarray
@@ -185,7 +185,7 @@ class _Data:
     residual: np.ndarray | None
 
 
-def _data(mode: Mode, conv: ConvNode, seed: int) -> _Data:
+def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
     """The operands of one check: exact numbers without the model's, or normal data with its weights."""
     integer = mode == "integer"
     if integer:
@@ -195,7 +195,7 @@ def _data(mode: Mode, conv: ConvNode, seed: int) -> _Data:
     multiplier = conv.multiplier
     if integer or multiplier is None:
         multiplier = multipliers(conv.problem, seed)
-    return _Data(
+    return LayerData(
         x=x,
         weight=weight,
         bias=bias,

@@ -14,13 +14,14 @@ reported as departed. It is a criterion, not a proof; a kernel that is wrong sho
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from convc.errors import ModelError
+from convc.frontend.input_shapes import Shapes, input_shapes
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
 from convc.layout.block_scaled import FORMATS
@@ -48,7 +49,8 @@ def verify_graph(
     *,
     seed: int,
     folder: Path = Path(),
-    batch: int = 1,
+    batch: int | Shapes | None = None,
+    say: Callable[[str], None] | None = None,
     convolutions: Convolutions | None = None,
     host: str = "reference",
     progress: Progress = SILENT,
@@ -59,7 +61,8 @@ def verify_graph(
         model: with a checked header.
         seed: of weights and inputs.
         folder: of the model, for external data.
-        batch: what stands for extents that the inputs leave open.
+        batch: what stands for extents that the inputs leave open; or shapes of inputs, and 1 for what these leave open.
+        say: told what was taken to be 1.
         convolutions: how to run the convolutions; their kernels are kept there.
         host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
 
@@ -72,7 +75,7 @@ def verify_graph(
     weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
     source = with_integers(model, folder, weights)
     graph = Graph(source, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
-    feeds = random_inputs(graph.inputs, seed, batch)
+    feeds = random_inputs(graph.inputs, seed, batch, say)
     nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
     version = ort_session.available() or ""
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
@@ -100,7 +103,7 @@ def verify_graph(
         layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, departed))
 
     results = graph.run(feeds, watch, progress)
-    allowed = allowed_drift(len(layers), _unit(layers))
+    allowed = allowed_drift(len(layers), unit_of(layers))
     return NetworkReport(
         source=graph.name,
         seed=seed,
@@ -116,14 +119,26 @@ def verify_graph(
     )
 
 
-def random_inputs(inputs: tuple[onnx.ValueInfoProto, ...], seed: int, batch: int) -> dict[str, np.ndarray]:
-    """Standard normal numbers (integers: 0 and 1) for each input; ``batch`` where an extent is open."""
+def random_inputs(
+    inputs: tuple[onnx.ValueInfoProto, ...],
+    seed: int,
+    batch: int | Shapes | None = None,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, np.ndarray]:
+    """Draw standard normal numbers (integers: 0 and 1) for each input; see `verify_graph` for extents that are open."""
+    settled, said = ({}, []) if isinstance(batch, int) else input_shapes(inputs, batch or {})
+    open_extent = batch if isinstance(batch, int) else 1
+    if say is not None:
+        for sentence in said:
+            say(sentence)
     feeds = {}
     for index, value in enumerate(inputs):
         tensor = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise ModelError(f"the input {value.name!r} is not a tensor of known rank, so no data can be made for it")
-        shape = tuple(dim.dim_value if dim.dim_value > 0 else batch for dim in tensor.shape.dim)
+        shape = settled.get(value.name) or tuple(
+            dim.dim_value if dim.dim_value > 0 else open_extent for dim in tensor.shape.dim
+        )
         rng = np.random.default_rng([seed, index])
         dtype = element_dtype(tensor.elem_type)
         if dtype is None or dtype.kind in "OUS":
@@ -179,7 +194,7 @@ def _whole(
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 
-def _unit(layers: list[LayerReport]) -> float:
+def unit_of(layers: list[LayerReport]) -> float:
     """The unit roundoff of the narrowest type that a layer multiplies or stores; half a step of 8-bit numbers."""
     if any(layer.problem.requantised for layer in layers):
         return _HALF_STEP

@@ -43,7 +43,9 @@ def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Compariso
         return compare_integers(ran.run.y, host(), _slack(ran.run.y))
     problem = ran.conv.problem
     operands = _operands(ran)
-    return compare(ran.run.y, expected_result(problem, *operands), error_bound(problem, *operands))
+    added = None if ran.residual is None else dtypes.quantise(problem.out_dtype, ran.residual)
+    expected = expected_result(problem, *operands, None, added)
+    return compare(ran.run.y, expected, error_bound(problem, *operands, added))
 
 
 def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:

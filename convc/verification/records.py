@@ -53,6 +53,17 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Share of a launch that was run: ``ctas`` of the ``of`` CTAs that it has. Nothing is known of the others."""
+
+    ctas: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.ctas} of {self.of} CTAs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerReport:
     """Everything that was learnt about one layer.
 
@@ -66,6 +77,7 @@ class LayerReport:
         fused: names of the nodes of the model that the kernel does as well.
         drift: in a network, relative root mean square difference of the result from onnxruntime's run of the whole;
             None where there is none.
+        sampled: how many of its CTAs were run; None: all of them.
     """
 
     name: str
@@ -76,10 +88,11 @@ class LayerReport:
     checks: tuple[Check, ...]
     fused: tuple[str, ...] = ()
     drift: float | None = None
+    sampled: Sampled | None = None
 
     @property
     def ok(self) -> bool:
-        """Every check is good."""
+        """Every check is good, of those CTAs that were run."""
         return all(check.ok for check in self.checks)
 
     @property
@@ -95,7 +108,7 @@ class LayerReport:
         return None
 
     def __repr__(self) -> str:
-        verdict = "right" if self.ok else "WRONG"
+        verdict = ("right" if self.sampled is None else f"right in {self.sampled}") if self.ok else "WRONG"
         return f"<LayerReport {self.name}: {verdict}, {len(self.checks)} checks, schedule {self.schedule}>"
 
 
@@ -125,8 +138,16 @@ class ModelReport:
         """Layers that are right."""
         return sum(layer.ok for layer in self.layers)
 
+    @property
+    def sampled(self) -> Sampled | None:
+        """Share of all launches that was run, where layers were sampled; None: all of them."""
+        parts = [layer.sampled for layer in self.layers if layer.sampled is not None]
+        return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
+
     def __repr__(self) -> str:
         right = f"{self.count_right} of {len(self.layers)} layers right"
+        if self.sampled is not None:
+            right += f" in a sample of {self.sampled}"
         return f"<{type(self).__name__} {self.source}: {right}, {self.kernels} kernels, seed {self.seed}>"
 
 
@@ -195,3 +216,84 @@ class NetworkReport(ModelReport):
     def ok(self) -> bool:
         """No layer and no output departs."""
         return self.departs is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """Largest difference of an output: |got - expected| <= atol + rtol * |expected|, as `numpy.allclose` has it."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+
+    def __str__(self) -> str:
+        return f"atol {self.atol:g} + rtol {self.rtol:g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedOutput:
+    """One output of a network that ran on data of the user's, and what was expected of it.
+
+    Attributes:
+        name, dtype, shape: of the output.
+        decided_by: the rule that decided: a tolerance, the derived bound, the drift, or equality; empty: nothing was
+            expected of it.
+        count_wrong: elements that the rule does not allow; 1 where the whole drifted too far.
+        worst_error: largest |got - expected|.
+        limit: what the error or the drift was held against: 1 for a share of the derived bound.
+        measured: what was compared with that limit.
+        first: index of the first wrong element; None where there is none, or where the rule looks at all together.
+        got, expected: there.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    decided_by: str = ""
+    count_wrong: int = 0
+    worst_error: float = 0.0
+    limit: float = 0.0
+    measured: float = 0.0
+    first: tuple[int, ...] | None = None
+    got: float = 0.0
+    expected: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is wrong, as far as anything was expected."""
+        return not self.count_wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataReport:
+    """Findings of a run of a whole network, with its own weights, on data of the user's.
+
+    Attributes:
+        source: the model.
+        layers: one report for each convolution, on what reached it, by the derived bound.
+        kernels: distinct kernels among them.
+        stats: what ran where.
+        outputs: of the network.
+        oracle: who said what is expected of the outputs: a file, onnxruntime with its version, or onnx.reference.
+        silent: why onnxruntime was not asked, or had no answer; empty where it had, or where a file says it.
+    """
+
+    source: str
+    layers: tuple[LayerReport, ...]
+    kernels: int
+    stats: RunStats
+    outputs: tuple[ExpectedOutput, ...]
+    oracle: str
+    silent: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Every convolution and every output is right."""
+        return all(part.ok for part in (*self.layers, *self.outputs))
+
+    def __repr__(self) -> str:
+        right = sum(layer.ok for layer in self.layers)
+        outputs = sum(output.ok for output in self.outputs)
+        return (
+            f"<DataReport {self.source}: {right} of {len(self.layers)} layers and {outputs} of {len(self.outputs)} "
+            f"outputs right, by {self.oracle}>"
+        )

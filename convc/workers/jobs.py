@@ -29,6 +29,7 @@ from convc.runtime.layer import LayerRun
 from convc.support.progress import SILENT, Progress
 from convc.verification.layer import check_layer, combined, layer_report, run_part
 from convc.verification.records import Check, LayerReport, Mode
+from convc.verification.sampled_layer import check_sampled
 from convc.workers.pool import Pool, Task
 
 PART_MACS = 1_000_000_000
@@ -82,16 +83,36 @@ def check_job(
     modes: tuple[Mode, ...],
     options: RunOptions,
     runs: Mapping[Mode, LayerRun],
+    sample: int | None,
 ) -> LayerReport:
-    """Check a layer in a worker (see `convc.verification.layer.check_layer`).
+    """Check a layer, or a sample of its CTAs, in a worker (see `check_one`); ``runs`` are for a whole layer.
 
     Raises:
         LimitError: the data do not fit into memory.
         WorkerError: this is another convc.
     """
     _require(digest)
+    if sample is not None:
+        return check_one(conv, kernel, sample, seed=seed, modes=modes, options=options)
     with one_thread():
         return check_layer(conv, kernel, seed=seed, modes=modes, options=options, runs=runs)
+
+
+def check_one(
+    conv: ConvNode,
+    kernel: Kernel,
+    sample: int | None,
+    *,
+    seed: int,
+    modes: tuple[Mode, ...],
+    options: RunOptions,
+    progress: Progress = SILENT,
+) -> LayerReport:
+    """Check a layer here: `convc.verification.layer.check_layer`, or `check_sampled` where ``sample`` is a number."""
+    with one_thread():
+        if sample is None:
+            return check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=progress)
+        return check_sampled(conv, kernel, sample, seed=seed, modes=modes, options=options, progress=progress)
 
 
 @contextmanager
@@ -148,9 +169,10 @@ def check_all(
     seed: int,
     modes: tuple[Mode, ...],
     options: RunOptions,
+    sample: int | None = None,
     progress: Progress = SILENT,
 ) -> tuple[LayerReport, ...]:
-    """Compile and check layers in workers; reports in the order of the layers.
+    """Compile and check layers, or samples of them, in workers; reports in the order of the layers.
 
     A layer that loses its worker each time it is tried gets a report that says so; the others are not touched by it.
 
@@ -163,10 +185,9 @@ def check_all(
     shares = pool.slots if len(convs) < pool.slots else 1
     for conv in convs:
         kernel = kernels.compiled(conv.problem)
-        runs = _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
-        pieces.append(
-            Task(name=conv.name, function=check_job, arguments=(digest, conv, kernel, seed, modes, options, runs))
-        )
+        runs = {} if sample is not None else _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
+        arguments = (digest, conv, kernel, seed, modes, options, runs, sample)
+        pieces.append(Task(name=conv.name, function=check_job, arguments=arguments))
     reports: list[LayerReport | None] = [None] * len(convs)
     checking = progress.part(COMPILING, 1.0)
     checking(f"check {len(pieces)} layers", 0.0)

@@ -10,6 +10,7 @@ from onnx import TensorShapeProto, ValueInfoProto
 
 from convc.errors import InputError
 from convc.runtime.network.node_info import element_dtype
+from convc.support.guessing import hint_of
 
 
 def check_feeds(
@@ -20,12 +21,25 @@ def check_feeds(
     listed = ", ".join(repr(value.name) for value in inputs) or "none"
     for name in feeds:
         if name not in known:
-            raise InputError(f"the model has no input named {name!r}", hint=f"inputs: {listed}")
+            raise InputError(f"the model has no input named {name!r}", hint=hint_of(name, list(known), "inputs"))
     for value in inputs:
         if value.name not in feeds:
             raise InputError(f"the input {value.name!r} is missing", hint=f"inputs: {listed}")
     extents: dict[str, tuple[int, str]] = {}
     return {name: _checked(known[name], value, extents) for name, value in feeds.items()}
+
+
+def why_refused(declared: ValueInfoProto, shape: tuple[int, ...], dtype: np.dtype) -> str | None:
+    """Say why an array of a shape and a type does not fit an input, to whose type floats are rounded; None: it does."""
+    expected = element_dtype(declared.type.tensor_type.elem_type)
+    floats = ("float16", "bfloat16", "float32", "float64")
+    if expected is not None and expected.name in floats and dtype.name in floats:
+        dtype = expected
+    try:
+        _checked(declared, np.broadcast_to(np.zeros((), dtype), shape), {})
+    except InputError as problem:
+        return f"{problem.message}, for the input {declared.name!r}"
+    return None
 
 
 def has_fixed_shape(declared: ValueInfoProto) -> bool:

@@ -13,18 +13,23 @@ import onnx
 from convc.errors import ConvcError, InputError
 from convc.frontend.model_file import check_header, load_model
 from convc.frontend.onnx_reader import Source
-from convc.runtime.layer import from_npy_dtype, to_standard_dtype
+from convc.runtime.layer import from_npy_dtype
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
+from convc.runtime.network.feeds import why_refused
 from convc.runtime.network.node_info import element_dtype
-from convc.runtime.network.values import Value, describe_value
-from convc.support.files import NpyHeader, check_target, read_npy, to_npy_dtype, write_npy
-from convc.support.memory import require_memory
+from convc.runtime.network.values import Value
+from convc.support.arrays import Accept, arrays_of, read_arrays, storable, write_npz
+from convc.support.files import NpyHeader, check_target, write_npy
+from convc.support.guessing import hint_of
 
 Given = TypeVar("Given")
 
-Feeds = Mapping[str, np.ndarray | str | Path] | np.ndarray | str | Path
-"""An array for each input of a model, or the ``.npy`` file that holds it, by name; or that of the only input."""
+ArraySource = np.ndarray | str | Path | bytes
+"""An array, or the ``.npy`` or ``.npz`` file that holds it, or the bytes of such a file."""
+
+Feeds = Mapping[str, ArraySource] | ArraySource
+"""An array for each input of a model by name; or that of the only input, or a ``.npz`` file that has the names."""
 
 
 def open_model(source: Source) -> tuple[onnx.ModelProto, Path]:
@@ -58,17 +63,64 @@ def cast_feeds(graph: Graph, feeds: Mapping[str, np.ndarray]) -> dict[str, np.nd
 
 
 def read_feeds(graph: Graph, feeds: Feeds) -> dict[str, np.ndarray]:
-    """Arrays for the inputs of a graph by name, read from ``.npy`` files where there are files.
+    """Arrays for the inputs of a graph by name, read from files where there are files.
 
     bfloat16, which .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
 
     Raises:
-        InputError: a file is missing or damaged, or no name was given where there are several inputs.
+        InputError: a file is missing or damaged, or holds another shape or type than the model says (which is found
+            before its data are read); there is no such input, or no name was given where there are several.
         LimitError: an array does not fit into memory.
     """
-    given: Mapping[str, np.ndarray | str | Path] = feeds if isinstance(feeds, Mapping) else {"": feeds}
-    named = by_name(given, [value.name for value in graph.inputs], "input", "--input")
-    return {name: value if isinstance(value, np.ndarray) else _read(Path(value)) for name, value in named.items()}
+    declared = {value.name: value for value in (*graph.inputs, *graph.optional)}
+    required = [value.name for value in graph.inputs]
+
+    def accept(name: str, header: NpyHeader) -> str | None:
+        only = required[0] if not name and len(required) == 1 else name
+        return why_refused(declared[only], header.shape, from_npy_dtype(header.dtype)) if only in declared else None
+
+    return by_name(read_named(feeds, list(declared), "input", accept), required, "input", "--input")
+
+
+def read_named(
+    given: Feeds, known: Sequence[str], what: str, accept: Accept = lambda name, header: None
+) -> dict[str, np.ndarray]:
+    """Arrays by name, from files where there are files; "" is the name of one that has none.
+
+    Args:
+        known: names that there are.
+        what: what they are names of, for messages.
+        accept: says what is wrong with an array before it is read.
+
+    Raises:
+        InputError: a file is missing or damaged, or has a name that there is not; or a name comes twice.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, value in (given if isinstance(given, Mapping) else {"": given}).items():
+        for inner, array in _arrays(value, name, known, what, accept).items():
+            if inner in arrays:
+                raise InputError(f"the {what} {inner!r} is given twice")
+            arrays[inner] = array
+    return arrays
+
+
+def _arrays(value: ArraySource, name: str, known: Sequence[str], what: str, accept: Accept) -> dict[str, np.ndarray]:
+    """What is given under a name, which a file of several arrays has not."""
+    if isinstance(value, np.ndarray):
+        return {name: value}
+    where = "stdin" if isinstance(value, bytes) else str(value)
+
+    def check(inner: str, header: NpyHeader) -> str | None:
+        if inner and name:
+            raise InputError(
+                f"a file of named arrays is given for the {what} {name!r}", where=where, hint="leave NAME= out"
+            )
+        if inner and inner not in known:
+            raise InputError(f"there is no {what} named {inner!r}", where=where, hint=hint_of(inner, known, f"{what}s"))
+        return accept(inner or name, header)
+
+    found = arrays_of(value, where, check) if isinstance(value, bytes) else read_arrays(Path(value), check)
+    return {inner or name: array.view(from_npy_dtype(array.dtype)) for inner, array in found.items()}
 
 
 def check_targets(files: Mapping[str, Path]) -> None:
@@ -77,13 +129,13 @@ def check_targets(files: Mapping[str, Path]) -> None:
         check_target(file)
 
 
-def targets_of(graph: Graph, files: Mapping[str, Path]) -> dict[str, Path]:
-    """Files by output of a graph, of which "" means the only one; `InputError` for names that it has not."""
-    named = by_name(files, graph.outputs, "output", "-o")
+def targets_of(graph: Graph, files: Mapping[str, Given], option: str = "-o") -> dict[str, Given]:
+    """Files or arrays by output of a graph; "" means the only one. `InputError` for names that there are not."""
+    named = by_name(files, graph.outputs, "output", option)
     unknown = sorted(set(named) - set(graph.outputs))
     if unknown:
-        listed = ", ".join(map(repr, graph.outputs))
-        raise InputError(f"the model has no output named {unknown[0]!r}", hint=f"outputs: {listed}")
+        hint = hint_of(unknown[0], graph.outputs, "outputs")
+        raise InputError(f"the model has no output named {unknown[0]!r}", hint=hint)
     return named
 
 
@@ -105,12 +157,17 @@ def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option:
 
 def write_results(results: Mapping[str, Value], files: Mapping[str, Path]) -> None:
     """Write outputs to ``.npy`` files, by name; bfloat16 as float32. `InputError` before any is written that cannot."""
-    for name in files:
-        value = results[name]
-        if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-            raise InputError(f"the output {name!r} is {describe_value(value)}, which cannot be written as .npy")
+    arrays = {name: storable(name, results[name]) for name in files}
     for name, target in files.items():
-        write_npy(target, to_npy_dtype(to_standard_dtype(results[name])))
+        if target.suffix == ".npz":
+            write_npz(target, {name: arrays[name]})
+        else:
+            write_npy(target, arrays[name])
+
+
+def write_all(results: Mapping[str, Value], target: Path) -> None:
+    """Write all outputs to one ``.npz`` file; bfloat16 as float32."""
+    write_npz(target, {name: storable(name, value) for name, value in results.items()})
 
 
 @contextmanager
@@ -123,17 +180,6 @@ def errors_in(source: Source) -> Iterator[None]:
         if not error.where.startswith(file):
             error.where = f"{file}: {error.where}" if error.where else file
         raise
-
-
-def _read(path: Path) -> np.ndarray:
-    """An array from a file, if there is memory for it."""
-
-    def check(header: NpyHeader) -> str | None:
-        require_memory(2 * header.nbytes, "an input of the network")
-        return None
-
-    array = read_npy(path, check=check)
-    return array.view(from_npy_dtype(array.dtype))
 
 
 def _floating(dtype: np.dtype) -> bool:

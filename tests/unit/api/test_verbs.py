@@ -161,7 +161,7 @@ def test_a_network_runs_from_files_and_arrays(tmp_path):
     [
         ({"work": WorkOptions(jobs=2)}, "jobs and executor have no part in it"),
         ({"work": WorkOptions(executor="processes")}, "jobs and executor have no part in it"),
-        ({"read": ReadOptions(batch=2)}, "batch has no part in it"),
+        ({"read": ReadOptions(batch=2)}, "batch is for inputs that are drawn"),
         ({"read": ReadOptions(precision="double")}, "precision must be one of"),
         ({"host": "nobody"}, "host must be one of"),
     ],

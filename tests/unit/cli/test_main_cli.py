@@ -169,3 +169,33 @@ def test_the_verbs_of_the_package_stay_verbs_when_the_rooms_are_loaded():
 def test_a_name_that_the_package_lacks():
     with pytest.raises(AttributeError, match="no attribute 'prove'"):
         _ = package.prove
+
+
+def test_a_model_comes_from_stdin(two, tmp_path):
+    def piped(*words: object, data: bytes = two.read_bytes()):
+        command = [sys.executable, "-m", "convc", *map(str, words)]
+        return subprocess.run(command, input=data, capture_output=True, cwd=tmp_path, check=False)
+
+    done = piped("compile", "-", "-o", "build")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "build" / "network.json").is_file()
+    refused = piped("compile", "-", "-o", "none", data=b"")
+    assert (refused.returncode, b"which is empty" in refused.stderr) == (2, True)
+    assert b"not an ONNX model" in piped("inspect", "-", "--layer", "stem", data=b"\xff\xff").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--shape", "x:1x3x16x16", "--batch", "1"], "give one of them"),
+        (["--shape", "1x3x16x16"], "expected NAME:1x3x224x224"),
+        (["--shape", "x:1x-3"], "expected NAME:1x3x224x224"),
+        (["--shape", "x:1x3x16x16", "--shape", "x:1x3x16x16"], "comes twice"),
+        (["--shape", "y:1x3x16x16"], "no input named 'y'"),
+        (["--shape", "x:1x3x16x17"], "which cannot be [1, 3, 16, 17]"),
+        (["--shape", "x:" + "9" * 40], "too large"),
+    ],
+)
+def test_shapes_that_are_refused(convc, two, tmp_path, words, message):
+    said = convc.refused("compile", two, "-o", tmp_path / "build", *words)
+    assert message in said

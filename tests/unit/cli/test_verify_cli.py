@@ -275,3 +275,27 @@ def test_eight_bits(convc, two, dtype):
 def test_precision_is_of_float32_alone(convc, two):
     said = convc.refused("verify", two, "--precision", "bf16x3", "--dtype", "f16")
     assert "leaves no float32 whose precision could be chosen" in said
+
+
+def test_a_sample_is_never_called_the_whole(convc, two, tmp_path):
+    said = convc.good("verify", two, "--sample", 1, "--csv", tmp_path / "sample.csv")
+    assert "sampled: exact, in bound" in said
+    assert "2 of 2 layers right in a sample of 2 of 2 CTAs:" in said
+    assert (tmp_path / "sample.csv").read_text().splitlines()[1].endswith("1 of 1 CTAs,sampled")
+    report = json.loads(convc.good("verify", two, "--sample", 1, "--json", "-"))
+    assert report["sampled"] == {"ctas": 2, "of": 2}
+    assert report["layers"][0]["sampled"] == {"ctas": 1, "of": 1}
+    assert json.loads(convc.good("verify", two, "--json", "-"))["sampled"] is None
+
+
+def test_a_wrong_element_of_a_sample_is_traced(convc, tiny, sabotage):
+    sabotage(r"(add\.rn\.f32 %v1, %v1, %b1;)", r"\1 add.rn.f32 %v1, %v1, %v1;")
+    result = convc("verify", tiny, "--sample", 0)
+    assert result.exit_code == 1
+    assert "sampled: integer:" in result.stdout
+    assert "written by CTA" in result.stdout
+
+
+def test_a_sample_is_of_layers(convc, two):
+    assert "leave --sample out" in convc.refused("verify", two, "--sample", 2, "--reweight", 1)
+    convc.refused("verify", two, "--sample", -1)

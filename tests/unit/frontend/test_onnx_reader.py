@@ -291,10 +291,12 @@ def test_a_symbolic_batch_is_set(tmp_path):
     assert [node.problem.x_shape for node in network.convs] == [(5, 3, 8, 9), (5, 4, 3, 14)]
     assert network.inputs[0].shape == (5, 3, 8, 9)
     assert network.outputs[0].shape == (5, 2, 3, 14)
-    with pytest.raises(NodeError) as caught:
-        read_model(path)
-    assert "the shape of the input 'x' is not fixed: (?, 3, 8, 9)" in str(caught.value)
-    assert "give the batch size (--batch)" in str(caught.value)
+    network = read_model(path)
+    assert [node.problem.x_shape for node in network.convs] == [(1, 3, 8, 9), (1, 4, 3, 14)]
+    assert network.assumed == ("the batch of 'x' is open, and taken to be 1 (--batch N, or --shape x:1x3x8x9)",)
+    network = read_model(path, batch={"x": (2, 3, 8, 9)})
+    assert network.convs[0].problem.x_shape == (2, 3, 8, 9)
+    assert network.assumed == ()
 
 
 def test_a_batch_replaces_the_model_s(tmp_path):
@@ -339,3 +341,23 @@ def test_bound_constants_are_checked(tmp_path):
         read_model(path, constants={"q": np.zeros(3)})
     with pytest.raises(InputError, match="the constant for 'x' has elements of int16"):
         read_model(path, constants={"x": np.zeros(3, np.int16)})
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"xx": (1, 3, 8, 9)}, "no input named 'xx'"),
+        ({"x": (1, 3, 8)}, r"the model says \[N, 3, H, 9\], which cannot be \[1, 3, 8\]"),
+        ({"x": (1, 4, 8, 9)}, "which cannot be"),
+        ({"x": (0, 3, 8, 9)}, "at least 1"),
+    ],
+)
+def test_shapes_of_inputs_are_checked(tmp_path, shapes, message):
+    path = save(
+        tmp_path / "m.onnx", [conv(["x", "w"], "y")], x=("N", 3, "H", 9), initializers={"w": integers((4, 3, 3, 3))}
+    )
+    assert read_model(path, batch={"x": (2, 3, 7, 9)}).convs[0].problem.x_shape == (2, 3, 7, 9)
+    with pytest.raises(NodeError, match="not fixed"):
+        read_model(path)
+    with pytest.raises(InputError, match=message):
+        read_model(path, batch=shapes)

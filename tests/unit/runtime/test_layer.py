@@ -16,7 +16,7 @@ from convc.compiler.kernels import kernel_name, kernel_of
 from convc.errors import InputError, LimitError
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.layer import last_writer, read_input, run_layer, to_standard_dtype
+from convc.runtime.layer import last_writer, read_inputs, run_layer, to_standard_dtype
 from convc.support import memory as limits
 from convc.support.files import write_npy
 from convc.verification import reference
@@ -106,7 +106,8 @@ def test_an_input_file_of_bfloat16_is_read_as_such(case, tmp_path):
     layer, _, _ = case
     x = np.random.default_rng(0).standard_normal(PROBLEM.x_shape).astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "x.npy", x)
-    back = read_input(tmp_path / "x.npy", layer.layout, "p")
+    back, residual = read_inputs(tmp_path / "x.npy", layer.layout, "p")
+    assert residual is None
     assert back.dtype == x.dtype
     np.testing.assert_array_equal(back.view(np.uint16), x.view(np.uint16))
     write_npy(tmp_path / "y.npy", to_standard_dtype(x))

@@ -1,0 +1,123 @@
+"""The verb `verify_data`: a whole network with its own weights, on data of the caller's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from convc.api.inputs import run_options
+from convc.api.networks import check_whole, convolutions_of
+from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.working import open_kernels
+from convc.errors import InputError
+from convc.frontend.onnx_reader import Source
+from convc.runtime.network.io import (
+    Feeds,
+    cast_feeds,
+    errors_in,
+    open_graph,
+    open_model,
+    read_feeds,
+    read_named,
+    targets_of,
+)
+from convc.support.progress import Progress
+from convc.verification.own_data import oracle_outputs, verify_run
+from convc.verification.records import DataReport, Tolerance
+
+GIVEN = "the arrays that were given"
+"""Who says what is right, where the caller does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """Arrays and tolerances that the outputs of a network are held against.
+
+    Attributes:
+        outputs: arrays or files of some outputs by name, or of the only one; None: ask onnxruntime, or where it is not
+            installed `onnx.reference`.
+        atol, rtol: what an element may be off by, |got - expected| <= atol + rtol * |expected|; where one is given the
+            other is 0 by default, and the two decide alone. Where neither is, what rounding explains decides.
+    """
+
+    outputs: Feeds | None = None
+    atol: float | None = None
+    rtol: float | None = None
+
+
+def verify_data(
+    model: Source,
+    feeds: Feeds,
+    expected: Expected | None = None,
+    *,
+    host: str = "reference",
+    read: ReadOptions | None = None,
+    schedule: ScheduleOptions | None = None,
+    machine: MachineOptions | None = None,
+    work: WorkOptions | None = None,
+) -> DataReport:
+    """Run a network on data of one's own, with its own weights, and compare it layer by layer and end to end.
+
+    Args:
+        model: a file, or a loaded model.
+        feeds: as of `run_network`: an array for each input, or files.
+        expected: of the outputs.
+        host: who runs the nodes that are no convolutions: reference, or onnxruntime.
+        read: how the model is read, but for ``batch``: the extents are those of the feeds.
+        schedule: which schedules to consider; all of them by default.
+        machine: how the machine reads the kernels.
+        work: where kernels are kept and who is told; the network is run in this process.
+
+    Returns:
+        A report on each convolution, by the derived bound, and on each output, with the rule that decided.
+
+    Raises:
+        InputError: an input or output that there is not, is missing, or has another shape or type.
+        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
+        MachineFault, DeadlockError: a kernel fails.
+
+    Example:
+        >>> x = np.ones((1, 3, 16, 16), np.float32)
+        >>> report = convc.verify_data("tiny_two_convs.onnx", x)
+        >>> report.ok, report.outputs[0].decided_by
+        (True, 'drift')
+    """
+    chosen = work or WorkOptions()
+    wanted = expected or Expected()
+    check_whole(model, chosen)
+    reading = read or ReadOptions()
+    if reading.batch is not None:
+        raise InputError("a run has the extents of its feeds: batch has no part in it")
+    tolerance = _tolerance(wanted)
+    options = run_options(machine)
+    with open_kernels(schedule, chosen) as kernels:
+        convolutions = convolutions_of(kernels, reading, options)
+        graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
+        arrays = cast_feeds(graph, read_feeds(graph, feeds))
+        given = None
+        if wanted.outputs is not None:
+            given = targets_of(graph, read_named(wanted.outputs, graph.outputs, "output"), "--expect")
+        with errors_in(model):
+            outputs, oracle, silent = (
+                oracle_outputs(*open_model(model), arrays) if given is None else (given, GIVEN, "")
+            )
+            return verify_run(
+                graph,
+                arrays,
+                outputs,
+                oracle,
+                tolerance,
+                convolutions,
+                silent=silent,
+                progress=Progress(chosen.progress),
+            )
+
+
+def _tolerance(wanted: Expected) -> Tolerance | None:
+    """The tolerance that was asked for; None: none was."""
+    for name, value in (("atol", wanted.atol), ("rtol", wanted.rtol)):
+        if value is not None and not 0 <= value < math.inf:
+            raise InputError(f"{name} must be a number of at least 0, got {value}")
+    if wanted.atol is None and wanted.rtol is None:
+        return None
+    return Tolerance(atol=wanted.atol or 0.0, rtol=wanted.rtol or 0.0)

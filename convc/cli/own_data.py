@@ -1,0 +1,82 @@
+"""The part of ``convc verify`` that runs a network on data of the user's: ``--input``, ``--expect``, tolerances."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from convc import api
+from convc.cli.options import Chosen, Command
+from convc.cli.streams import check_once, model_source, named_files, sources_of
+from convc.report.console import console, progress_bar
+from convc.report.output import check_reports, write_report
+from convc.report.own_data import data_json, print_data
+from convc.support.files import check_not_inputs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnData:
+    """Options of ``convc verify`` on what the user gives and expects."""
+
+    inputs: tuple[str, ...]
+    expect: tuple[str, ...]
+    atol: float | None
+    rtol: float | None
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The options that were given, but for ``--input``."""
+        given = (("--expect", self.expect), ("--atol", self.atol is not None), ("--rtol", self.rtol is not None))
+        return tuple(name for name, value in given if value)
+
+
+def data_options(command: Command) -> Command:
+    """``--input``, ``--expect``, ``--atol`` and ``--rtol``: the fields of `OwnData`."""
+    rule = "part of what an output may be off by, atol + rtol*|expected|; decides in place of what rounding explains."
+    for name, words in (("rtol", f"Relative {rule}"), ("atol", f"Absolute {rule}")):
+        command = click.option(f"--{name}", type=float, metavar="F", help=words)(command)
+    command = click.option(
+        "--expect", multiple=True, metavar="[NAME=]Y", help="What the network must give, .npy or .npz; needs --input."
+    )(command)
+    return click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="[NAME=]X",
+        help="Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.",
+    )(command)
+
+
+def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:
+    """Run a network on data of the user's, and say what was found."""
+    files = named_files(given.inputs, "--input")
+    expected = named_files(given.expect, "--expect")
+    check_once(model, *files.values(), *expected.values())
+    quiet = check_reports(json_file)
+    if json_file is not None:
+        check_not_inputs([json_file], [model, *files.values(), *expected.values()])
+    wanted = api.Expected(
+        outputs=sources_of(expected, "what is expected") if expected else None, atol=given.atol, rtol=given.rtol
+    )
+    feeds = sources_of(files, "an input")
+    source = model_source(model)
+    with progress_bar() as progress:
+        report = api.verify_data(
+            source,
+            feeds,
+            wanted,
+            host=host,
+            read=chosen.read,
+            schedule=chosen.schedule,
+            machine=chosen.machine,
+            work=dataclasses.replace(chosen.work, progress=progress),
+        )
+    if not quiet:
+        print_data(console(), report)
+    if json_file is not None:
+        write_report(json_file, data_json(report))
+    if not report.ok:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,75 @@
+"""Extents of graph inputs that the model leaves open: what was asked for, or a batch of one, which is said.
+
+An extent with a name (``N``) is the same in all inputs, so that one that is given settles the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import onnx
+
+from convc.errors import InputError
+from convc.support.guessing import hint_of
+
+Shapes = Mapping[str, tuple[int, ...]]
+"""Extents of graph inputs, by name."""
+
+
+def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Settle the shapes of inputs, as far as they can be.
+
+    Args:
+        inputs: graph inputs that are no constants.
+        asked: shapes that the caller wants.
+
+    Returns:
+        Shapes of the inputs that the model leaves open, by name, without those that stay unknown; and a sentence for
+        each input whose batch was taken to be 1.
+
+    Raises:
+        InputError: there is no such input, or it has another rank or other extents.
+    """
+    known = {value.name: value for value in inputs}
+    named: dict[str, int] = {}
+    for name, shape in asked.items():
+        if name not in known:
+            raise InputError(f"the model has no input named {name!r}", hint=hint_of(name, list(known), "inputs"))
+        _check(known[name], shape, named)
+    found = {name: tuple(shape) for name, shape in asked.items()}
+    said: list[str] = []
+    for value in inputs:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in found or not value.type.tensor_type.HasField("shape"):
+            continue
+        shape = [dim.dim_value if dim.dim_value > 0 else named.get(dim.dim_param, 0) for dim in dims]
+        if shape and shape[0] == 0 and 0 not in shape[1:]:
+            shape[0] = 1
+            if dims[0].dim_param:
+                named[dims[0].dim_param] = 1
+            listed = "x".join(map(str, shape))
+            options = f"--batch N, or --shape {value.name}:{listed}"
+            said.append(f"the batch of {value.name!r} is open, and taken to be 1 ({options})")
+        if 0 not in shape and any(dim.dim_value <= 0 for dim in dims):
+            found[value.name] = tuple(shape)
+    return found, said
+
+
+def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, int]) -> None:
+    """Raise `InputError` where an input cannot have a shape; ``named`` collects what names of extents stand for."""
+    where = f"input {value.name!r}"
+    if min(shape, default=1) < 1:
+        raise InputError(f"extents must be at least 1, got {list(shape)}", where=where)
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return
+    dims = tensor.shape.dim
+    shown = ", ".join(dim.dim_param or (str(dim.dim_value) if dim.dim_value > 0 else "?") for dim in dims)
+    fits = len(dims) == len(shape)
+    for dim, extent in zip(dims, shape, strict=False):
+        if dim.dim_value > 0:
+            fits = fits and dim.dim_value == extent
+        elif dim.dim_param:
+            fits = fits and named.setdefault(dim.dim_param, extent) == extent
+    if not fits:
+        raise InputError(f"the model says [{shown}], which cannot be {list(shape)}", where=where)

@@ -1,0 +1,22 @@
+"""The name that somebody meant who wrote one that there is not."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+LISTED = 8
+"""Names that a hint lists."""
+
+
+def hint_of(name: str, known: Sequence[str], what: str) -> str:
+    """Name the nearest of the known names, if one is near, and list those there are.
+
+    Example:
+        >>> hint_of("xx", ["x", "y"], "inputs")
+        "did you mean 'x'? inputs: 'x', 'y'"
+    """
+    more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
+    listed = f"{what}: {', '.join(map(repr, known[:LISTED])) or 'none'}{more}"
+    near = difflib.get_close_matches(name[:100], list(known)[:5000], n=1)
+    return f"did you mean {near[0]!r}? {listed}" if near else listed

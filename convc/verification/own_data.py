@@ -1,0 +1,211 @@
+r"""Verify a network on data of the user's: its own weights, every convolution by itself, and its outputs.
+
+**Each convolution** is held against the float64 reference on what reached it, inside the derived bound, as
+`convc.verification.network` does with random weights. Nodes that were fused into it are part of it.
+
+**Each output** is held against what the user expects, or else against onnxruntime's run of the model, or else against
+that of `onnx.reference`. One rule decides, and the report says which:
+
+    tolerance       |got - expected| <= atol + rtol |expected| for every element, where the user gave one
+    equality        whole numbers and truth values of an output that is not 8 bits wide
+    derived bound   the model is one convolution with nothing fused or behind it, and rounding its operands explains
+                    the difference (`convc.verification.node`)
+    drift           else: the root mean square of the difference, relative, within what rounding explains
+                    (`convc.verification.network`)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from convc.errors import InputError, NodeError
+from convc.runtime.network import ort_session
+from convc.runtime.network.constants import StartValues
+from convc.runtime.network.convolutions import Arrays, Convolutions, ConvRun, Ready
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.host import HostNodes
+from convc.runtime.network.values import Value, describe_value
+from convc.support.progress import SILENT, Progress
+from convc.verification.layer import check_of, layer_report
+from convc.verification.network import allowed_drift, drift, unit_of
+from convc.verification.node import against_onnxruntime, against_reference
+from convc.verification.records import DataReport, ExpectedOutput, LayerReport, Tolerance
+
+
+def verify_run(
+    graph: Graph,
+    feeds: Mapping[str, np.ndarray],
+    expected: Mapping[str, np.ndarray],
+    oracle: str,
+    tolerance: Tolerance | None,
+    convolutions: Convolutions,
+    *,
+    silent: str = "",
+    progress: Progress = SILENT,
+) -> DataReport:
+    """Run a network and compare its convolutions with the reference and its outputs with what is expected.
+
+    Args:
+        graph: ready to run, with its own weights.
+        feeds: an array for each input.
+        expected: arrays for some outputs, or all.
+        oracle: who says so, for the report.
+        tolerance: decides about the outputs, in place of the rules of the module's head.
+        convolutions: those of the graph.
+        silent: see `DataReport`.
+
+    Raises:
+        InputError: an output has another shape than what is expected of it.
+        ConvcError: see `Graph`.
+    """
+    nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
+    reference = HostNodes(graph.model, {})
+    layers: list[LayerReport] = []
+    runs: list[ConvRun] = []
+
+    def watch(name: str, ran: ConvRun) -> None:
+        node = nodes[name]
+        given = dict(zip(node.input, ran.arrays, strict=True))
+        right = against_reference(ran, lambda: reference.build(node, name).run(given)[0])
+        kernel = convolutions.kernels.compiled(ran.conv.problem)
+        layers.append(layer_report(ran.conv, kernel, [check_of(ran.run, "network", right)], ran.run.counters))
+        runs.append(ran)
+
+    results = graph.run(feeds, watch, progress)
+    only = runs[0] if len(runs) == len(nodes) == 1 else None
+    allowed = allowed_drift(len(layers), unit_of(layers))
+    outputs = [_judged(name, value, expected.get(name), tolerance, only, allowed) for name, value in results.items()]
+    return DataReport(
+        source=graph.name,
+        layers=tuple(layers),
+        kernels=len({layer.kernel for layer in layers}),
+        stats=graph.stats,
+        outputs=tuple(outputs),
+        oracle=oracle,
+        silent=silent,
+    )
+
+
+def oracle_outputs(
+    model: onnx.ModelProto, folder: Path, feeds: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], str, str]:
+    """Run the model by onnxruntime, where it is installed and takes it, or else by `onnx.reference`.
+
+    Returns:
+        Outputs by name, who made them, and why that was not onnxruntime ("" where it was).
+    """
+    version = ort_session.available()
+    silent = "onnxruntime is not installed (pip install 'convc[onnxruntime]')"
+    if version:
+        start = StartValues(model.graph, folder)
+        outside = [tensor.name for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL]
+        replaced = {name: value for name in outside if isinstance(value := start.value(name), np.ndarray)}
+        answer = ort_session.run_model(model, feeds, replaced, [])
+        if not isinstance(answer, str):
+            return answer, f"onnxruntime {version}", ""
+        silent = answer
+    graph = Graph(model, folder=folder, convolutions=_OnHost(), refused="host")
+    found = graph.run(feeds)
+    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}, "onnx.reference", silent
+
+
+class _OnHost(Convolutions):
+    """Convolutions that are all left to the host."""
+
+    def prepare(self, node: onnx.NodeProto, name: str, arrays: Arrays) -> Ready:
+        raise NodeError("left to the host, which is asked what is right", where=name)
+
+
+def _judged(
+    name: str,
+    value: Value,
+    expected: np.ndarray | None,
+    tolerance: Tolerance | None,
+    only: ConvRun | None,
+    allowed: float,
+) -> ExpectedOutput:
+    """The report on one output."""
+    if not isinstance(value, np.ndarray):
+        return ExpectedOutput(name=name, dtype=describe_value(value), shape=())
+    if expected is None or value.dtype.kind in "OUS":
+        return ExpectedOutput(name=name, dtype=value.dtype.name, shape=value.shape)
+    if expected.shape != value.shape:
+        raise InputError(
+            f"expected an array of the output's shape {list(value.shape)}, got {list(expected.shape)}",
+            where=f"output {name!r}",
+        )
+    if tolerance is not None:
+        return _element_by_element(name, value, expected, tolerance, str(tolerance))
+    if value.dtype.kind in "iub" and value.dtype.itemsize > 1:
+        return _element_by_element(name, value, expected, Tolerance(), "equality")
+    if only is not None and value.dtype.kind not in "iub" and not only.conv.fused:
+        bounded = against_onnxruntime(only, expected)
+        if bounded is not None:
+            return ExpectedOutput(
+                name=name,
+                dtype=value.dtype.name,
+                shape=value.shape,
+                decided_by="derived bound",
+                count_wrong=bounded.count_wrong,
+                worst_error=bounded.worst_error,
+                limit=1.0,
+                measured=bounded.worst_ratio,
+                first=bounded.first,
+                got=bounded.got,
+                expected=bounded.expected,
+            )
+    error = _errors(value, expected)
+    far = drift(value, expected)
+    assert far is not None, "something is expected"
+    return ExpectedOutput(
+        name=name,
+        dtype=value.dtype.name,
+        shape=value.shape,
+        decided_by="drift",
+        count_wrong=int(not far <= allowed),
+        worst_error=float(error.max(initial=0.0)),
+        limit=allowed,
+        measured=far,
+    )
+
+
+def _element_by_element(
+    name: str, value: np.ndarray, expected: np.ndarray, tolerance: Tolerance, rule: str
+) -> ExpectedOutput:
+    """The report on an output of which every element is held against a tolerance."""
+    error = _errors(value, expected)
+    wide = np.abs(expected.astype(np.float64))
+    limit = tolerance.atol + tolerance.rtol * np.where(np.isfinite(wide), wide, 0.0)
+    wrong = ~(error <= limit)
+    count = int(np.count_nonzero(wrong))
+    worst = float(error.max(initial=0.0))
+    made = {"name": name, "dtype": value.dtype.name, "shape": value.shape, "decided_by": rule}
+    if not value.size:
+        return ExpectedOutput(**made)
+    where = np.unravel_index(int(np.argmax(wrong if count else error - limit)), value.shape)
+    return ExpectedOutput(
+        **made,
+        count_wrong=count,
+        worst_error=worst,
+        limit=float(limit[where]),
+        measured=float(error[where]),
+        first=tuple(int(i) for i in where) if count else None,
+        got=float(value[where]),
+        expected=float(expected[where]),
+    )
+
+
+def _errors(value: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """|got - expected| in float64; 0 where both are the same infinity or both NaN, infinite where one is NaN."""
+    got = value.astype(np.float64)
+    wide = expected.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - wide)
+    error[(got == wide) | (np.isnan(got) & np.isnan(wide))] = 0.0
+    error[np.isnan(error)] = math.inf
+    return error

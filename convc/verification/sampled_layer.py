@@ -1,0 +1,218 @@
+"""Verify a few CTAs of a layer: a launch too large to be run as a whole is looked at where it is most likely wrong.
+
+The kernel, its launch and its buffers are those of the whole layer; the machine runs only the CTAs of the sample
+(`convc.verification.sample`), and what these must write is compared with the reference, which computes nothing else.
+The rest of the output must stay as it was. This says nothing of other CTAs, and reports call it a sample.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from convc.build.writer import layer_of
+from convc.compiler.kernels import Kernel
+from convc.errors import DeadlockError, MachineFault
+from convc.ir.debug_info import read_debug_info
+from convc.ir.findings import Verdict
+from convc.ir.network import ConvNode
+from convc.ir.problem import ConvProblem
+from convc.machine import RunOptions
+from convc.runtime.layer import LayerRun, last_writer_packed, run_packed
+from convc.support.files import to_npy_dtype
+from convc.support.progress import SILENT, Progress
+from convc.verification.bound import expected_result
+from convc.verification.compare import compare
+from convc.verification.layer import MODES, LayerData, bound_of, layer_report
+from convc.verification.records import Check, LayerReport, Mode, Sampled
+from convc.verification.sample import Outputs, TileMap, sample_ctas
+from convc.verification.sample_data import Strips, sample_buffers, strips_of
+
+
+def check_sampled(
+    conv: ConvNode,
+    kernel: Kernel,
+    count: int,
+    *,
+    seed: int = 0,
+    modes: tuple[Mode, ...] = MODES,
+    options: RunOptions | None = None,
+    progress: Progress = SILENT,
+) -> LayerReport:
+    """Run a sample of a layer's CTAs on fresh data of each mode and compare what they write.
+
+    Args:
+        conv: the layer, with the model's weights.
+        kernel: its kernel.
+        count: CTAs at random, besides one for each corner and border of the image.
+        seed: of the data and of the sample.
+        modes: kinds of data to use.
+        options: for the machine.
+        progress: told of the CTAs that are done, the modes one after the other.
+
+    Raises:
+        LimitError: input and output do not fit into memory.
+    """
+    checks = []
+    counters = None
+    ctas: tuple[int, ...] = ()
+    for index, mode in enumerate(modes):
+        strips = strips_of(conv, mode, seed)
+        layer = layer_of(conv.problem, kernel, strips.weight, strips.bias, strips.multiplier)
+        tiles = TileMap(read_debug_info(kernel.debug_info), layer.layout, layer.launch)
+        ctas = sample_ctas(tiles, layer.layout, count, seed)
+        buffers = sample_buffers(layer, strips)
+        chosen = dataclasses.replace(options or RunOptions(), only=ctas)
+        told = progress.piece(index, len(modes)).launch(f"{conv.name}, {len(ctas)} CTAs, {mode} data")
+        try:
+            run = run_packed(layer, buffers, chosen, told)
+        except (MachineFault, DeadlockError) as fault:
+            checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
+            continue
+        counters = counters or run.counters
+        check = _judged(mode, strips, run, [tiles.outputs(cta) for cta in ctas])
+        if check.comparison is not None and check.comparison.first is not None:
+            check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, ctas))
+        checks.append(check)
+    sampled = Sampled(ctas=len(ctas), of=kernel.artifact.launch.ctas)
+    return dataclasses.replace(layer_report(conv, kernel, checks, counters), sampled=sampled)
+
+
+def _judged(mode: Mode, strips: Strips, run: LayerRun, outputs: Sequence[Outputs]) -> Check:
+    """What the CTAs wrote, compared with the reference; and whether they wrote anything else."""
+    written = run.y.reshape(-1)
+    got = [written[part.place] for part in outputs]
+    expected: list[np.ndarray] = []
+    bounds: list[np.ndarray | None] = []
+    for part in outputs:
+        right, bound = _expected(mode, strips, part.element)
+        expected.append(right)
+        bounds.append(bound)
+    known = [bound for bound in bounds if bound is not None]
+    values = np.concatenate(got)
+    comparison = compare(values, np.concatenate(expected), np.concatenate(known) if known else None)
+    if comparison.first is not None:
+        elements = np.concatenate([np.stack(part.element) for part in outputs], axis=1)
+        element = tuple(int(i) for i in elements[:, comparison.first[0]])
+        comparison = dataclasses.replace(comparison, first=element)
+    digest = hashlib.sha256(to_npy_dtype(values).data).hexdigest()[:16]
+    stray = _stray_bytes(run.y, outputs)
+    ok = comparison.ok and not stray and run.verdict < Verdict.incomplete
+    return Check(
+        mode=mode,
+        ok=ok,
+        seconds=run.seconds,
+        digest=digest,
+        comparison=comparison,
+        findings=run.findings,
+        fault=f"the CTAs of the sample wrote {stray} bytes of outputs that are not theirs" if stray else "",
+    )
+
+
+def _stray_bytes(y: np.ndarray, outputs: Sequence[Outputs]) -> int:
+    """Bytes of the output that changed outside of what the CTAs may write; an output starts as bytes 0xFF.
+
+    ``y`` is no result any more afterwards: what the CTAs may write is painted over, so that nothing large is copied.
+    """
+    elements = y.reshape(-1).view(f"u{y.dtype.itemsize}")
+    for part in outputs:
+        elements[part.written] = np.iinfo(elements.dtype).max
+    blank = np.iinfo(elements.dtype).max
+    if int(elements.min(initial=blank)) == blank:
+        return 0
+    return int(np.count_nonzero(elements != blank)) * y.dtype.itemsize
+
+
+def _expected(mode: Mode, strips: Strips, element: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    """The reference at some elements, and what a right result may be off by; None: nothing."""
+    right = np.empty(len(element[0]))
+    allowed = np.zeros(len(element[0]))
+    exact = False
+    for some in _rows(element):
+        n, k, *at = (coordinate[some] for coordinate in element)
+        box = tuple((int(axis.min()), int(axis.max())) for axis in at)
+        channels = _channels(strips.problem, k)
+        small, first = _small_problem(strips.problem, box, channels)
+        data = _small_data(strips, small, int(n[0]), box, first, channels)
+        places = (0, k - channels.start, *(axis - low for axis, low in zip(at, first, strict=True)))
+        made = expected_result(small, data.x, data.weight, data.bias, data.multiplier, data.residual)
+        right[some] = made[places]
+        bound = bound_of(mode, small, data)
+        exact = bound is None
+        if bound is not None:
+            allowed[some] = bound[places]
+    return right, None if exact else allowed
+
+
+def _rows(element: tuple[np.ndarray, ...]) -> Iterator[np.ndarray]:
+    """Indices of the elements that lie in one line of the output along its last axis, line by line."""
+    n, _, *at = element
+    line = n
+    for axis in at[:-1]:
+        line = line * (int(axis.max(initial=0)) + 1) + axis
+    order = np.argsort(line, kind="stable")
+    yield from np.split(order, np.flatnonzero(np.diff(line[order])) + 1)
+
+
+def _channels(problem: ConvProblem, k: np.ndarray) -> slice:
+    """The output channels to compute: those that are asked for, or all where a group has some of its own."""
+    if problem.groups > 1 or problem.transposed:
+        return slice(0, problem.out_channels)
+    return slice(int(k.min()), int(k.max()) + 1)
+
+
+def _small_problem(
+    problem: ConvProblem, box: tuple[tuple[int, int], ...], channels: slice
+) -> tuple[ConvProblem, tuple[int, ...]]:
+    """The convolution whose output has a box in it, over an input that holds its padding; and its first output."""
+    first: list[int] = []
+    extent: list[int] = []
+    axes = zip(box, problem.span, problem.stride, problem.pad_lo, strict=True)
+    for (low, high), span, step, pad in axes:
+        if problem.transposed:
+            start = (low + pad - span + 1) // step
+            extent.append((high + pad) // step + 2 - start)
+            first.append(start * step - pad)
+        else:
+            extent.append((high - low) * step + span)
+            first.append(low)
+    small = dataclasses.replace(
+        problem,
+        batch=1,
+        out_channels=channels.stop - channels.start,
+        in_extent=tuple(extent),
+        pad_lo=(),
+        pad_hi=(),
+        pad_value=0,
+        output_padding=(),
+    )
+    return small, tuple(first)
+
+
+def _small_data(
+    strips: Strips,
+    small: ConvProblem,
+    n: int,
+    box: tuple[tuple[int, int], ...],
+    first: tuple[int, ...],
+    channels: slice,
+) -> LayerData:
+    """The operands of a small problem."""
+    problem = strips.problem
+    places: list[np.ndarray] = []
+    axes = zip(first, small.in_extent, problem.stride, problem.pad_lo, strict=True)
+    for low, extent, step, pad in axes:
+        start = (low + pad) // step if problem.transposed else low * step - pad
+        places.append(np.arange(start, start + extent))
+    outputs = tuple(np.arange(low, low + extent) for low, extent in zip(first, small.out_extent, strict=True))
+    weight = strips.weight if problem.transposed else strips.weight[channels]
+    return LayerData(
+        x=strips.activations(n, tuple(places)),
+        weight=weight,
+        bias=None if strips.bias is None else strips.bias[channels],
+        multiplier=None if strips.multiplier is None else strips.multiplier[channels],
+        residual=strips.added(n, outputs, channels),
+    )

@@ -1,0 +1,126 @@
+"""``convc verify --input``: a network on data of the user's, what decides, and calls that are refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+
+import convc as package
+from convc.runtime.network import ort_session
+
+MODEL = """<ir_version: 8, opset_import: ["": 17]>
+g (float[N, 4, 6, 6] x, float[N, 4, 6, 6] more) => (float[N, 4, 6, 6] y, int64[4] z) <float[4, 4, 3, 3] w> {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w)
+    b = Add (a, more)
+    y = Relu (b)
+    z = Shape (y)
+}"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    made = onnx.parser.parse_model(MODEL)
+    weights = np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    path = tmp_path / "model.onnx"
+    onnx.save(made, path)
+    return path
+
+
+@pytest.fixture
+def given(tmp_path):
+    rng = np.random.default_rng(1)
+    arrays = {name: rng.standard_normal((2, 4, 6, 6)).astype(np.float32) for name in ("x", "more")}
+    np.savez(tmp_path / "x.npz", **arrays)
+    return tmp_path / "x.npz"
+
+
+def test_a_network_on_own_data(convc, model, given):
+    said = convc.good("verify", model, "--input", given)
+    assert "a      2x4x6x6 * 4x3x3, pad 1 -> 6x6, then residual, relu" in said
+    assert "output y: float32 2x4x6x6, right by drift: worst error" in said
+    assert "output z: int64 4, right by equality: worst error 0" in said
+    assert f"2 of 2 outputs right by onnxruntime {ort_session.available()}" in said
+    report = json.loads(convc.good("verify", model, "--input", given, "--no-fuse", "--json", "-"))
+    assert report["format"] == "convc-data/1"
+    assert report["ok"]
+    assert [output["decided_by"] for output in report["outputs"]] == ["drift", "equality"]
+
+
+def test_without_onnxruntime_the_reference_says_what_is_right(convc, model, given, monkeypatch):
+    monkeypatch.setattr(ort_session, "available", lambda: None)
+    said = convc.good("verify", model, "--input", given)
+    assert "onnxruntime was not asked: onnxruntime is not installed" in said
+    assert "2 of 2 outputs right by onnx.reference" in said
+
+
+def test_one_convolution_is_held_against_the_derived_bound(convc, tiny, x, tmp_path):
+    said = convc.good("verify", tiny, "--input", x)
+    assert "right by derived bound: worst error" in said
+    convc.good("run", tiny, "--input", x, "-o", tmp_path / "y.npy")
+    said = convc.good("verify", tiny, "--input", x, "--expect", tmp_path / "y.npy", "--atol", 0)
+    assert "right by atol 0 + rtol 0: worst error 0" in said
+    assert "outputs right by the arrays that were given" in said
+    y = np.load(tmp_path / "y.npy")
+    y[0, 1, 2, 3] += 1
+    np.save(tmp_path / "y.npy", y)
+    for words, rule in (([], "derived bound"), (["--rtol", "0.001"], "atol 0 + rtol 0.001")):
+        result = convc("verify", tiny, "--input", x, "--expect", tmp_path / "y.npy", *words)
+        assert result.exit_code == 1
+        assert f"WRONG by {rule}" in result.stdout
+        assert "1 elements are wrong, the first is [0, 1, 2, 3]: got" in result.stdout
+        assert "1 of 1 convolutions right by the derived bound" in result.stdout
+    assert convc("verify", tiny, "--input", x, "--expect", tmp_path / "y.npy", "--atol", 2).exit_code == 0
+
+
+def test_some_outputs_may_be_expected(convc, model, given, tmp_path):
+    np.savez(tmp_path / "y.npz", z=np.array([2, 4, 6, 7]))
+    result = convc("verify", model, "--input", given, "--expect", tmp_path / "y.npz")
+    assert result.exit_code == 1
+    assert "output y: float32 2x4x6x6, not compared" in result.stdout
+    assert "output z: int64 4, WRONG by equality" in result.stdout
+
+
+def test_the_same_in_python(model, given, tmp_path):
+    with np.load(given) as arrays:
+        feeds = dict(arrays)
+    report = package.verify_data(model, feeds, package.Expected(atol=1e-6, rtol=0.01))
+    assert not report.ok
+    assert report.outputs[0].decided_by == "atol 1e-06 + rtol 0.01"
+    assert repr(report).startswith("<DataReport g: 1 of 1 layers and 1 of 2 outputs right, by onnxruntime")
+    assert package.verify_data(onnx.load(model), feeds).ok
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--atol", "1"], "--atol is about data of your own"),
+        (["--expect", "x.npz"], "--expect is about data of your own"),
+        (["--input", "x.npz", "--atol", "-1"], "atol must be a number of at least 0"),
+        (["--input", "x.npz", "--rtol", "nan"], "rtol must be a number of at least 0"),
+        (["--input", "x.npz", "--reweight", "1"], "--input runs the whole network: leave --reweight out"),
+        (["--input", "x.npz", "--sample", "1"], "leave --sample out"),
+        (["--input", "wrong.npz"], "did you mean 'more'?"),
+        (["--input", "x=x.npz"], "a file of named arrays is given for the input 'x'"),
+        (["--input", "small.npy"], "the model has 2 inputs: say which"),
+        (["--input", "x=small.npy"], "expected an array of shape [N, 4, 6, 6], got [3], for the input 'x'"),
+        (["--input", "x=whole.npy"], "expected an array of float32, got int64, for the input 'x'"),
+        (["--input", "x.npz", "--expect", "small.npy"], "the model has 2 outputs: say which with --expect NAME=FILE"),
+        (["--input", "x.npz", "--expect", "q=small.npy"], "the model has no output named 'q'"),
+        (["--input", "x.npz", "--expect", "y=small.npy"], "the output's shape [2, 4, 6, 6], got [3]"),
+        (["--input", "x.npz", "--json", "x.npz"], "would be overwritten"),
+        (["--input", "-", "--expect", "-"], "can be read once"),
+        (["--input", "absent.npz"], "the file does not exist"),
+    ],
+)  # fmt: skip
+def test_calls_that_are_refused(convc, model, given, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("small.npy", np.ones(3, np.float32))
+    np.save("whole.npy", np.ones((1, 4, 6, 6), np.int64))
+    np.savez("wrong.npz", mor=np.ones(1))
+    before = given.read_bytes()
+    assert message in convc.refused("verify", model, *words)
+    assert given.read_bytes() == before

@@ -1,0 +1,121 @@
+"""A sample of a launch: which CTAs it takes, what they must write, and that something wrong there shows."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from support.kernel_edits import edited
+
+from convc.compiler.kernels import Kernels
+from convc.compiler.options import ScheduleOptions
+from convc.errors import LimitError
+from convc.ir.debug_info import read_debug_info
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.launch import KernelArtifact
+from convc.ir.network import ConvNode, TensorRef
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+from convc.verification import sampled_layer
+from convc.verification.data import normal_data
+from convc.verification.sample import TileMap, sample_ctas
+from convc.verification.sample_data import strips_of
+from convc.verification.sampled_layer import check_sampled
+
+KERNELS = Kernels()
+
+
+def problem(**fields) -> ConvProblem:
+    base = {"in_channels": 8, "out_channels": 12, "in_extent": (29, 31), "kernel": (3, 3)}
+    return ConvProblem(**{**base, "pad_lo": (1, 1), "pad_hi": (1, 1), **fields})
+
+
+def node(asked: ConvProblem) -> ConvNode:
+    _, weight, bias = normal_data(asked, 0)
+    ends = {name: TensorRef(name=name, dtype="f32", shape=None) for name in ("input", "output")}
+    return ConvNode(name="conv", problem=asked, weight=weight, bias=bias, **ends)
+
+
+def tiles_of(asked: ConvProblem) -> TileMap:
+    kernel = KERNELS.compiled(asked)
+    return TileMap(read_debug_info(kernel.debug_info), device_layout(asked), kernel.artifact.launch)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        problem(batch=3, bias=True, in_extent=(7, 7)),
+        problem(stride=(9, 9), in_extent=(100, 90)),
+        problem(groups=4),
+        problem(in_extent=(5, 9, 11), kernel=(3, 3, 3), pad_lo=(1, 1, 1), pad_hi=(1, 1, 1)),
+        problem(transposed=True, kernel=(4, 4), stride=(2, 2), output_padding=(1, 1)),
+        problem(operand="u8", out="s32", pad_value=7),
+        problem(operand="mxfp8", out="f32", in_channels=32),
+        problem(epilogue=(AddResidual(), Relu())),
+    ],
+    ids=lambda asked: f"{asked.rank}d {asked.operand} groups {asked.groups} {'transposed' * asked.transposed}",
+)
+def test_a_sample_of_everything_compares_every_output_once(asked):
+    report = check_sampled(node(asked), KERNELS.compiled(asked), 10_000)
+    assert report.ok
+    assert report.sampled is not None
+    assert report.sampled.ctas == report.sampled.of == KERNELS.compiled(asked).artifact.launch.ctas
+    assert {check.comparison.count for check in report.checks} == {np.prod(asked.y_shape)}
+    assert check_sampled(node(asked), KERNELS.compiled(asked), 0).ok
+
+
+def test_a_sample_has_every_border_and_is_drawn_by_the_seed():
+    asked = problem(in_extent=(200, 300))
+    tiles = tiles_of(asked)
+    layout = device_layout(asked)
+    borders = sample_ctas(tiles, layout, 0, seed=1)
+    assert len(borders) <= 8 < tiles.grid[0]
+    rows, columns = (np.concatenate([tiles.outputs(cta).element[axis] for cta in borders]) for axis in (2, 3))
+    for row in (0, 100, 199):
+        for column in (0, 299):
+            near = abs(rows - row) < (100 if row == 100 else 1)
+            assert (near & (columns == column)).any()
+    more = sample_ctas(tiles, layout, 5, seed=1)
+    assert set(borders) <= set(more)
+    assert len(borders) < len(more) <= len(borders) + 5
+    assert more == sample_ctas(tiles, layout, 5, seed=1) != sample_ctas(tiles, layout, 5, seed=2)
+
+
+@pytest.mark.parametrize("options", [ScheduleOptions(), ScheduleOptions(schedule="stationary")], ids=str)
+def test_the_tile_of_a_pixel_is_found(options):
+    asked = problem(in_extent=(40, 50), batch=2)
+    kernel = Kernels(options).compiled(asked)
+    tiles = TileMap(read_debug_info(kernel.debug_info), device_layout(asked), kernel.artifact.launch)
+    for pixel in (0, 49, 50, 1999, 2000, 3999):
+        found = tiles.tile_of(pixel)
+        assert found is not None
+        assert (tiles.pixels(np.array([found])) == pixel).any()
+    assert tiles.tile_of(4000) is None or asked.gemm_m <= 4000
+
+
+def test_a_strip_does_not_repeat_in_a_row_or_an_image():
+    asked = problem(in_extent=(4200, 4201))
+    strips = strips_of(node(asked), "integer", 0)
+    length = strips.x.shape[1]
+    assert length > 1000
+    assert 4201 % length
+    assert (4200 * 4201) % length
+
+
+def test_one_scale_for_all_activations_is_refused():
+    asked = problem(operand="nvfp4", out="f32", in_channels=64, out_channels=64)
+    with pytest.raises(LimitError, match="one scale for all activations"):
+        check_sampled(node(asked), KERNELS.compiled(asked), 1)
+
+
+def test_a_write_outside_of_the_sample_shows(monkeypatch):
+    monkeypatch.setattr(sampled_layer, "sample_ctas", lambda *_: (0,))
+    asked = problem(in_extent=(60, 60))
+    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(asked)
+    stores = r"(st\.global\.v4\.b32 \[%to\+)0(\], .*;)"
+    text = edited(kernel.artifact.ptx, stores, r"\g<1>0\2 \g<1>16384\2")  # the same 512 pixels on
+    artifact = KernelArtifact(ptx=text, launch=kernel.artifact.launch)
+    report = check_sampled(node(asked), msgspec.structs.replace(kernel, artifact=artifact), 0, modes=("integer",))
+    assert not report.ok
+    assert report.checks[0].comparison.ok
+    assert "outputs that are not theirs" in report.checks[0].fault
