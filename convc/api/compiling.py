@@ -9,8 +9,9 @@ from convc.api.inputs import BuildSource
 from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
-from convc.build.folder import Build, check_build_target, load_build
+from convc.build.folder import Build, load_build
 from convc.build.selection import LayerNames
+from convc.build.target import check_build_target
 from convc.build.writer import write_build
 from convc.support.progress import Progress
 from convc.workers.jobs import compile_all
