@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from convc.api.inputs import BuildSource, opened, run_options
+from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
 from convc.runtime import layer as runtime
 from convc.runtime.layer import LayerRun, read_input, read_residual
@@ -70,10 +71,13 @@ def run_layer(
         >>> done.verdict.name, done.counters.ctas
         ('clean', 2)
     """
+    source = opened(build)
     if save is not None:
         check_target(Path(save))
+        files = [Path(given) for given in (x, residual) if isinstance(given, str | Path)]
+        check_kept(Path(save), [source.path, *files])
     options = run_options(machine)
-    ready = opened(build).load(layer)
+    ready = source.load(layer)
     where = f"layer {ready.name!r}"
     if not isinstance(x, np.ndarray):
         x = read_input(Path(x), ready.layout, where)

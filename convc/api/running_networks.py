@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from convc.api.inputs import run_options
+from convc.api.kept import check_kept
 from convc.api.networks import check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
@@ -94,6 +95,8 @@ def run_network(
     options = run_options(machine)
     targets = {name: Path(file) for name, file in (save or {}).items()}
     check_targets(targets)
+    for target in targets.values():
+        check_kept(target, _files_of(model, feeds))
     with open_kernels(None, chosen) as kernels:
         convolutions = convolutions_of(kernels, reading, options)
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
@@ -103,3 +106,9 @@ def run_network(
             results = graph.run(cast_feeds(graph, arrays), progress=Progress(chosen.progress))
     write_results(results, files)
     return NetworkRun(outputs=results, stats=graph.stats, files=files)
+
+
+def _files_of(model: Source, feeds: Feeds) -> list[Path]:
+    """Those of the inputs of a run that are files."""
+    given = [model, *(feeds.values() if isinstance(feeds, Mapping) else [feeds])]
+    return [Path(each) for each in given if isinstance(each, str | Path)]

@@ -10,11 +10,12 @@ import numpy as np
 
 from convc import machine as simulator
 from convc.api.inputs import run_options
+from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
-from convc.runtime.launch_files import read_buffers, save_targets
+from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.sanitizer.run import check_kernel
 from convc.support.files import read_text, to_npy_dtype, write_npy
 from convc.support.progress import Progress, Tell
@@ -100,6 +101,8 @@ def simulate(
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
     where = _folder(launch, folder)
     targets = save_targets(spec, where)
+    for target in targets.values():
+        check_kept(target, [*_paths(kernel, launch), *buffer_files(spec, where)])
     given = dict(buffers or {})
     contents = read_buffers(spec, where, given) | given
     options = run_options(machine)
@@ -133,6 +136,12 @@ def _text(kernel: str | Path) -> tuple[str, str]:
     if isinstance(kernel, str) and "\n" in kernel:
         return kernel, "kernel.ptx"
     return read_text(Path(kernel)), str(kernel)
+
+
+def _paths(kernel: str | Path, launch: LaunchSpec | str | Path) -> list[Path]:
+    """The files of a kernel and its launch."""
+    texts = [] if isinstance(kernel, str) and "\n" in kernel else [Path(kernel)]
+    return texts if isinstance(launch, LaunchSpec) else [*texts, Path(launch)]
 
 
 def _folder(launch: LaunchSpec | str | Path, folder: str | Path | None) -> Path:

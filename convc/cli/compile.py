@@ -20,9 +20,9 @@ from convc.cli.options import (
     layers_option,
     model_argument,
     no_cache_option,
-    path_type,
     precision_option,
     schedule_options,
+    target_type,
 )
 from convc.report.build import build_json, print_assembled, print_build
 from convc.report.console import console, progress_bar
@@ -32,7 +32,7 @@ from convc.support import ptxas
 
 @click.command("compile")
 @model_argument
-@click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
+@click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @batch_option
 @dtype_option

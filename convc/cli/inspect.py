@@ -20,6 +20,7 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    target_type,
 )
 from convc.explain.example import example_tiles, print_example
 from convc.explain.inspect import print_inspection
@@ -63,8 +64,8 @@ class View:
     help="Show what every lane of a tile holds, which lanes are masked, and why (tile 0 without a number).",
 )
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
-@click.option("--svg", type=path_type, metavar="FILE", help="Draw the lanes of the tile.")
-@click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
+@click.option("--svg", type=target_type, metavar="FILE", help="Draw the lanes of the tile.")
+@click.option("--json", "json_file", type=target_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 @collected("view", View)
 @chosen_options

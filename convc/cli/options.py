@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,7 +75,11 @@ def _taken(record: type[Any], given: dict[str, Any]) -> Any:
 
 
 class _FilePath(click.Path):
-    """A path whose name can stand in a report."""
+    """A path whose name can stand in a report; the files that a call writes are none of those that it reads."""
+
+    def __init__(self, written: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self.written = written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = super().convert(value, param, ctx)
@@ -82,10 +87,47 @@ class _FilePath(click.Path):
             str(path).encode()
         except UnicodeEncodeError:
             self.fail("the name is not valid UTF-8", param, ctx)
+        if ctx is not None:
+            note_file(ctx, Path(os.fsdecode(path)), self.written)
         return path
 
 
-path_type = _FilePath(path_type=Path)
+def note_file(ctx: click.Context, path: Path, written: bool) -> None:
+    """Remember a file of the call; `InputError` where one that it writes is one that it reads, or writes already."""
+    if str(path) == "-":
+        return
+    files: dict[bool, list[Path]] = ctx.meta.setdefault("convc.files", {True: [], False: []})
+    targets = [path] if written else [*files[True]]
+    reads = [*files[False]] if written else [path]
+    before = [*files[True]] if written else []
+    files[written].append(path)
+    if not targets or not (reads or before):
+        return
+    # Imported here because what is behind a file is known by the rooms that read it; `convc explain` needs none of it.
+    from convc.api.kept import check_apart, check_kept
+
+    for target in targets:
+        check_kept(target, reads)
+        check_apart(target, before)
+
+
+def named_files(written: bool) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
+    """A callback of an option that takes ``[NAME=]FILE``: its files are remembered as those of `path_type` are."""
+
+    def remember(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        for value in given:
+            _, equals, file = value.partition("=")
+            note_file(ctx, Path(value if not equals or Path(value).exists() else file), written)
+        return given
+
+    return remember
+
+
+path_type = _FilePath()
+"""A file or folder that is read."""
+
+target_type = _FilePath(written=True)
+"""A file or folder that is written; ``-`` is stdout where the option says so."""
 
 model_argument = click.argument("model", type=path_type)
 
@@ -254,7 +296,7 @@ layers_option = click.option(
 
 
 json_option = click.option(
-    "--json", "json_file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout)."
+    "--json", "json_file", type=target_type, metavar="FILE", help="Write a JSON report (- is stdout)."
 )
 
 
@@ -264,7 +306,7 @@ def report_options(command: Command) -> Command:
         command = click.option(
             f"--{name}",
             f"{name}_file",
-            type=path_type,
+            type=target_type,
             metavar="FILE",
             help=f"Write the findings {words} (- is stdout).",
         )(command)

@@ -17,6 +17,7 @@ from convc.cli.options import (
     host_option,
     json_option,
     layer_option,
+    named_files,
     no_cache_option,
     numerics_option,
     path_type,
@@ -32,8 +33,12 @@ from convc.report.output import check_reports, write_report
 
 @click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
-@click.option("--input", "inputs", required=False, multiple=True, metavar="[NAME=]X.npy", help="Activations.")
-@click.option("-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y.npy", help="Result.")
+@click.option(
+    "--input", "inputs", multiple=True, callback=named_files(False), metavar="[NAME=]X.npy", help="Activations."
+)
+@click.option(
+    "-o", "--output", "outputs", multiple=True, callback=named_files(True), metavar="[NAME=]Y.npy", help="Result."
+)
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
 @dtype_option

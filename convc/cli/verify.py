@@ -29,6 +29,7 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    target_type,
 )
 from convc.errors import ConvcError, WorkerError
 from convc.report.annotation import check_annotated, write_annotated
@@ -74,10 +75,10 @@ class Files:
 @jobs_options
 @no_cache_option
 @json_option
-@click.option("--markdown", type=path_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
-@click.option("--csv", "csv_file", type=path_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
+@click.option("--markdown", type=target_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
+@click.option("--csv", "csv_file", type=target_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
 @click.option(
-    "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
+    "--annotate", type=target_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
 @collected("files", Files)
 @chosen_options

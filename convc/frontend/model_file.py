@@ -85,6 +85,35 @@ def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MI
         )
 
 
+def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
+    """The files in ``folder`` that hold weights of a model, each once.
+
+    Source: https://onnx.ai/onnx/repo-docs/ExternalData.html
+    """
+    files = {
+        entry.value: folder / entry.value
+        for tensor in tensors_of(model.graph)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return list(files.values())
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that a graph and the graphs inside it hold."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from tensors_of(inner)
+
+
 def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """The graphs among the attributes of a node (`If`, `Loop`, `Scan`)."""
     graphs = [attribute.g for attribute in node.attribute if attribute.HasField("g")]

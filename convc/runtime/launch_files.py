@@ -53,8 +53,16 @@ def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
                 where=str(folder),
             )
         check_target(target)
+        twice = next((other for other, file in targets.items() if file == folder / target.relative_to(root)), None)
+        if twice is not None:
+            raise LaunchError(f"buffers {twice!r} and {name!r} are saved to one file", where=str(target))
         targets[name] = folder / target.relative_to(root)
     return targets
+
+
+def buffer_files(launch: LaunchSpec, folder: Path) -> list[Path]:
+    """The files that buffers of a launch are read from."""
+    return [folder / spec.file for spec in launch.buffers.values() if spec.file is not None]
 
 
 def _read(name: str, spec: BufferSpec, path: Path) -> np.ndarray:
