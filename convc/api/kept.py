@@ -31,9 +31,10 @@ def check_kept(target: Path, inputs: Iterable[Path]) -> None:
     """
     if not target.is_file() and not target.is_dir():
         return
+    replaced = ENTRIES if target.is_dir() else ()
     for source in inputs:
         for file in (source, *files_behind(source)):
-            if _same(target, file) or (target.is_dir() and lies_in(file, target)):
+            if _same(target, file) or any(file.exists() and lies_in(file, target / entry) for entry in replaced):
                 of = "" if file == source else f" of {str(source)!r}"
                 raise InputError(
                     f"this would overwrite {str(file)!r}{of}, which is read here",

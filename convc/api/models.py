@@ -7,6 +7,8 @@ from pathlib import Path
 from convc.api.options import ReadOptions
 from convc.build.selection import LayerNames, names_of, pick_layers
 from convc.errors import InputError, NodeError
+from convc.frontend.asked import check_batch, check_operands
+from convc.frontend.model_file import load_model
 from convc.frontend.onnx_reader import Source, read_model
 from convc.ir.network import ConvNode, Network
 
@@ -26,7 +28,7 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None):
             raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
         return model
-    return read_model(
+    network = read_model(
         model,
         batch=chosen.batch,
         operand=chosen.dtype,
@@ -34,6 +36,15 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         skip_refused=layer is not None,
         fuse=chosen.fuse,
     )
+    try:
+        if chosen.batch is not None:
+            check_batch(load_model(Path(model)) if isinstance(model, str | Path) else model, chosen.batch)
+        if chosen.dtype is not None or chosen.precision is not None:
+            check_operands(chosen_convolutions(network, layer), chosen.dtype, chosen.precision)
+    except InputError as error:
+        error.where = error.where or (str(model) if isinstance(model, str | Path) else name_of(model))
+        raise
+    return network
 
 
 def chosen_convolutions(network: Network, layer: LayerNames | None) -> tuple[ConvNode, ...]:

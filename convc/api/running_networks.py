@@ -9,7 +9,7 @@ import numpy as np
 
 from convc.api.inputs import run_options
 from convc.api.kept import check_kept
-from convc.api.networks import check_whole, convolutions_of
+from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -99,6 +99,7 @@ def run_network(
         check_kept(target, _files_of(model, feeds))
     with open_kernels(None, chosen) as kernels:
         convolutions = convolutions_of(kernels, reading, options)
+        check_reading(model, reading)
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
         files = targets_of(graph, targets)
         arrays = read_feeds(graph, feeds)

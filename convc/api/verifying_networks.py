@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.api.inputs import run_options
-from convc.api.networks import check_whole, convolutions_of
+from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -61,13 +61,15 @@ def verify_network(
         raise InputError(f"batch must be at least 1, got {reading.batch}")
     options = run_options(machine)
     with open_kernels(schedule, chosen) as kernels, errors_in(model):
+        convolutions = convolutions_of(kernels, reading, options)
+        check_reading(model, reading)
         loaded, folder = open_model(model)
         return verify_graph(
             loaded,
             seed=seed,
             folder=folder,
             batch=reading.batch or 1,
-            convolutions=convolutions_of(kernels, reading, options),
+            convolutions=convolutions,
             host=host,
             progress=Progress(chosen.progress),
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from convc import api
-from convc.api.options import ReadOptions
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -74,12 +73,14 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
 
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
-    if example and (model or layer or chosen != Chosen(read=ReadOptions(fuse=chosen.read.fuse))):
+    if example and (model or layer or chosen != Chosen()):
         raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
     if not example and model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --example).")
     if not example and layer is None:
         raise click.UsageError("Missing option '--layer'.")
+    if view.all_lanes and not example and view.tile is None:
+        raise click.UsageError("--all-lanes is for lists of lanes: give --lanes (or --example) too.")
     out = console(stderr=check_reports(view.svg, view.json_file))
     found = None if model is None else api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     if view.asked:

@@ -128,6 +128,8 @@ def _verify_layers(
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
+    if quiet and counts:
+        raise click.UsageError("--counts lists on stdout, where a report goes: leave it out (--json has the counts).")
     first = models[0]
     if files.annotate is not None:
         check_annotated(first, files.annotate)

@@ -96,5 +96,7 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
             near = difflib.get_close_matches(name, OPEN, n=1)
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"there is no switch {name!r}", hint=f"{guess}switches: {', '.join(OPEN)}")
+        if given.get(name, setting) != setting:
+            raise InputError(f"switch {name} is given twice: {given[name]} and {setting}", hint="give it once")
         given[name] = setting
     return replace(DEFAULTS, **given, **more)
