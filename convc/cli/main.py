@@ -32,7 +32,7 @@ COMMANDS = {
     "check": "Look for races and hangs in the kernels of a build folder.",
     "compile": "An ONNX model becomes a build folder.",
     "exec": "Run any PTX kernel with a launch file.",
-    "explain": "Say what an error code means.",
+    "explain": "Say what a code in a message means.",
     "inspect": "Show how a layer is compiled, and why.",
     "run": "Run a layer of a build folder, or a whole model.",
     "verify": "Check every convolution of a model.",

@@ -7,6 +7,8 @@ is known of each.
 from __future__ import annotations
 
 import difflib
+import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args, get_type_hints
@@ -85,6 +87,14 @@ DEFAULTS = Switches()
 
 OPEN = tuple(name for name in CHOICES if name != "numerics")
 """The switches that stand for an open question."""
+
+
+def explained() -> dict[str, str]:
+    """What each switch settles, with its settings, the default first: as the docstring of `Switches` says it."""
+    _, _, listed = (inspect.getdoc(Switches) or "").partition("Attributes:\n")
+    entries = re.findall(r"^ +(\w+): (.*(?:\n {8,}.*)*)", listed, re.MULTILINE)
+    texts = {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+    return {name: f"{texts[name][0].upper()}{texts[name][1:]} Settings: {', '.join(CHOICES[name])}." for name in OPEN}
 
 
 def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
