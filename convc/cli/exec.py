@@ -19,7 +19,7 @@ from convc.cli.options import (
 )
 from convc.report.console import console, progress_bar
 from convc.report.counts import print_counts
-from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
+from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_sarif
 from convc.report.output import check_reports, write_report
 
 
@@ -63,7 +63,7 @@ def exec_command(
     if check or all_switches:
         print_verdict(out, done.entry, done.verdict, len(done.findings))
     print_findings(console(stderr=True), done.findings)
-    write_findings(done.findings, None, sarif_file)
+    write_sarif(done.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, launch_json(done.counters, done.seconds, done.findings))
     if not done.ok:

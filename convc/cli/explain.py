@@ -14,6 +14,7 @@ from convc import errors
 from convc.cli.options import json_option
 from convc.errors import ConvcError, InputError
 from convc.report.codes import FINDINGS, VERDICTS
+from convc.support.resources import SCHEMAS, schema_file
 
 NEAR = 3
 """Names that are guessed where there is none of that name."""
@@ -92,9 +93,18 @@ def _plain(kind: str, code: str, text: str) -> Code:
 
 @click.command("explain")
 @click.argument("code", nargs=-1)
+@click.option("--schema", metavar="FORMAT", help="Print the JSON Schema of a format, such as convc-check/1.")
 @json_option
-def explain_command(code: tuple[str, ...], json_file: Path | None) -> None:
-    """Explain a CODE as a message has it: an error (error[P100]), a finding, a verdict, a switch; or list them all."""
+def explain_command(code: tuple[str, ...], schema: str | None, json_file: Path | None) -> None:
+    """Explain a CODE as a message has it: an error (error[P100]), a finding, a verdict, a switch; or list them all.
+
+    --schema prints the JSON Schema of a format: what --json writes, or a file that is read.
+    """
+    if schema is not None:
+        if code or json_file is not None:
+            raise click.UsageError("--schema prints a schema and nothing else: leave CODE and --json out.")
+        _print_schema(schema)
+        return
     chosen = [_found(" ".join(code))] if code else list(codes().values())
     if json_file is not None and explain_to(json_file, chosen):
         return
@@ -118,6 +128,16 @@ def _found(asked: str) -> Code:
     near = difflib.get_close_matches(wanted.lower(), by_name, n=NEAR)
     guess = f"did you mean {' or '.join(by_name[name].code for name in near)}? " if near else ""
     raise InputError(f"there is no code {asked!r}", hint=f"{guess}`convc explain` lists all codes")
+
+
+def _print_schema(format: str) -> None:
+    """The shipped schema of a format; `InputError` with the formats that there are."""
+    known = sorted("/".join(file.stem.rsplit("-", 1)) for file in SCHEMAS.glob("*.json"))
+    if format not in known:
+        near = difflib.get_close_matches(format, known, n=1)
+        guess = f"did you mean {near[0]}? " if near else ""
+        raise InputError(f"there is no format {format!r}", hint=f"{guess}formats: {', '.join(known)}")
+    click.echo(schema_file(format).read_text("utf-8"), nl=False)
 
 
 def _print_list(listed: list[Code]) -> None:
