@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from convc.api.arguments import layer_names, whole
 from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.options import MachineOptions
 from convc.build.selection import LayerNames, pick_layers
-from convc.errors import InputError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.runtime.layer import input_buffers, random_input, random_residual
 from convc.runtime.source_map import attach_source
@@ -107,8 +107,8 @@ def check(
         >>> convc.check(build)
         <CheckReport build: clean, 2 kernels, 0 findings>
     """
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
+    seed = whole(seed, "seed")
+    layer_names(layer)
     options = run_options(machine)
     told = Progress(progress)
     source = opened(build)

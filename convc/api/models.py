@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
+from convc.api.arguments import file_or, given_options, layer_names
 from convc.api.options import ReadOptions
 from convc.build.selection import LayerNames, names_of, pick_layers
 from convc.errors import InputError, NodeError
@@ -23,7 +25,9 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         options: how to read it; batch, dtype and precision of a `Network` are settled already.
         layer: where any is named, the others need not be of a kind that convc compiles.
     """
-    chosen = options or ReadOptions()
+    chosen = given_options(options, ReadOptions, "read")
+    check_model(model)
+    layer_names(layer)
     if isinstance(model, Network):
         if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None):
             raise InputError("batch, dtype and precision are given to load, not together with a loaded network")
@@ -45,6 +49,11 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         error.where = error.where or (str(model) if isinstance(model, str | Path) else name_of(model))
         raise
     return network
+
+
+def check_model(model: object) -> None:
+    """Raise `InputError` for what is no model at all."""
+    file_or(model, (*get_args(Source), Network), "model", "a file, an onnx.ModelProto, or what convc.load gives")
 
 
 def chosen_convolutions(network: Network, layer: LayerNames | None) -> tuple[ConvNode, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from convc.api.arguments import file_or
 from convc.api.options import ReadOptions, WorkOptions
 from convc.compiler.kernels import Kernels
 from convc.errors import InputError
@@ -15,6 +18,7 @@ from convc.runtime.network.io import errors_in, open_model
 
 def check_whole(model: object, work: WorkOptions) -> None:
     """Raise `InputError` for what a whole network is not run from, and for workers, which have no part in it."""
+    file_or(model, (*get_args(Source), Network), "model", "a file, or an onnx.ModelProto")
     if isinstance(model, Network):
         raise InputError("a whole network is run from its file or its ModelProto: a Network has convolutions alone")
     if work.jobs is not None or work.executor is not None:

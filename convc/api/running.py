@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from convc.api.arguments import array_or_file, layer_names
 from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
@@ -72,6 +73,10 @@ def run_layer(
         ('clean', 2)
     """
     source = opened(build)
+    array_or_file(x, "x")
+    if residual is not None:
+        array_or_file(residual, "residual")
+    layer_names(layer)
     if save is not None:
         check_target(Path(save))
         files = [Path(given) for given in (x, residual) if isinstance(given, str | Path)]

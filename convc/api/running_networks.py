@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from convc.api.arguments import array_or_file, given_options
 from convc.api.inputs import run_options
 from convc.api.kept import check_kept
 from convc.api.networks import check_reading, check_whole, convolutions_of
@@ -87,9 +88,11 @@ def run_network(
         >>> convc.run_network("tiny_two_convs.onnx", x).stats.compiled
         ['stem', 'head']
     """
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
     check_whole(model, chosen)
-    reading = read or ReadOptions()
+    for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
+        array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
+    reading = given_options(read, ReadOptions, "read")
     if reading.batch is not None:
         raise InputError("a run has the extents of its feeds: batch has no part in it")
     options = run_options(machine)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convc import machine as simulator
+from convc.api.arguments import file_or, wrong_type
 from convc.api.inputs import run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
@@ -97,6 +98,11 @@ def simulate(
         >>> float(done.buffers["y"][-1])
         3496.5
     """
+    file_or(kernel, (), "kernel", "a text of PTX, or the name of its file")
+    file_or(launch, (LaunchSpec,), "launch", "the name of a launch file, or a LaunchSpec")
+    for name, array in (buffers or {}).items():
+        if not isinstance(array, np.ndarray):
+            raise wrong_type(f"buffers[{name!r}]", "an array", array)
     text, file = _text(kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
     where = _folder(launch, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convc.api.arguments import given_options, whole
 from convc.api.inputs import run_options
 from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
@@ -52,11 +53,10 @@ def verify_network(
         >>> report.departs is None
         True
     """
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
     check_whole(model, chosen)
-    reading = read or ReadOptions()
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
+    reading = given_options(read, ReadOptions, "read")
+    seed = whole(seed, "seed")
     if reading.batch is not None and reading.batch < 1:
         raise InputError(f"batch must be at least 1, got {reading.batch}")
     options = run_options(machine)

@@ -18,6 +18,7 @@ kernel edited by hand is run as it is. How a new build comes to its place is wri
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ import msgspec
 import numpy as np
 
 from convc.build.selection import pick_layer
-from convc.errors import BuildError, ProblemError
+from convc.errors import BuildError, InputError, ProblemError
 from convc.ir import dtypes
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
@@ -249,6 +250,8 @@ def load_build(path: str | Path) -> Build:
         >>> convc.load_build("build").record("head").problem.out_channels
         10
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a build is opened by the name of its folder, got {type(path).__name__}")
     path = Path(path)
     file = path / "network.json"
     if not path.is_dir():

@@ -99,6 +99,9 @@ def main() -> None:
 
 def entry() -> NoReturn:
     """Run the command line of this process, and leave; what the terminal's encoding lacks is written with escapes."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called; files that are opened must not take its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
