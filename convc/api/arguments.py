@@ -1,4 +1,4 @@
-"""What the verbs are given, checked before any work: a wrong type is named, with what was expected in its place."""
+"""Checks of arguments of the verbs, before any work: a wrong type is named, with what was expected in its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call reads it does not overwrite: a file that is to be written is compared with every file behind the inputs.
+"""Inputs are not overwritten: a file that is to be written is compared with every file behind the inputs of the call.
 
 Behind a model are the files of its external data, behind a build folder all that is in it, behind a launch file the
 arrays of its buffers. Files are the same where the system says so, so that links of both kinds are seen through.

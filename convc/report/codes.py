@@ -1,4 +1,4 @@
-"""What the short names in messages mean: rules of findings, and the verdicts of `check` and `verify`.
+"""Meanings of the short names in messages: rules of findings, and the verdicts of `check` and `verify`.
 
 Each text begins with a sentence that says what happened; the next ones say what to do. `convc explain` prints them.
 Error codes are explained by the docstrings of `convc.errors`.

@@ -29,7 +29,7 @@ VerdictName = Literal["clean", "review", "incomplete", "error"]
 
 
 class SiteJson(TypedDict):
-    """Who, where, how often before, and which part of a convolution; null and 0: not known.
+    """The site of a finding: thread, line, how often before, and part of a convolution; null and 0: not known.
 
     ``memory`` has those fields of `convc.ir.findings.Region` that are known, ``coordinates`` those of `Place`, which
     ``place`` says in words.

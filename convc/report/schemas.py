@@ -36,7 +36,7 @@ class CheckedKernel(TypedDict):
 
 
 class CheckJson(TypedDict):
-    """What ``convc check`` found, kernel by kernel and in all; on random input of a seed, see ``--all-switches``."""
+    """Findings of ``convc check``, kernel by kernel and in all, on random input of a seed."""
 
     format: Literal["convc-check/1"]
     source: str
@@ -49,7 +49,7 @@ class CheckJson(TypedDict):
 
 
 class ExecJson(TypedDict):
-    """What ``convc exec`` counted and found; no seconds and no counters where the kernel came to no end."""
+    """Counts and findings of ``convc exec``; no seconds and no counters where the kernel came to no end."""
 
     format: Literal["convc-exec/1"]
     seconds: float | None
@@ -66,7 +66,7 @@ class WrittenArray(TypedDict):
 
 
 class RunJson(TypedDict):
-    """What ``convc run`` of a layer did; no output where the machine found something wrong."""
+    """A run of a layer by ``convc run``; no output where the machine found something wrong."""
 
     format: Literal["convc-run/1"]
     layer: str
@@ -86,7 +86,7 @@ class NetworkOutput(TypedDict):
 
 
 class NetworkRunJson(TypedDict):
-    """What ``convc run`` of a model did."""
+    """A run of a model by ``convc run``."""
 
     format: Literal["convc-network-run/2"]
     model: str
@@ -95,7 +95,7 @@ class NetworkRunJson(TypedDict):
 
 
 class AssembledJson(TypedDict):
-    """What ptxas said of a kernel."""
+    """Resources of a kernel, as ptxas says."""
 
     registers: int
     shared_bytes: int
@@ -124,7 +124,7 @@ class ExplainedCode(TypedDict):
 
 
 class ExplainJson(TypedDict):
-    """What ``convc explain`` says."""
+    """Explanations of ``convc explain``."""
 
     format: Literal["convc-explain/2"]
     codes: list[ExplainedCode]

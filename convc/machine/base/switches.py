@@ -90,7 +90,7 @@ OPEN = tuple(name for name in CHOICES if name != "numerics")
 
 
 def explained() -> dict[str, str]:
-    """What each switch settles, with its settings, the default first: as the docstring of `Switches` says it."""
+    """Explain each switch, with its settings, the default first: as the docstring of `Switches` does."""
     _, _, listed = (inspect.getdoc(Switches) or "").partition("Attributes:\n")
     entries = re.findall(r"^ +(\w+): (.*(?:\n {8,}.*)*)", listed, re.MULTILINE)
     texts = {name: " ".join(text.replace("`", "").split()) for name, text in entries}

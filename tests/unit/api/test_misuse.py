@@ -83,7 +83,7 @@ WRONG = {
     "run a number": (lambda b: c.run(b, 3), "x must be an array"),
     "run None": (lambda b: c.run(b, None), "x must be an array .* got NoneType None"),
     "run the class": (
-        lambda b: c.run(convc.Build, X),
+        lambda b: c.run(c.Build, X),
         "build must be a folder, or an open Build, got the class Build",
     ),
     "run a model as build": (lambda b: c.run(TINY, X), "expected a build folder"),
