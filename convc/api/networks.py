@@ -30,7 +30,10 @@ def check_reading(model: Source, read: ReadOptions) -> None:
     if (read.batch, read.dtype, read.precision) == (None, None, None):
         return
     if read.dtype is not None and read.precision is not None:
-        raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
+        raise InputError(
+            "an operand type in place of the model's leaves no float32 whose precision could be chosen",
+            hint="give dtype (--dtype) or precision (--precision), not both",
+        )
     with errors_in(model):
         loaded, _ = open_model(model)
         check_batch(loaded, read.batch)

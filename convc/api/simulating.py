@@ -13,6 +13,7 @@ from convc.api.arguments import file_or, wrong_type
 from convc.api.inputs import run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
+from convc.errors import LaunchError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
@@ -114,15 +115,19 @@ def simulate(
     options = run_options(machine)
     told = Progress(progress).launch(spec.entry)
     result: RunResult | None
-    if check or all_switches:
-        checked = check_kernel(
-            text, spec, contents, file=file, options=options, all_switches=all_switches, progress=told
-        )
-        result = checked.result
-        findings = checked.findings
-    else:
-        result = simulator.run(text, spec, contents, file=file, options=options, progress=told)
-        findings = result.findings
+    try:
+        if check or all_switches:
+            checked = check_kernel(
+                text, spec, contents, file=file, options=options, all_switches=all_switches, progress=told
+            )
+            result = checked.result
+            findings = checked.findings
+        else:
+            result = simulator.run(text, spec, contents, file=file, options=options, progress=told)
+            findings = result.findings
+    except LaunchError as error:
+        error.where = error.where or ("" if isinstance(launch, LaunchSpec) else str(launch))
+        raise
     if result is None:
         return Simulation(entry=spec.entry, buffers={}, findings=findings, counters=None, seconds=None, saved={})
     for name, target in targets.items():

@@ -270,6 +270,8 @@ def load_build(path: str | Path) -> Build:
         raise BuildError(f"damaged: {problem.message}", where=f"{file}, {problem.where}") from None
     except OSError as problem:
         raise BuildError(f"cannot be read: {problem.strerror}", where=str(file)) from None
+    if not network.layers:
+        raise BuildError("damaged: it has no layer", where=str(file), hint="compile the model again")
     names = [layer.name for layer in network.layers]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -49,6 +49,8 @@ def exec_command(
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings and everything that the machine counted.
     """
+    if kernel.suffix == ".json" and launch.suffix == ".ptx":
+        raise click.UsageError("KERNEL.ptx comes first, then LAUNCH.json.")
     out = console(stderr=check_reports(json_file, sarif_file))
     with progress_bar() as progress:
         done = api.simulate(

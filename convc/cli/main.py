@@ -13,6 +13,7 @@ never loads the compiler.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import os
@@ -53,6 +54,15 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"convc.cli.{cmd_name}")
         return getattr(module, f"{cmd_name}_command")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; the nearest is guessed where there is none."""
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] in COMMANDS or not near:
+            return super().resolve_command(ctx, args)
+        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -82,6 +82,8 @@ class _FilePath(click.Path):
         self.written = written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected the name of a file or folder, got an empty text", param, ctx)
         path = super().convert(value, param, ctx)
         try:
             str(path).encode()

@@ -131,6 +131,8 @@ def _looks_like_model(path: Path) -> bool:
 
 def _one_file(values: tuple[str, ...], option: str, spelling: str) -> Path:
     """The one file that a layer takes, without a name."""
+    if not values:
+        raise click.UsageError(f"Missing option '{spelling}': a layer of a build folder takes one file.")
     files = _named_files(values, option)
     if list(files) != [""]:
         raise click.UsageError(f"a layer of a build folder takes one '{spelling}', a file without NAME.")

@@ -37,7 +37,9 @@ def load_model(path: Path) -> onnx.ModelProto:
     try:
         size = path.stat().st_size
         if not path.is_file():
-            raise bad("the model must be a regular file")
+            built = (path / "network.json").is_file()
+            hint = "this is a build folder: convc run and convc check take it" if built else "name the .onnx file"
+            raise bad("the model must be a regular file", hint)
         require_memory(2 * size, f"reading {path.name}")
         if size > MAX_FILE_BYTES:
             raise bad(
@@ -52,9 +54,26 @@ def load_model(path: Path) -> onnx.ModelProto:
     try:
         model = onnx.ModelProto.FromString(data)
     except Exception:  # whatever protobuf raises: its exception classes live in a package that onnx hides
-        raise bad("not an ONNX model, or cut short: the bytes are not a protobuf message") from None
-    check_header(model, str(path))
+        raise bad("not an ONNX model, or cut short: the bytes are not a protobuf message", _likeness(data)) from None
+    try:
+        check_header(model, str(path))
+    except ModelError as error:
+        error.hint = error.hint or _likeness(data)
+        raise
     return model
+
+
+def _likeness(data: bytes) -> str:
+    """A hint for bytes that are known to be something else; empty for all others."""
+    looks = {
+        b"version https://git-lfs": "this is a pointer of Git LFS: `git lfs pull` brings the model",
+        b"<": "this is a web page or XML: was the download refused?",
+        b"PK": "this is an archive: unpack it first",
+        b"\x93NUMPY": "this is an array of numpy: it goes to --input",
+        b".version": "this is a PTX kernel: convc exec takes it",
+        b"{": "this is JSON",
+    }
+    return next((hint for start, hint in looks.items() if data.lstrip().startswith(start)), "")
 
 
 def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MIN_OPSET) -> None:

@@ -52,11 +52,12 @@ def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
                 f"buffer {name!r} must be saved inside the launch file's folder, got {spec.save!r}",
                 where=str(folder),
             )
-        check_target(target)
-        twice = next((other for other, file in targets.items() if file == folder / target.relative_to(root)), None)
+        shown = folder / target.relative_to(root)
+        check_target(shown)
+        twice = next((other for other, file in targets.items() if file == shown), None)
         if twice is not None:
-            raise LaunchError(f"buffers {twice!r} and {name!r} are saved to one file", where=str(target))
-        targets[name] = folder / target.relative_to(root)
+            raise LaunchError(f"buffers {twice!r} and {name!r} are saved to one file", where=str(shown))
+        targets[name] = shown
     return targets
 
 

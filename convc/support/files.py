@@ -101,8 +101,10 @@ def read_npy(
 
 def read_text(path: Path, error: type[ConvcError] = InputError) -> str:
     """Read a text, such as a kernel; ``error`` where there is none, or it is not UTF-8."""
+    if not path.exists():
+        raise error("expected a text file here, and there is none", where=str(path))
     if not path.is_file():
-        raise error("expected a text file here", where=str(path))
+        raise error("expected a text file here, this is a folder or a device", where=str(path))
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:

@@ -101,11 +101,17 @@ def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
     """The switches of ``name=setting`` texts of a command line; the rest are at their defaults, or as in ``more``."""
     given: dict[str, str] = {}
     for text in settings:
-        name, _, setting = text.partition("=")
+        name, equals, setting = text.partition("=")
         if name not in OPEN:
             near = difflib.get_close_matches(name, OPEN, n=1)
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"there is no switch {name!r}", hint=f"{guess}switches: {', '.join(OPEN)}")
+        if setting not in CHOICES[name]:
+            got = repr(setting) if equals else "no setting"
+            raise InputError(
+                f"switch {name} must be one of {', '.join(CHOICES[name])}, got {got}",
+                hint=f"write {name}={CHOICES[name][-1]}",
+            )
         if given.get(name, setting) != setting:
             raise InputError(f"switch {name} is given twice: {given[name]} and {setting}", hint="give it once")
         given[name] = setting
