@@ -57,7 +57,7 @@ HEADINGS = {
 def codes() -> dict[str, Code]:
     """Every name that a command prints in a message, by that name."""
     # Imported here because the planner and the machine are large, and an error code is explained without them.
-    from convc.api.choices import rejection_rules
+    from convc.api.rules import rejection_rules
     from convc.machine.base.switches import explained
 
     more = [
