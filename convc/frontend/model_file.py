@@ -73,7 +73,7 @@ def _likeness(data: bytes) -> str:
         b".version": "this is a PTX kernel: convc exec takes it",
         b"{": "this is JSON",
     }
-    return next((hint for start, hint in looks.items() if data.lstrip().startswith(start)), "")
+    return next((hint for start, hint in looks.items() if data[:100].lstrip().startswith(start)), "")
 
 
 def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MIN_OPSET) -> None:
@@ -107,7 +107,7 @@ def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MI
 def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
     """The files in ``folder`` that hold weights of a model, each once.
 
-    Source: https://onnx.ai/onnx/repo-docs/ExternalData.html
+    Source: `TensorProto.external_data` in onnx.proto, key ``location``.
     """
     files = {
         entry.value: folder / entry.value
