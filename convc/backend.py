@@ -99,6 +99,8 @@ class PreparedModel(BackendRep):
         """The inputs by name."""
         if isinstance(inputs, Mapping):
             return inputs
+        if not isinstance(inputs, np.ndarray | Sequence) or isinstance(inputs, str | bytes):
+            raise InputError(f"run takes arrays in a list, or by name, got {type(inputs).__name__}")
         values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         names = [value.name for value in (*self.graph.inputs, *self.graph.optional)]
         required = len(self.graph.inputs)
@@ -142,6 +144,11 @@ class ConvcBackend(Backend):
         """
         if not cls.supports_device(device):
             raise InputError(f"expected the device 'CPU', got {device!r}", hint="convc simulates its GPU on the CPU")
+        if not isinstance(model, onnx.ModelProto):
+            raise InputError(
+                f"prepare takes an onnx.ModelProto, got {type(model).__name__} {str(model)[:60]!r}",
+                hint="load the file first: prepare(onnx.load(file))",
+            )
         check_header(model, oldest_opset=0)
         try:
             checker.check_model(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from convc.api.arguments import layer_names, whole
 from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.options import MachineOptions
 from convc.build.selection import LayerNames, pick_layers
@@ -21,11 +22,13 @@ class KernelCheck:
 
     Attributes:
         layer: the first layer that runs it.
+        layers: all layers that run it, of those that were asked for.
         file: the kernel's text.
         findings: worst first, each with the part of the convolution that it is about.
     """
 
     layer: str
+    layers: tuple[str, ...]
     file: str
     findings: tuple[Finding, ...]
 
@@ -41,10 +44,14 @@ class CheckReport:
 
     Attributes:
         source: the folder.
+        seed: of the random input.
+        all_switches: every other setting of every switch was tried as well.
         kernels: each kernel once, in the order of the layers.
     """
 
     source: str
+    seed: int
+    all_switches: bool
     kernels: tuple[KernelCheck, ...]
 
     @property
@@ -100,15 +107,18 @@ def check(
         >>> convc.check(build)
         <CheckReport build: clean, 2 kernels, 0 findings>
     """
+    seed = whole(seed, "seed")
+    layer_names(layer)
     options = run_options(machine)
     told = Progress(progress)
     source = opened(build)
-    names = [record.name for record in pick_layers(source.network.layers, layer, str(source.path))]
-    checked: dict[str, KernelCheck] = {}
-    for index, name in enumerate(names):
+    users: dict[str, list[str]] = {}
+    for record in pick_layers(source.network.layers, layer, str(source.path)):
+        users.setdefault(record.kernel, []).append(record.name)
+    checked: list[KernelCheck] = []
+    for index, names in enumerate(users.values()):
+        name = names[0]
         ready = source.load(name)
-        if ready.file in checked:
-            continue
         found = check_kernel(
             ready.ptx,
             ready.launch,
@@ -116,11 +126,11 @@ def check(
             file=ready.file,
             options=options,
             all_switches=all_switches,
-            progress=told.piece(index, len(names)).launch(f"check {name}"),
+            progress=told.piece(index, len(users)).launch(f"check {name}"),
         )
         info = source.debug_info(name)
         placed = tuple(attach_source(ready, finding, info) for finding in found.findings)
-        checked[ready.file] = KernelCheck(layer=name, file=ready.file, findings=placed)
+        checked.append(KernelCheck(layer=name, layers=tuple(names), file=ready.file, findings=placed))
         if watch is not None:
-            watch(checked[ready.file])
-    return CheckReport(source=str(source.path), kernels=tuple(checked.values()))
+            watch(checked[-1])
+    return CheckReport(source=str(source.path), seed=seed, all_switches=all_switches, kernels=tuple(checked))

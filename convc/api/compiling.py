@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from convc.api.arguments import file_or, given_options
 from convc.api.inputs import BuildSource
-from convc.api.models import Model, chosen_convolutions, name_of, read_network
+from convc.api.models import Model, check_model, chosen_convolutions, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
-from convc.build.folder import Build, check_build_target, load_build
+from convc.build.folder import Build, load_build
 from convc.build.selection import LayerNames
+from convc.build.target import check_build_target
 from convc.build.writer import write_build
 from convc.support.progress import Progress
 from convc.workers.jobs import compile_all
@@ -52,8 +54,10 @@ def compile(
         >>> build.names
         ('stem', 'head')
     """
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
+    check_model(model)
     told = Progress(chosen.progress)
+    file_or(out_dir, (Build,), "out_dir", "the name of a folder, or an open Build")
     target = out_dir.path if isinstance(out_dir, Build) else Path(out_dir)
     check_build_target(target)
     told(f"read {name_of(model)}", 0.0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from convc.api.arguments import file_or, given_options
 from convc.api.options import MachineOptions
 from convc.build.folder import Build, load_build
 from convc.errors import InputError
@@ -62,12 +63,13 @@ BuildSource = str | Path | Build
 
 def opened(build: BuildSource) -> Build:
     """An open build; `BuildError` where the folder is damaged, or is no build."""
+    file_or(build, (Build,), "build", "a folder, or an open Build")
     return build if isinstance(build, Build) else load_build(build)
 
 
 def run_options(machine: MachineOptions | None) -> RunOptions:
     """The machine's own options; `InputError` and `LaunchError` for switches and settings that there are not."""
-    chosen = machine or MachineOptions()
+    chosen = given_options(machine, MachineOptions, "machine")
     switches = parse_switches(chosen.switches, numerics=chosen.numerics)
     available = available_memory()
     return RunOptions(switches=switches) if available is None else RunOptions(switches=switches, memory_bytes=available)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convc.api.arguments import given_options
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
 from convc.build.selection import pick_layer
@@ -105,7 +106,8 @@ def inspect(
         >>> str(found).splitlines()[1]
         '== problem =='
     """
+    scheduling = given_options(schedule, ScheduleOptions, "schedule")
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
-    compiled = compile_problem(shared_problem(conv.problem), options=schedule or ScheduleOptions())
+    compiled = compile_problem(shared_problem(conv.problem), options=scheduling)
     return Inspection(node=conv, compiled=compiled)

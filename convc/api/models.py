@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
+from convc.api.arguments import file_or, given_options, layer_names
 from convc.api.options import ReadOptions
 from convc.build.selection import LayerNames, names_of, pick_layers
 from convc.errors import InputError, NodeError
+from convc.frontend.asked import check_batch, check_operands
+from convc.frontend.model_file import load_model
 from convc.frontend.onnx_reader import Source, read_model
 from convc.ir.network import ConvNode, Network
 
@@ -21,7 +25,9 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         options: how to read it; batch, dtype and precision of a `Network` are settled already.
         layer: where any is named, the others need not be of a kind that convc compiles.
     """
-    chosen = options or ReadOptions()
+    chosen = given_options(options, ReadOptions, "read")
+    check_model(model)
+    layer_names(layer)
     if isinstance(model, Network):
         if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None) or chosen.shapes:
             raise InputError("batch, shapes, dtype and precision are given to load, not together with a loaded network")
@@ -35,6 +41,14 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         skip_refused=layer is not None,
         fuse=chosen.fuse,
     )
+    try:
+        if chosen.batch is not None:
+            check_batch(load_model(Path(model)) if isinstance(model, str | Path) else model, chosen.batch)
+        if chosen.dtype is not None or chosen.precision is not None:
+            check_operands(chosen_convolutions(network, layer), chosen.dtype, chosen.precision)
+    except InputError as error:
+        error.where = error.where or (str(model) if isinstance(model, str | Path) else name_of(model))
+        raise
     if chosen.say is not None:
         for sentence in network.assumed:
             chosen.say(sentence)
@@ -45,6 +59,11 @@ def check_extents(read: ReadOptions) -> None:
     """Raise `InputError` where both the batch and shapes are given."""
     if read.shapes and read.batch is not None:
         raise InputError("batch and shapes both say how many images there are: give one of them")
+
+
+def check_model(model: object) -> None:
+    """Raise `InputError` for what is no model at all."""
+    file_or(model, (*get_args(Source), Network), "model", "a file, an onnx.ModelProto, or what convc.load gives")
 
 
 def chosen_convolutions(network: Network, layer: LayerNames | None) -> tuple[ConvNode, ...]:

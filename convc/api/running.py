@@ -6,14 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from convc.api.arguments import array_or_file, layer_names
 from convc.api.inputs import BuildSource, InputData, opened, run_options
+from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
 from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.runtime import layer as runtime
 from convc.runtime.layer import LayerRun, read_inputs, read_residual
 from convc.support.arrays import write_npz
-from convc.support.files import check_not_inputs, check_target, write_npy
+from convc.support.files import check_target, write_npy
 from convc.support.progress import Progress, Tell
 
 LayerInput = np.ndarray | str | Path | bytes | InputData
@@ -77,14 +79,20 @@ def run_layer(
         >>> done.verdict.name, done.counters.ctas
         ('clean', 2)
     """
+    source = opened(build)
     data = x if isinstance(x, InputData) else InputData(given=x)
+    if not isinstance(x, bytes | InputData):
+        array_or_file(x, "x")
+    if residual is not None:
+        array_or_file(residual, "residual")
+    layer_names(layer)
     data.check()
-    targets = [Path(file) for file in (save, data.save) if file is not None]
-    for target in targets:
+    files = [Path(file) for file in (data.given, residual) if isinstance(file, str | Path)]
+    for target in (Path(file) for file in (save, data.save) if file is not None):
         check_target(target)
-    check_not_inputs(targets, [Path(file) for file in (data.given, residual) if isinstance(file, str | Path)])
+        check_kept(target, [source.path, *files])
     options = run_options(machine)
-    ready = opened(build).load(layer)
+    ready = source.load(layer)
     where = f"layer {ready.name!r}"
     if isinstance(residual, str | Path):
         residual = read_residual(Path(residual), ready.layout, where)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from convc.api.arguments import array_or_file, given_options
 from convc.api.inputs import InputData, run_options
+from convc.api.kept import check_kept
 from convc.api.models import check_extents
-from convc.api.networks import check_whole, convolutions_of
+from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -28,7 +30,6 @@ from convc.runtime.network.io import (
     write_results,
 )
 from convc.runtime.network.stats import NetworkRun
-from convc.support.files import check_not_inputs
 from convc.support.guessing import hint_of
 from convc.support.progress import Progress
 from convc.verification.network import random_inputs
@@ -95,10 +96,13 @@ def run_network(
         >>> convc.run_network("tiny_two_convs.onnx", x).stats.compiled
         ['stem', 'head']
     """
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
     check_whole(model, chosen)
-    reading = read or ReadOptions()
     data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
+    if data is not feeds:
+        for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
+            array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
+    reading = given_options(read, ReadOptions, "read")
     data.check()
     check_extents(reading)
     if reading.batch is not None and data.seed is None:
@@ -106,10 +110,11 @@ def run_network(
     options = run_options(machine)
     targets = {name: Path(file) for name, file in (save or {}).items()}
     check_targets(targets)
-    written = [*targets.values()] if data.save is None else [*targets.values(), Path(data.save)]
-    check_not_inputs(written, _files(model, data))
+    for target in [*targets.values(), *([] if data.save is None else [Path(data.save)])]:
+        check_kept(target, _files(model, data))
     with open_kernels(None, chosen) as kernels:
         convolutions = convolutions_of(kernels, reading, options)
+        check_reading(model, reading)
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
         whole = targets.pop("") if targets.keys() == {""} and targets[""].suffix == ".npz" else None
         files = targets_of(graph, targets)

@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from convc import machine as simulator
+from convc.api.arguments import file_or, wrong_type
 from convc.api.inputs import run_options
+from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
+from convc.errors import LaunchError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
-from convc.runtime.launch_files import read_buffers, save_targets
+from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.sanitizer.run import check_kernel
 from convc.support.files import read_text, to_npy_dtype, write_npy
 from convc.support.progress import Progress, Tell
@@ -96,24 +99,35 @@ def simulate(
         >>> float(done.buffers["y"][-1])
         3496.5
     """
+    file_or(kernel, (), "kernel", "a text of PTX, or the name of its file")
+    file_or(launch, (LaunchSpec,), "launch", "the name of a launch file, or a LaunchSpec")
+    for name, array in (buffers or {}).items():
+        if not isinstance(array, np.ndarray):
+            raise wrong_type(f"buffers[{name!r}]", "an array", array)
     text, file = _text(kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
     where = _folder(launch, folder)
     targets = save_targets(spec, where)
+    for target in targets.values():
+        check_kept(target, [*_paths(kernel, launch), *buffer_files(spec, where)])
     given = dict(buffers or {})
     contents = read_buffers(spec, where, given) | given
     options = run_options(machine)
     told = Progress(progress).launch(spec.entry)
     result: RunResult | None
-    if check or all_switches:
-        checked = check_kernel(
-            text, spec, contents, file=file, options=options, all_switches=all_switches, progress=told
-        )
-        result = checked.result
-        findings = checked.findings
-    else:
-        result = simulator.run(text, spec, contents, file=file, options=options, progress=told)
-        findings = result.findings
+    try:
+        if check or all_switches:
+            checked = check_kernel(
+                text, spec, contents, file=file, options=options, all_switches=all_switches, progress=told
+            )
+            result = checked.result
+            findings = checked.findings
+        else:
+            result = simulator.run(text, spec, contents, file=file, options=options, progress=told)
+            findings = result.findings
+    except LaunchError as error:
+        error.where = error.where or ("" if isinstance(launch, LaunchSpec) else str(launch))
+        raise
     if result is None:
         return Simulation(entry=spec.entry, buffers={}, findings=findings, counters=None, seconds=None, saved={})
     for name, target in targets.items():
@@ -133,6 +147,12 @@ def _text(kernel: str | Path) -> tuple[str, str]:
     if isinstance(kernel, str) and "\n" in kernel:
         return kernel, "kernel.ptx"
     return read_text(Path(kernel)), str(kernel)
+
+
+def _paths(kernel: str | Path, launch: LaunchSpec | str | Path) -> list[Path]:
+    """The files of a kernel and its launch."""
+    texts = [] if isinstance(kernel, str) and "\n" in kernel else [Path(kernel)]
+    return texts if isinstance(launch, LaunchSpec) else [*texts, Path(launch)]
 
 
 def _folder(launch: LaunchSpec | str | Path, folder: str | Path | None) -> Path:

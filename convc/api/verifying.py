@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from convc.api.arguments import given_options, whole
 from convc.api.inputs import run_options
-from convc.api.models import Model, chosen_convolutions, name_of, read_network
+from convc.api.models import Model, check_model, chosen_convolutions, name_of, read_network
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
 from convc.build.selection import LayerNames
-from convc.errors import InputError
 from convc.support.progress import Progress
 from convc.verification.layer import modes_of
 from convc.verification.records import LayerReport, VerifyReport
@@ -55,13 +55,13 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
         >>> report.layers[0].counters.tma_loads["filter"].bytes
         25600
     """
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
-    if sample is not None and sample < 0:
-        raise InputError(f"sample must be at least 0 CTAs, got {sample}")
+    seed = whole(seed, "seed")
+    if sample is not None:
+        sample = whole(sample, "sample")
     modes = modes_of(mode)
     options = run_options(machine)
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
+    check_model(model)
     told = Progress(chosen.progress)
     told(f"read {name_of(model)}", 0.0)
     network = read_network(model, read, layer)

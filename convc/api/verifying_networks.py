@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from convc.api.arguments import given_options, whole
 from convc.api.inputs import run_options
 from convc.api.models import check_extents
-from convc.api.networks import check_whole, convolutions_of
+from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -53,16 +54,17 @@ def verify_network(
         >>> report.departs is None
         True
     """
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
     check_whole(model, chosen)
-    reading = read or ReadOptions()
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
+    reading = given_options(read, ReadOptions, "read")
+    seed = whole(seed, "seed")
     check_extents(reading)
     if reading.batch is not None and reading.batch < 1:
         raise InputError(f"batch must be at least 1, got {reading.batch}")
     options = run_options(machine)
     with open_kernels(schedule, chosen) as kernels, errors_in(model):
+        convolutions = convolutions_of(kernels, reading, options)
+        check_reading(model, reading)
         loaded, folder = open_model(model)
         return verify_graph(
             loaded,
@@ -70,7 +72,7 @@ def verify_network(
             folder=folder,
             batch=reading.shapes or reading.batch,
             say=reading.say,
-            convolutions=convolutions_of(kernels, reading, options),
+            convolutions=convolutions,
             host=host,
             progress=Progress(chosen.progress),
         )

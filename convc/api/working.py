@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from convc.api.arguments import given_options
 from convc.api.options import ScheduleOptions, WorkOptions
 from convc.compiler.cache import kept_kernels
 from convc.compiler.kernels import Kernels
@@ -15,7 +16,7 @@ from convc.workers.pool import Pool
 def open_kernels(schedule: ScheduleOptions | None, work: WorkOptions) -> Iterator[Kernels]:
     """Give what compiles kernels and keeps them; the cache is closed at the end of the block."""
     with kept_kernels(work.cache) as cache:
-        yield Kernels(schedule or ScheduleOptions(), cache)
+        yield Kernels(given_options(schedule, ScheduleOptions, "schedule"), cache)
 
 
 @contextmanager

@@ -12,7 +12,7 @@
                        kernel.cubin     machine code, if it was asked for
 
 Layers with the same problem share a kernel. ``<digest>`` names the text that was written, and nothing more: a
-kernel edited by hand is run as it is. The folder is written under another name and renamed when it is whole.
+kernel edited by hand is run as it is. How a new build comes to its place is written in `convc.build.target`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -41,9 +39,6 @@ from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 
 FORMAT = "convc-build/2"
-ENTRIES = {"network.json", "weights", "kernels"}
-"""Everything that convc puts into a build folder."""
-
 MAX_JSON_BYTES = 64 << 20
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}$")]
@@ -203,53 +198,6 @@ def digest_of(artifact: KernelArtifact) -> str:
 # ---- writing ----------------------------------------------------------------------------------------------
 
 
-def check_build_target(path: Path) -> None:
-    """Raise `InputError` unless a build may be written to ``path``: it is new, empty, or holds a build."""
-    if not path.exists() and not path.is_symlink():
-        return
-    if not path.is_dir():
-        raise InputError("cannot write a build here: there is a file of that name", where=str(path))
-    entries = {entry.name for entry in path.iterdir()}
-    if not entries:
-        return
-    foreign = sorted(entries - ENTRIES)
-    if foreign or not _is_build(path):
-        what = f"{foreign[0]!r}, which convc did not write" if foreign else "no network.json of convc"
-        raise InputError(
-            f"cannot write a build here: the folder holds {what}",
-            where=str(path),
-            hint="name a new or empty folder, or one that holds a build and nothing else",
-        )
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[Path]:
-    """Give a folder to fill that takes the place of ``path`` when the block ends well, and vanishes when not.
-
-    Raises:
-        InputError: see `check_build_target`, or the disk refuses.
-    """
-    path = path.resolve()
-    check_build_target(path)
-    new = path.with_name(f".{path.name}.{os.getpid()}.part")
-    old = path.with_name(f".{path.name}.{os.getpid()}.old")
-    try:
-        new.mkdir(parents=True)
-        (new / "weights").mkdir()
-        (new / "kernels").mkdir()
-        yield new
-        if path.exists():
-            path.rename(old)
-        new.rename(path)
-    except OSError as problem:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        raise InputError(f"cannot write the build: {problem.strerror}", where=str(path)) from None
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def write_kernel(
     folder: Path,
     digest: str,
@@ -302,6 +250,8 @@ def load_build(path: str | Path) -> Build:
         >>> convc.load_build("build").record("head").problem.out_channels
         10
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a build is opened by the name of its folder, got {type(path).__name__}")
     path = Path(path)
     file = path / "network.json"
     if not path.is_dir():
@@ -320,6 +270,8 @@ def load_build(path: str | Path) -> Build:
         raise BuildError(f"damaged: {problem.message}", where=f"{file}, {problem.where}") from None
     except OSError as problem:
         raise BuildError(f"cannot be read: {problem.strerror}", where=str(file)) from None
+    if not network.layers:
+        raise BuildError("damaged: it has no layer", where=str(file), hint="compile the model again")
     names = [layer.name for layer in network.layers]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -337,15 +289,6 @@ def _check_format(found: str, file: Path) -> None:
     """Raise `BuildError` for a folder that another version of convc wrote: other versions have other fields."""
     if found != FORMAT:
         raise BuildError(f"expected format {FORMAT!r}, got {found!r}", where=str(file), hint="compile the model again")
-
-
-def _is_build(path: Path) -> bool:
-    """Whether a folder was written by convc; it may be damaged."""
-    file = path / "network.json"
-    if not file.is_file():
-        return False
-    with file.open("rb") as stream:
-        return b"convc-build/" in stream.read(200)
 
 
 def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from convc.build import folder as build
 from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
+from convc.build.target import writing
 from convc.compiler.kernels import Kernel, Kernels
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
@@ -65,7 +66,7 @@ def write_build(
     """
     written: set[str] = set()
     records = []
-    with build.writing(target) as folder:
+    with writing(target) as folder:
         for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
             progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
             kernel = kernels.compiled(conv.problem)

@@ -20,7 +20,8 @@ from convc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from convc import KernelCheck
+    from convc import CheckReport, KernelCheck
+    from convc.report.schemas import CheckedKernel, CheckJson
 
 
 @click.command("check")
@@ -49,13 +50,15 @@ def check_command(
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
-    from convc.report.launch import print_findings, print_verdict, write_findings
-    from convc.report.output import check_reports
+    from convc.report.launch import print_findings, print_scope, print_verdict, write_sarif
+    from convc.report.output import check_reports, json_text, write_report
 
     out = console(stderr=check_reports(json_file, sarif_file))
 
     def watch(kernel: KernelCheck) -> None:
-        print_verdict(out, kernel.layer, kernel.verdict, len(kernel.findings))
+        more = len(kernel.layers) - 1
+        name = f"{kernel.layer} and {more} more with its kernel" if more else kernel.layer
+        print_verdict(out, name, kernel.verdict, len(kernel.findings))
         print_findings(out, kernel.findings)
 
     with progress_bar() as progress:
@@ -68,6 +71,43 @@ def check_command(
             watch=watch,
             progress=progress,
         )
-    write_findings(report.findings, json_file, sarif_file)
+    layers = sum(len(kernel.layers) for kernel in report.kernels)
+    print_verdict(out, _total(layers, len(report.kernels)), report.verdict, len(report.findings))
+    if report.ok:
+        print_scope(out, seed, all_switches)
+    if json_file is not None:
+        write_report(json_file, json_text(_json(report)))
+    write_sarif(report.findings, sarif_file)
     if not report.ok:
         raise click.exceptions.Exit(1)
+
+
+def _total(layers: int, kernels: int) -> str:
+    """How much was checked."""
+    return f"{layers} layer{'s' if layers != 1 else ''}, {kernels} kernel{'s' if kernels != 1 else ''}"
+
+
+def _json(report: CheckReport) -> CheckJson:
+    """A report as JSON."""
+    from convc.report.sarif import finding_json, verdict_name
+
+    kernels: list[CheckedKernel] = [
+        {
+            "layer": kernel.layer,
+            "layers": list(kernel.layers),
+            "file": kernel.file,
+            "verdict": verdict_name(kernel.verdict),
+            "findings": [finding_json(finding) for finding in kernel.findings],
+        }
+        for kernel in report.kernels
+    ]
+    return {
+        "format": "convc-check/1",
+        "source": report.source,
+        "ok": report.ok,
+        "verdict": verdict_name(report.verdict),
+        "seed": report.seed,
+        "all_switches": report.all_switches,
+        "kernels": kernels,
+        "findings": [finding for kernel in kernels for finding in kernel["findings"]],
+    }

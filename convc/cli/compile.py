@@ -20,17 +20,17 @@ from convc.cli.options import (
     layers_option,
     model_argument,
     no_cache_option,
-    path_type,
     precision_option,
     schedule_options,
     shape_option,
+    target_type,
 )
 from convc.support import ptxas
 
 
 @click.command("compile")
 @model_argument
-@click.option("-o", "--output", "folder", type=path_type, required=True, metavar="DIR", help="Build folder.")
+@click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @batch_option
 @shape_option

@@ -45,10 +45,12 @@ def exec_command(
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings and everything that the machine counted.
     """
+    if kernel.suffix == ".json" and launch.suffix == ".ptx":
+        raise click.UsageError("KERNEL.ptx comes first, then LAUNCH.json.")
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
-    from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_findings
+    from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_sarif
     from convc.report.output import check_reports, write_report
 
     out = console(stderr=check_reports(json_file, sarif_file))
@@ -65,7 +67,7 @@ def exec_command(
     if check or all_switches:
         print_verdict(out, done.entry, done.verdict, len(done.findings))
     print_findings(console(stderr=True), done.findings)
-    write_findings(done.findings, None, sarif_file)
+    write_sarif(done.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, launch_json(done.counters, done.seconds, done.findings))
     if not done.ok:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
-from convc.api.options import ReadOptions
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -23,6 +22,7 @@ from convc.cli.options import (
     read_model_argument,
     schedule_options,
     shape_option,
+    target_type,
 )
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class View:
     help="Show what every lane of a tile holds, which lanes are masked, and why (tile 0 without a number).",
 )
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
-@click.option("--svg", type=path_type, metavar="FILE", help="Draw the lanes of the tile.")
-@click.option("--json", "json_file", type=path_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
+@click.option("--svg", type=target_type, metavar="FILE", help="Draw the lanes of the tile.")
+@click.option("--json", "json_file", type=target_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 @collected("view", View)
 @chosen_options
@@ -76,12 +76,14 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
 
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
-    if example and (model or layer or chosen != Chosen(read=ReadOptions(fuse=chosen.read.fuse))):
+    if example and (model or layer or chosen != Chosen()):
         raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
     if not example and model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --example).")
     if not example and layer is None:
         raise click.UsageError("Missing option '--layer'.")
+    if view.all_lanes and not example and view.tile is None:
+        raise click.UsageError("--all-lanes is for lists of lanes: give --lanes (or --example) too.")
     # Imported when the command runs: its help needs neither compiler nor report.
     from convc.explain.example import example_tiles, print_example
     from convc.explain.inspect import print_inspection

@@ -13,6 +13,7 @@ command is quick, and ``convc run`` of a build folder never loads the compiler.
 
 from __future__ import annotations
 
+import difflib
 import gc
 import importlib
 import io
@@ -36,7 +37,7 @@ COMMANDS = {
     "check": "Look for races and hangs in the kernels of a build folder.",
     "compile": "An ONNX model becomes a build folder.",
     "exec": "Run any PTX kernel with a launch file.",
-    "explain": "Say what an error code means.",
+    "explain": "Say what a code in a message means.",
     "inspect": "Show how a layer is compiled, and why.",
     "run": "Run a layer of a build folder, or a whole model.",
     "time": "Estimate how long kernels take, and what they wait for.",
@@ -58,6 +59,15 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"convc.cli.{cmd_name}")
         return getattr(module, f"{cmd_name}_command")
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called; the nearest is guessed where there is none."""
+        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+        if args[0] in COMMANDS or not near:
+            return super().resolve_command(ctx, args)
+        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
@@ -105,6 +115,9 @@ def main() -> None:
 def entry() -> NoReturn:
     """Run the command line of this process, and leave; what the terminal's encoding lacks is written with escapes."""
     gc.set_threshold(GARBAGE_THRESHOLD)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever called; files that are opened must not take its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,18 +88,61 @@ def _taken(record: type[Any], given: dict[str, Any]) -> Any:
 
 
 class _FilePath(click.Path):
-    """A path whose name can stand in a report."""
+    """A path whose name can stand in a report; the files that a call writes are none of those that it reads."""
+
+    def __init__(self, written: bool = False) -> None:
+        super().__init__(path_type=Path)
+        self.written = written
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("expected the name of a file or folder, got an empty text", param, ctx)
         path = super().convert(value, param, ctx)
         try:
             str(path).encode()
         except UnicodeEncodeError:
             self.fail("the name is not valid UTF-8", param, ctx)
+        if ctx is not None:
+            note_file(ctx, Path(os.fsdecode(path)), self.written)
         return path
 
 
-path_type = _FilePath(path_type=Path)
+def note_file(ctx: click.Context, path: Path, written: bool) -> None:
+    """Remember a file of the call; `InputError` where one that it writes is one that it reads, or writes already."""
+    if str(path) == "-":
+        return
+    files: dict[bool, list[Path]] = ctx.meta.setdefault("convc.files", {True: [], False: []})
+    targets = [path] if written else [*files[True]]
+    reads = [*files[False]] if written else [path]
+    before = [*files[True]] if written else []
+    files[written].append(path)
+    if not targets or not (reads or before):
+        return
+    # Imported here because what is behind a file is known by the rooms that read it; `convc explain` needs none of it.
+    from convc.api.kept import check_apart, check_kept
+
+    for target in targets:
+        check_kept(target, reads)
+        check_apart(target, before)
+
+
+def noted_files(written: bool) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
+    """A callback of an option that takes ``[NAME=]FILE``: its files are remembered as those of `path_type` are."""
+
+    def remember(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+        for value in given:
+            _, equals, file = value.partition("=")
+            note_file(ctx, Path(value if not equals or Path(value).exists() else file), written)
+        return given
+
+    return remember
+
+
+path_type = _FilePath()
+"""A file or folder that is read."""
+
+target_type = _FilePath(written=True)
+"""A file or folder that is written; ``-`` is stdout where the option says so."""
 
 
 def read_model_argument(ctx: click.Context, param: click.Parameter, path: Path | None) -> Any:
@@ -301,7 +345,7 @@ layers_option = click.option(
 
 
 json_option = click.option(
-    "--json", "json_file", type=path_type, metavar="FILE", help="Write a JSON report (- is stdout)."
+    "--json", "json_file", type=target_type, metavar="FILE", help="Write a JSON report (- is stdout)."
 )
 
 
@@ -311,7 +355,7 @@ def report_options(command: Command) -> Command:
         command = click.option(
             f"--{name}",
             f"{name}_file",
-            type=path_type,
+            type=target_type,
             metavar="FILE",
             help=f"Write the findings {words} (- is stdout).",
         )(command)

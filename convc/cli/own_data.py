@@ -9,12 +9,8 @@ from pathlib import Path
 import click
 
 from convc import api
-from convc.cli.options import Chosen, Command
+from convc.cli.options import Chosen, Command, noted_files
 from convc.cli.streams import check_once, model_source, named_files, sources_of
-from convc.report.console import console, progress_bar
-from convc.report.output import check_reports, write_report
-from convc.report.own_data import data_json, print_data
-from convc.support.files import check_not_inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +35,17 @@ def data_options(command: Command) -> Command:
     for name, words in (("rtol", f"Relative {rule}"), ("atol", f"Absolute {rule}")):
         command = click.option(f"--{name}", type=float, metavar="F", help=words)(command)
     command = click.option(
-        "--expect", multiple=True, metavar="[NAME=]Y", help="What the network must give, .npy or .npz; needs --input."
+        "--expect",
+        multiple=True,
+        callback=noted_files(False),
+        metavar="[NAME=]Y",
+        help="What the network must give, .npy or .npz; needs --input.",
     )(command)
     return click.option(
         "--input",
         "inputs",
         multiple=True,
+        callback=noted_files(False),
         metavar="[NAME=]X",
         help="Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.",
     )(command)
@@ -52,12 +53,15 @@ def data_options(command: Command) -> Command:
 
 def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:
     """Run a network on data of the user's, and say what was found."""
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
+    from convc.report.own_data import data_json, print_data
+
     files = named_files(given.inputs, "--input")
     expected = named_files(given.expect, "--expect")
     check_once(model, *files.values(), *expected.values())
     quiet = check_reports(json_file)
-    if json_file is not None:
-        check_not_inputs([json_file], [model, *files.values(), *expected.values()])
     wanted = api.Expected(
         outputs=sources_of(expected, "what is expected") if expected else None, atol=given.atol, rtol=given.rtol
     )

@@ -23,11 +23,13 @@ from convc.cli.options import (
     json_option,
     layer_option,
     no_cache_option,
+    noted_files,
     numerics_option,
     path_type,
     precision_option,
     shape_option,
     switch_option,
+    target_type,
 )
 from convc.cli.streams import DASH, check_once, model_source, named_files, sources_of, write_stdout
 from convc.errors import InputError
@@ -48,13 +50,26 @@ class Data:
 @click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
 @click.option(
-    "--input", "inputs", multiple=True, metavar="[NAME=]X", help="Activations, .npy or .npz of several (- is stdin)."
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=noted_files(False),
+    metavar="[NAME=]X",
+    help="Activations, .npy or .npz of several (- is stdin).",
 )
 @click.option(
-    "-o", "--output", "outputs", multiple=True, metavar="[NAME=]Y", help="Result, .npy or .npz of all (- is stdout)."
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    callback=noted_files(True),
+    metavar="[NAME=]Y",
+    help="Result, .npy or .npz of all (- is stdout).",
 )
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs that are not given at random.")
-@click.option("--save-inputs", type=path_type, metavar="FILE", help="Write the inputs that are used, as .npz or .npy.")
+@click.option(
+    "--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy."
+)
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
 @batch_option

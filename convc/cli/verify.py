@@ -30,6 +30,7 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
     shape_option,
+    target_type,
 )
 from convc.cli.own_data import OwnData, data_options, verify_own_data
 from convc.cli.streams import check_once, model_source
@@ -88,10 +89,10 @@ class Drawn:
 @jobs_options
 @no_cache_option
 @json_option
-@click.option("--markdown", type=path_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
-@click.option("--csv", "csv_file", type=path_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
+@click.option("--markdown", type=target_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
+@click.option("--csv", "csv_file", type=target_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
 @click.option(
-    "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
+    "--annotate", type=target_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
 @collected("files", Files)
 @collected("drawn", Drawn)
@@ -163,6 +164,8 @@ def _verify_layers(
     from convc.report.verify import print_report
 
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
+    if quiet and counts:
+        raise click.UsageError("--counts lists on stdout, where a report goes: leave it out (--json has the counts).")
     first = models[0]
     if files.annotate is not None:
         check_annotated(first, files.annotate)

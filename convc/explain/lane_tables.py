@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Literal
 
 import msgspec
 from rich.console import Console
@@ -20,6 +21,8 @@ from convc.compiler.index.maps import Outcome
 from convc.compiler.index.row_stream import WINDOW
 from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable
 from convc.explain.shared_rows import Pixel, SharedRow
+from convc.report.output import json_text
+from convc.report.schemas import record_type
 
 LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory"
 MANY = 32
@@ -91,7 +94,13 @@ def lanes_json(table: LaneTable, proofs: Iterable[Outcome], cases: Iterable[Outc
     plain = {"format": "convc-lanes/1", **msgspec.to_builtins(table)}
     plain["claims"] = [str(each) for each in proofs]
     plain["why_masked"] = [str(each) for each in cases]
-    return msgspec.json.format(msgspec.json.encode(plain), indent=1) + b"\n"
+    return json_text(plain)
+
+
+def lanes_record() -> type:
+    """The lanes of a tile: every lane, row, mask and claim, as `lanes_json` writes them."""
+    more = {"format": Literal["convc-lanes/1"], "claims": list[str], "why_masked": list[str]}
+    return record_type("Lanes", LaneTable, f"{lanes_record.__doc__}", **more)
 
 
 def heading(table: LaneTable) -> str:

@@ -6,13 +6,13 @@ graph itself, its weights and all other metadata are as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 
 from convc.errors import InputError
-from convc.frontend.model_file import load_model
+from convc.frontend.model_file import load_model, tensors_of
 from convc.frontend.onnx_reader import node_names
 from convc.support.files import write_bytes
 
@@ -61,7 +61,7 @@ def annotate(source: Path, target: Path, notes: Mapping[str, Mapping[str, str]])
 def _refuse_target(source: Path, target: Path, model: onnx.ModelProto) -> None:
     if target.resolve() == source.resolve():
         raise InputError("the copy must have another name than the model", where=str(target))
-    outside = next((t for t in _tensors(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL), None)
+    outside = next((t for t in tensors_of(model.graph) if t.data_location == onnx.TensorProto.EXTERNAL), None)
     if outside is not None and target.resolve().parent != source.resolve().parent:
         raise InputError(
             f"the model keeps weights ({outside.name!r}) in files beside it, which a copy in another folder would "
@@ -69,17 +69,3 @@ def _refuse_target(source: Path, target: Path, model: onnx.ModelProto) -> None:
             where=str(target),
             hint=f"write the copy into {source.resolve().parent}",
         )
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Every tensor that a graph and the graphs inside it hold."""
-    yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
-                yield from (sparse.values, sparse.indices)
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _tensors(inner)

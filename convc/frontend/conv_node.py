@@ -197,7 +197,8 @@ def _automatic_pads(
     if mode == b"VALID":
         return (0,) * (2 * len(extent))
     if mode not in (b"SAME_UPPER", b"SAME_LOWER"):
-        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {mode!r}")
+        got = mode.decode(errors="replace")
+        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {got}")
     if min(stride) < 1:
         raise refuse(f"strides must be at least 1, got {stride}")
     small: list[int] = []

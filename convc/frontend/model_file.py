@@ -37,7 +37,9 @@ def load_model(path: Path) -> onnx.ModelProto:
     try:
         size = path.stat().st_size
         if not path.is_file():
-            raise bad("the model must be a regular file")
+            built = (path / "network.json").is_file()
+            hint = "this is a build folder: convc run and convc check take it" if built else "name the .onnx file"
+            raise bad("the model must be a regular file", hint)
         require_memory(2 * size, f"reading {path.name}")
         if size > MAX_FILE_BYTES:
             raise bad(
@@ -58,9 +60,26 @@ def model_of(data: bytes, where: str) -> onnx.ModelProto:
         model = onnx.ModelProto.FromString(data)
     except Exception:  # whatever protobuf raises: its exception classes live in a package that onnx hides
         message = "not an ONNX model, or cut short: the bytes are not a protobuf message"
-        raise ModelError(message, where=where) from None
-    check_header(model, where)
+        raise ModelError(message, where=where, hint=_likeness(data)) from None
+    try:
+        check_header(model, where)
+    except ModelError as error:
+        error.hint = error.hint or _likeness(data)
+        raise
     return model
+
+
+def _likeness(data: bytes) -> str:
+    """A hint for bytes that are known to be something else; empty for all others."""
+    looks = {
+        b"version https://git-lfs": "this is a pointer of Git LFS: `git lfs pull` brings the model",
+        b"<": "this is a web page or XML: was the download refused?",
+        b"PK": "this is an archive: unpack it first",
+        b"\x93NUMPY": "this is an array of numpy: it goes to --input",
+        b".version": "this is a PTX kernel: convc exec takes it",
+        b"{": "this is JSON",
+    }
+    return next((hint for start, hint in looks.items() if data[:100].lstrip().startswith(start)), "")
 
 
 def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MIN_OPSET) -> None:
@@ -89,6 +108,35 @@ def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MI
             f"expected ONNX operator set {oldest_opset} to {newest}, got {opset}",
             hint="convert the model (onnx.version_converter), or install another version of the onnx package",
         )
+
+
+def external_files(model: onnx.ModelProto, folder: Path) -> list[Path]:
+    """The files in ``folder`` that hold weights of a model, each once.
+
+    Source: `TensorProto.external_data` in onnx.proto, key ``location``.
+    """
+    files = {
+        entry.value: folder / entry.value
+        for tensor in tensors_of(model.graph)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return list(files.values())
+
+
+def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor that a graph and the graphs inside it hold."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            yield from (attribute.t, *attribute.tensors)
+            for sparse in (attribute.sparse_tensor, *attribute.sparse_tensors):
+                yield from (sparse.values, sparse.indices)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from tensors_of(inner)
 
 
 def subgraphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:

@@ -83,7 +83,10 @@ def read_model(
     if precision is not None and precision not in PRECISIONS:
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision is not None and operand is not None:
-        raise InputError("an operand type in place of the model's leaves no float32 whose precision could be chosen")
+        raise InputError(
+            "an operand type in place of the model's leaves no float32 whose precision could be chosen",
+            hint="give dtype (--dtype) or precision (--precision), not both",
+        )
     loaded = source if isinstance(source, onnx.ModelProto) else None
     path = Path() if isinstance(source, onnx.ModelProto) else Path(source)
     file = str(path) if loaded is None else ""

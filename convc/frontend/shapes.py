@@ -43,8 +43,8 @@ def infer_types(
     Args:
         model: whose graph it is.
         constants: of the graph.
-        batch: replaces the first extent of every 4-D graph input that is not a constant; the types that the
-            model states for other tensors are then forgotten and inferred anew.
+        batch: replaces the first extent of every 4-D graph input that is not a constant, and that of a 3-D or 5-D one
+            where it is open; the types that the model states for other tensors are then forgotten and inferred anew.
         shapes: of graph inputs, by name, in place of those that the model states; with the same effect on the types of
             other tensors.
 
@@ -98,11 +98,11 @@ def _skeleton(
 def _add_input(
     graph: onnx.GraphProto, value: onnx.ValueInfoProto, batch: int | None, shape: tuple[int, ...] | None
 ) -> None:
-    """Add a graph input, with another batch size (of 4-D tensors) or another shape where one is given."""
+    """Add a graph input; ``batch`` replaces the first extent of a 4-D one and an open one of others, ``shape`` all."""
     entry = graph.input.add()
     entry.CopyFrom(value)
     dims = entry.type.tensor_type.shape.dim
-    if batch is not None and len(dims) == 4:
+    if batch is not None and (len(dims) == 4 or (len(dims) in (3, 5) and not dims[0].HasField("dim_value"))):
         dims[0].dim_value = batch
     if shape is not None and entry.type.HasField("tensor_type"):
         entry.type.tensor_type.ClearField("shape")

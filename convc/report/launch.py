@@ -36,12 +36,21 @@ def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> 
     console.print(f"{name}: {verdict.name}, {found}")
 
 
-def write_findings(findings: Iterable[Finding], json_file: Path | None, sarif_file: Path | None) -> None:
-    """Findings in the formats asked for."""
-    found = list(findings)
-    for file, content in ((json_file, [finding_json(f) for f in found]), (sarif_file, sarif(found))):
-        if file is not None:
-            write_report(file, json_text(content))
+def print_scope(console: Console, seed: int, all_switches: bool) -> None:
+    """Say what a good verdict is about, and what it says nothing of."""
+    console.print(
+        "looked for: races, unwritten memory, missing waits, hangs, faults, leaks; "
+        f"random input of seed {seed}, asynchronous work at once, late and at random",
+        soft_wrap=True,
+    )
+    others = "" if all_switches else ", open questions (--all-switches)"
+    console.print(f"not looked for: wrong results (convc verify){others}", soft_wrap=True)
+
+
+def write_sarif(findings: Iterable[Finding], file: Path | None) -> None:
+    """Write findings as SARIF, where that was asked for."""
+    if file is not None:
+        write_report(file, json_text(sarif(findings)))
 
 
 def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from convc._version import __version__
 from convc.errors import InputError
 from convc.support.files import check_target, write_bytes
 
@@ -44,5 +45,7 @@ def write_report(file: Path | None, content: bytes) -> None:
 
 
 def json_text(record: Any) -> bytes:
-    """Indented JSON with a newline at the end."""
+    """Indented JSON with a newline at the end; a report, which has a format, also says which convc wrote it."""
+    if isinstance(record, dict) and "format" in record:
+        record = {"format": record["format"], "convc": __version__, **record}
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields
+from typing import Any, Literal, TypedDict
 
 from convc._version import __version__
 from convc.ir.findings import Finding, Place, Region, Site, Verdict
@@ -23,19 +24,63 @@ def sarif(findings: Iterable[Finding]) -> dict:
     }
 
 
-def finding_json(finding: Finding) -> dict:
+VerdictName = Literal["clean", "review", "incomplete", "error"]
+"""The name of a verdict."""
+
+
+class SiteJson(TypedDict):
+    """The site of a finding: thread, line, how often before, and part of a convolution; null and 0: not known.
+
+    ``memory`` has those fields of `convc.ir.findings.Region` that are known, ``coordinates`` those of `Place`, which
+    ``place`` says in words.
+    """
+
+    file: str
+    line: int
+    step: str | None
+    cta: int | None
+    warp: int | None
+    lanes: list[int]
+    execution: int | None
+    memory: dict[str, Any] | None
+    place: str | None
+    coordinates: dict[str, Any] | None
+
+
+class FindingJson(SiteJson):
+    """A finding: how bad, which rule (``convc explain RULE``), a sentence, where, and the other access of a race."""
+
+    verdict: VerdictName
+    rule: str
+    message: str
+    other: SiteJson | None
+
+
+def finding_json(finding: Finding) -> FindingJson:
     """A finding as JSON: the site of what was found, and of the other access where there are two."""
-    other = None if finding.other is None else _site(finding.other)
     return {
-        "verdict": finding.verdict.name,
+        "verdict": verdict_name(finding.verdict),
         "rule": finding.rule,
         "message": finding.message,
         **_site(finding),
-        "other": other,
+        "other": None if finding.other is None else _site(finding.other),
     }
 
 
-def _site(site: Site) -> dict:
+def verdict_name(verdict: Verdict) -> VerdictName:
+    """The name of a verdict, as JSON has it."""
+    match verdict:
+        case Verdict.clean:
+            return "clean"
+        case Verdict.review:
+            return "review"
+        case Verdict.incomplete:
+            return "incomplete"
+        case Verdict.error:
+            return "error"
+
+
+def _site(site: Site) -> SiteJson:
     """Who, where, how often before, and which part of a convolution: as text and in numbers."""
     return {
         "file": site.file,

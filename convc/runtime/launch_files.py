@@ -52,9 +52,18 @@ def save_targets(launch: LaunchSpec, folder: Path) -> dict[str, Path]:
                 f"buffer {name!r} must be saved inside the launch file's folder, got {spec.save!r}",
                 where=str(folder),
             )
-        check_target(target)
-        targets[name] = folder / target.relative_to(root)
+        shown = folder / target.relative_to(root)
+        check_target(shown)
+        twice = next((other for other, file in targets.items() if file == shown), None)
+        if twice is not None:
+            raise LaunchError(f"buffers {twice!r} and {name!r} are saved to one file", where=str(shown))
+        targets[name] = shown
     return targets
+
+
+def buffer_files(launch: LaunchSpec, folder: Path) -> list[Path]:
+    """The files that buffers of a launch are read from."""
+    return [folder / spec.file for spec in launch.buffers.values() if spec.file is not None]
 
 
 def _read(name: str, spec: BufferSpec, path: Path) -> np.ndarray:

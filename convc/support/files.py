@@ -8,7 +8,7 @@ its own and renamed at the end: a run that stops half-way leaves the old file, o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,8 +113,10 @@ def read_npy(
 
 def read_text(path: Path, error: type[ConvcError] = InputError) -> str:
     """Read a text, such as a kernel; ``error`` where there is none, or it is not UTF-8."""
+    if not path.exists():
+        raise error("expected a text file here, and there is none", where=str(path))
     if not path.is_file():
-        raise error("expected a text file here", where=str(path))
+        raise error("expected a text file here, this is a folder or a device", where=str(path))
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as problem:
@@ -129,14 +131,6 @@ def check_target(path: Path, error: type[ConvcError] = InputError) -> None:
         raise error("expected the name of a file, this is a folder", where=str(path))
     if not path.parent.is_dir():
         raise error("the folder to write to does not exist", where=str(path))
-
-
-def check_not_inputs(targets: Iterable[Path], inputs: Iterable[Path], error: type[ConvcError] = InputError) -> None:
-    """Raise ``error`` where a file to write is one that is read: an input is never overwritten."""
-    read = [path for path in inputs if path.is_file()]
-    for target in targets:
-        if target.is_file() and any(os.path.samefile(target, path) for path in read):
-            raise error("this file is an input, and would be overwritten", where=str(target), hint="name another file")
 
 
 @contextmanager

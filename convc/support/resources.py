@@ -12,6 +12,14 @@ from convc.errors import BuildError
 PACKAGE = Path(__file__).resolve().parents[1]
 """The folder of the package."""
 
+SCHEMAS = PACKAGE / "docs" / "schemas"
+"""The folder of the JSON Schemas of what commands write and read (`convc.report.schemas` makes them)."""
+
+
+def schema_file(format: str) -> Path:
+    """The file with the JSON Schema of a format, such as ``convc-check/1``."""
+    return SCHEMAS / f"{format.replace('/', '-')}.json"
+
 
 def template_folder() -> Path:
     """The folder of the kernel templates."""

@@ -7,6 +7,8 @@ is known of each.
 from __future__ import annotations
 
 import difflib
+import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, get_args, get_type_hints
@@ -89,14 +91,30 @@ OPEN = tuple(name for name in CHOICES if name != "numerics")
 """The switches that stand for an open question."""
 
 
+def explained() -> dict[str, str]:
+    """Explain each switch, with its settings, the default first: as the docstring of `Switches` does."""
+    _, _, listed = (inspect.getdoc(Switches) or "").partition("Attributes:\n")
+    entries = re.findall(r"^ +(\w+): (.*(?:\n {8,}.*)*)", listed, re.MULTILINE)
+    texts = {name: " ".join(text.replace("`", "").split()) for name, text in entries}
+    return {name: f"{texts[name][0].upper()}{texts[name][1:]} Settings: {', '.join(CHOICES[name])}." for name in OPEN}
+
+
 def parse_switches(settings: tuple[str, ...], **more: str) -> Switches:
     """The switches of ``name=setting`` texts of a command line; the rest are at their defaults, or as in ``more``."""
     given: dict[str, str] = {}
     for text in settings:
-        name, _, setting = text.partition("=")
+        name, equals, setting = text.partition("=")
         if name not in OPEN:
             near = difflib.get_close_matches(name, OPEN, n=1)
             guess = f"did you mean {near[0]!r}? " if near else ""
             raise InputError(f"there is no switch {name!r}", hint=f"{guess}switches: {', '.join(OPEN)}")
+        if setting not in CHOICES[name]:
+            got = repr(setting) if equals else "no setting"
+            raise InputError(
+                f"switch {name} must be one of {', '.join(CHOICES[name])}, got {got}",
+                hint=f"write {name}={CHOICES[name][-1]}",
+            )
+        if given.get(name, setting) != setting:
+            raise InputError(f"switch {name} is given twice: {given[name]} and {setting}", hint="give it once")
         given[name] = setting
     return replace(DEFAULTS, **given, **more)

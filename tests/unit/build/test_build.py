@@ -13,7 +13,8 @@ import pytest
 import convc
 from convc import api
 from convc.build import folder as build
-from convc.build.folder import load_build, stems_of, writing
+from convc.build.folder import load_build, stems_of
+from convc.build.target import writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch

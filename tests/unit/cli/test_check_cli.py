@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 from support.kernel_edits import NEVER_FREE, edited
 
 NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
@@ -12,11 +14,44 @@ NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
 
 
 def test_a_kernel_of_ours_is_clean(convc, build):
-    assert convc.good("check", build).splitlines() == ["conv: clean, nothing found"]
+    said = convc.good("check", build).splitlines()
+    assert said[:2] == ["conv: clean, nothing found", "1 layer, 1 kernel: clean, nothing found"]
+    assert said[2].startswith("looked for: races, ")
+    assert "random input of seed 0" in said[2]
+    assert said[3:] == ["not looked for: wrong results (convc verify), open questions (--all-switches)"]
+
+
+def test_layers_that_share_a_kernel_are_all_counted(convc, tmp_path):
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "w"], ["h"], name="a"),
+                helper.make_node("Conv", ["h", "v"], ["y"], name="b"),
+            ],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT16, (1, 8, 6, 6))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)],
+            [numpy_helper.from_array(np.ones((8, 8, 1, 1), np.float16), name) for name in "wv"],
+        ),
+        opset_imports=[helper.make_opsetid("", 22)],
+        ir_version=10,
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    convc.good("compile", tmp_path / "m.onnx", "-o", tmp_path / "b")
+    said = convc.good("check", tmp_path / "b", "--json", tmp_path / "r.json").splitlines()
+    assert said[:2] == [
+        "a and 1 more with its kernel: clean, nothing found",
+        "2 layers, 1 kernel: clean, nothing found",
+    ]
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["format"], report["ok"], report["verdict"]) == ("convc-check/1", True, "clean")
+    assert [kernel["layers"] for kernel in report["kernels"]] == [["a", "b"]]
 
 
 def test_a_kernel_of_ours_depends_on_no_open_question(convc, build):
-    assert convc.good("check", build, "--all-switches").splitlines() == ["conv: clean, nothing found"]
+    said = convc.good("check", build, "--all-switches").splitlines()
+    assert said[0] == "conv: clean, nothing found"
+    assert said[-1] == "not looked for: wrong results (convc verify)"
 
 
 ELECTED = """.version 8.7
@@ -66,7 +101,9 @@ def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path
     result = convc("check", build, "--json", as_json, "--sarif", as_sarif)
     assert result.exit_code == 1
     assert "conv: error, 2 findings" in result.stdout
-    found = json.loads(as_json.read_text())
+    report = json.loads(as_json.read_text())
+    found = report["findings"]
+    assert report["ok"] is False
     assert {f["rule"] for f in found} == {"register-before-wait", "race-tensor-memory"}
     assert {f["verdict"] for f in found} == {"error", "review"}
     assert all(f["line"] > 0 and f["step"] for f in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import pytest
 
 import convc as package
 from convc import api, errors
-from convc.errors import ConvcError
 
 VERBS = ("check", "compile", "run", "verify", "inspect", "exec", "explain")
 
@@ -56,30 +54,6 @@ def test_an_unknown_command_is_a_bad_call(convc):
     assert "No such command 'prove'" in convc.refused("prove")
 
 
-def test_explain_knows_every_error(convc):
-    kinds = kinds_with_codes()
-    listed = convc.good("explain")
-    assert len(listed.splitlines()) == len(kinds)
-    for kind in kinds:
-        assert kind.code in listed
-        said = convc.good("explain", kind.code)
-        assert kind.__name__ in said
-        assert f"exit code {kind.exit_code}" in said
-        assert inspect.getdoc(kind).splitlines()[0] in said
-
-
-def kinds_with_codes() -> list[type[ConvcError]]:
-    kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
-    return [kind for kind in kinds if "code" in vars(kind) and kind is not ConvcError]
-
-
-def test_codes_are_unique(convc):
-    codes = [kind.code for kind in kinds_with_codes()]
-    assert len(codes) == len(set(codes))
-    assert {"M100", "M200"} <= set(codes)
-    assert ConvcError.code not in convc.good("explain"), "what no error has is not listed"
-
-
 def test_reports_are_utf8_whatever_the_terminal(tmp_path):
     """And what a terminal cannot show is escaped, not a traceback."""
     made = onnx.parser.parse_model(
@@ -100,17 +74,6 @@ def test_a_name_that_is_not_utf8_is_refused_before_the_work(tmp_path):
     done = subprocess.run(call, capture_output=True, check=False)
     assert done.returncode == 2
     assert b"the name is not valid UTF-8" in done.stderr
-
-
-@pytest.mark.parametrize("spelling", ["P100", "p100", "[P100]", "error[P100]"])
-def test_explain_takes_a_code_as_it_was_printed(convc, spelling):
-    assert "PtxSyntaxError" in convc.good("explain", spelling)
-
-
-def test_an_unknown_code_lists_the_codes(convc):
-    said = convc.refused("explain", "Z999")
-    assert "no error code 'Z999'" in said
-    assert "P100" in said
 
 
 @pytest.mark.parametrize(

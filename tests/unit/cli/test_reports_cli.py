@@ -222,7 +222,7 @@ def test_run_as_json(convc, build, x, tmp_path):
 
 def test_check_as_json_and_as_sarif(convc, build):
     report, told = outputs(convc, "check", build)
-    assert report == []
+    assert (report["format"], report["findings"], report["ok"]) == ("convc-check/1", [], True)
     assert "conv: clean, nothing found" in told
     result = convc("check", build, "--sarif", "-")
     assert json.loads(result.stdout)["version"] == "2.1.0"
@@ -239,7 +239,8 @@ def test_explain_as_json(convc, tmp_path):
     everything, told = outputs(convc, "explain")
     assert told == ""
     listed = [entry["code"] for entry in everything["codes"]]
-    assert listed == [line.split()[0] for line in convc.good("explain").splitlines()]
+    lines = convc.good("explain").splitlines()
+    assert len(listed) == sum(line.startswith("  ") for line in lines)
     assert "W100" in listed
     one, _ = outputs(convc, "explain", "P100")
     assert one["codes"] == [entry for entry in everything["codes"] if entry["code"] == "P100"]

@@ -10,7 +10,7 @@ from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
 import convc
-from convc.errors import InputError, LaunchError
+from convc.errors import InputError
 from convc.machine import RunOptions
 from convc.machine.base.switches import CHOICES, OPEN, Switches, parse_switches
 from convc.machine.tma.reduce import reduction
@@ -73,7 +73,7 @@ def test_switches_of_a_command_line():
     with pytest.raises(InputError, match="there is no switch 'numerics'") as caught:
         parse_switches(("numerics=exact",))
     assert "ashift_then_cp, shift_extent" in str(caught.value)
-    with pytest.raises(LaunchError, match="switch elect must be one of lowest, highest, got 'first'"):
+    with pytest.raises(InputError, match="switch elect must be one of lowest, highest, got 'first'"):
         parse_switches(("elect=first",))
 
 

@@ -1,0 +1,118 @@
+"""Checks of arguments of the verbs, before any work: a wrong type is named, with what was expected in its place."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from convc.errors import InputError
+
+RecordT = TypeVar("RecordT")
+
+
+def given_options(given: RecordT | None, kind: type[RecordT], argument: str) -> RecordT:
+    """A record of options, the default one for None; `InputError` where it is no such record, or has a wrong field."""
+    if given is None:
+        return kind()
+    if not isinstance(given, kind):
+        raise wrong_type(argument, f"a {kind.__name__}", given, hint=f"write {argument}=convc.{kind.__name__}(...)")
+    for name, hint in _hints(kind).items():
+        value = getattr(given, name)
+        if not _fits(value, hint):
+            raise wrong_type(f"{kind.__name__}.{name}", _spelled(hint), value)
+    return given
+
+
+def file_or(given: object, others: tuple[type, ...], argument: str, expected: str) -> None:
+    """Raise `InputError` for an argument that is neither the name of a file or folder nor of ``others``."""
+    if isinstance(given, type) or not isinstance(given, (str, Path, *others)):
+        raise wrong_type(argument, expected, given)
+    if isinstance(given, str | Path) and "\0" in str(given):
+        raise InputError(f"{argument}: a name of a file has no null character, got {str(given)!r}")
+
+
+def array_or_file(given: object, argument: str) -> None:
+    """Raise `InputError` for what is neither an array nor the name of a file."""
+    if isinstance(given, list | tuple | int | float):
+        hint = "make an array of it: np.asarray(x, np.float32)"
+        raise wrong_type(argument, "an array or the name of a .npy file", given, hint=hint)
+    file_or(given, (np.ndarray,), argument, "an array or the name of a .npy file")
+
+
+def whole(given: object, argument: str, least: int = 0) -> int:
+    """A whole number of at least ``least``; `InputError` for anything else."""
+    try:
+        if isinstance(given, bool):
+            raise TypeError
+        number = operator.index(given)  # pyright: ignore[reportArgumentType] - that it may not be one is the question
+    except TypeError:
+        raise wrong_type(argument, "a whole number", given) from None
+    if number < least:
+        raise InputError(f"{argument} must be at least {least}, got {number}")
+    return number
+
+
+def layer_names(given: object) -> None:
+    """Raise `InputError` for what is no name of a layer and no sequence of names."""
+    named = given is None or isinstance(given, str)
+    several = isinstance(given, Iterable) and not isinstance(given, bytes) and all(isinstance(n, str) for n in given)
+    if not named and not several:
+        raise wrong_type("layer", "the name of a layer, or several", given)
+
+
+def wrong_type(argument: str, expected: str, given: object, hint: str = "") -> InputError:
+    """The error for an argument of a wrong type."""
+    got = f"the class {given.__name__}" if isinstance(given, type) else f"{type(given).__name__} {_short(given)}"
+    return InputError(f"{argument} must be {expected}, got {got}", hint=hint)
+
+
+def _short(given: object) -> str:
+    """The beginning of what something looks like, in one line."""
+    shown = " ".join(repr(given).split())
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of a record's fields; a pool, which is large to import, counts as anything."""
+    known = get_type_hints(kind, localns={"Pool": object})
+    return {field.name: known[field.name] for field in fields(kind)}
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value has a type, or one of several."""
+    return any(_is(value, each) for each in _choices(hint))
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint lets a value have."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is(value: object, kind: Any) -> bool:
+    """Whether a value has a type, which is no union."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(_fits(each, get_args(kind)[0]) for each in value)
+    if get_origin(kind) is Callable:
+        return callable(value)
+    if isinstance(value, bool):
+        return kind in (bool, object)
+    return not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _spelled(hint: Any) -> str:
+    """A type for people."""
+    words = {NoneType: "None", int: "a whole number", str: "a text", bool: "True or False", Path: "a path"}
+    spelled = [
+        "a tuple of texts" if get_origin(each) is tuple else words.get(each, "a function")
+        for each in _choices(hint)
+        if each is not object
+    ]
+    return " or ".join(spelled)

@@ -1,0 +1,28 @@
+"""The rules by which the planner turns candidates down, by name, as `convc inspect` prints them.
+
+They bring the planner, so that this module is imported where they are asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RULES, spatial_axes
+from convc.compiler.schedules.all import sharing
+
+MADE_LATER = {
+    "geometry": "A schedule cannot lay this convolution out: its walk over the pixels does not exist.",
+    "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
+    "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
+    "emission": "The schedule was planned, but its kernel cannot be written.",
+}
+"""Rules that are no function of their own."""
+
+
+def rejection_rules() -> dict[str, str]:
+    """Explain the rules that a rejected candidate of `convc inspect` names, by that name."""
+    own = [rule for each in sharing() for rule in getattr(each.method(each), "rules", ())]
+    rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, spatial_axes, *own]
+    return MADE_LATER | {
+        rule.__name__: " ".join((inspect.getdoc(rule) or "").replace("``", "").split()) for rule in rules
+    }

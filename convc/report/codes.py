@@ -1,0 +1,146 @@
+"""Meanings of the short names in messages: rules of findings, and the verdicts of `check` and `verify`.
+
+Each text begins with a sentence that says what happened; the next ones say what to do. `convc explain` prints them.
+Error codes are explained by the docstrings of `convc.errors`.
+"""
+
+from __future__ import annotations
+
+FINDINGS = {
+    "race-shared-memory": (
+        "Two accesses of a byte of shared memory, one of which writes, are not ordered. Put a barrier, an mbarrier or "
+        "a wait between the two lines; between ordinary accesses and a copy engine or the tensor core a proxy fence "
+        "is needed as well (fence.proxy.async)."
+    ),
+    "race-tensor-memory": (
+        "Two accesses of a cell of tensor memory, one of which writes, are not ordered. Between MMAs and tcgen05.ld "
+        "wait for the commit on an mbarrier, after tcgen05.ld and tcgen05.st for their tcgen05.wait, and put "
+        "tcgen05.fence around the barrier that orders threads."
+    ),
+    "race-global-memory": (
+        "Two accesses of a byte of global memory, one of which writes, are not ordered: by threads of one cluster, or "
+        "of two, where nothing orders them but atomic operations that publish and acquire."
+    ),
+    "shared-memory-unwritten": (
+        "Bytes of shared memory are read that nobody wrote. A copy has not landed (wait for its mbarrier), an address "
+        "is wrong, or a stage was not filled."
+    ),
+    "tensor-memory-unwritten": (
+        "Cells of tensor memory are read that nobody wrote. The first MMA of an accumulator must not accumulate "
+        "(enable-input-d false), operands and scale factors must be copied there first."
+    ),
+    "register-before-wait": (
+        "A register is used before the tcgen05.wait::ld of the tcgen05.ld that fills it. Put the wait between the two."
+    ),
+    "aligned-after-divergence": (
+        "A warp whose lanes parted reaches an instruction that all of them must execute together (.aligned). Let the "
+        "lanes meet before it, or keep the branch uniform."
+    ),
+    "completion-order": (
+        "The result depends on when asynchronous work is performed: a run with late or random completion gave other "
+        "bytes. Something is read, or overwritten, before a wait."
+    ),
+    "exit-before-completion": (
+        "A CTA exits while asynchronous work still reaches its shared or tensor memory. Wait for it before the exit."
+    ),
+    "exit-before-peer": (
+        "A CTA exits while a peer of its cluster may still reach its shared memory. Let the cluster meet at a "
+        "barrier.cluster before the exit."
+    ),
+    "peer-not-started": (
+        "The shared memory of a peer is reached before it is certain that the peer runs. Let the cluster meet at a "
+        "barrier.cluster first."
+    ),
+    "barrier-counts": (
+        "Warps give one CTA barrier different numbers of threads. All that meet at a barrier must say the same number."
+    ),
+    "barrier-overflow": (
+        "More threads reach a CTA barrier than the number that it waits for. The rest would meet at the next one, "
+        "alone."
+    ),
+    "barrier-mixed": (
+        "Threads meet at one CTA barrier with bar.sync and with bar.red. All of them must use the same operation."
+    ),
+    "mbarrier-init-again": (
+        "Several threads initialise one mbarrier, which loses arrivals in between. Let one thread do it, before a "
+        "barrier that all pass."
+    ),
+    "mbarrier-overrun": (
+        "The arrivals of one instruction fall into several phases of an mbarrier. Initialise it with as many arrivals "
+        "as a phase has."
+    ),
+    "warp-sync-mask": (
+        "The mask of a warp's instruction does not name the lanes that execute it. Name those that do, or let the "
+        "others come."
+    ),
+    "async-store-own-cta": (
+        "st.async, or an asynchronous reduction, is aimed at the CTA of its own thread, which is undefined. Use an "
+        "ordinary store there."
+    ),
+    "shift-extent": (
+        "A tcgen05.shift whose reach no public source settles: whether it moves the rows of all sub-partitions or "
+        "those of its window. See switch shift_extent."
+    ),
+    "collector-protocol": (
+        "An MMA uses a collector buffer that was not filled, or was filled with another matrix. The first use must "
+        "fill it (.fill), and the matrix must be the same until then."
+    ),
+    "scale-factors-not-replicated": (
+        "Scale factors differ between the sub-partitions of tensor memory. Copy them with tcgen05.cp .warpx4, which "
+        "writes all four."
+    ),
+    "launch-control-after-decline": (
+        "A CTA asks for another cluster (clusterlaunchcontrol.try_cancel) after a request was declined, which is "
+        "undefined. Stop at the first refusal."
+    ),
+    "bulk-group-uncommitted": (
+        "A thread exits with bulk copies that it did not commit. Put cp.async.bulk.commit_group and "
+        "cp.async.bulk.wait_group before the exit."
+    ),
+    "bulk-group-unwaited": (
+        "A thread exits with bulk copies that it committed and did not wait for. Put cp.async.bulk.wait_group before "
+        "the exit."
+    ),
+    "tensor-memory-leak": (
+        "Tensor memory was not freed before the kernel's exit. A CTA that allocates must free (tcgen05.dealloc) all "
+        "of it."
+    ),
+    "hang": (
+        "The kernel hangs: no warp can go on and no asynchronous work is pending. The finding lists who waits for "
+        "what; compare that with the arrivals and bytes that the other warps give. Without a checker it is error "
+        "M200."
+    ),
+    "fault": (
+        "The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand. "
+        "Without a checker it is error M100."
+    ),
+    "open-question": (
+        "The result depends on a rule that no public source settles: another setting of a switch changes it. See the "
+        "switch, and docs/fidelity.md for what is known."
+    ),
+    "printf": "The kernel called printf; the message is what it printed. Nothing is wrong.",
+    "writer": (
+        "The line, and the thread, that last wrote the element which is wrong. It tells where to look, and is no "
+        "fault by itself."
+    ),
+}
+"""By the rule of a finding."""
+
+VERDICTS = {
+    "clean": "Everything was checked, and nothing was found.",
+    "review": "Something a person should look at: it may be right. The exit code is 0.",
+    "incomplete": "Not everything was checked, which is never a success. The exit code is 1.",
+    "error": "It is proved wrong, and the finding is the witness. The exit code is 1.",
+    "exact": "Verified on small integers: every bit agrees with the float64 reference.",
+    "in bound": (
+        "Verified: every element is inside the bound that is derived from the types and the length of the sum."
+    ),
+    "WRONG": (
+        "So many elements differ by more than is allowed. Below the table are the first of them, what it should be "
+        "and the line that wrote it. The exit code is 1."
+    ),
+    "stopped": "The kernel came to no end: it faults or hangs (M100, M200). The exit code is 1.",
+    "findings": ("The elements are right, but the machine noticed something wrong while it ran. The exit code is 1."),
+    "DEPARTED": ("An output of the network is further from onnxruntime's than rounding explains. The exit code is 1."),
+}
+"""By the verdict on a kernel, a layer or an output."""

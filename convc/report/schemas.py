@@ -1,0 +1,223 @@
+"""The JSON that commands write and read, as JSON Schemas that are made from the record types.
+
+Every file is one object whose ``format`` names its kind and version, ``convc-check/1``, and whose ``convc`` is the
+version of the program that wrote it. Another number behind the slash means that fields went or changed their meaning;
+fields that come do not change it. The schemas are shipped in ``convc/docs/schemas``, and printed by
+``convc explain --schema FORMAT``. JSON has neither infinity nor NaN: such a number is null.
+
+Source: https://json-schema.org/draft/2020-12
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypedDict, get_type_hints
+
+import msgspec
+
+from convc.build.folder import NetworkRecord
+from convc.ir.launch import LaunchSpec
+from convc.machine import Counters
+from convc.report.sarif import FindingJson, VerdictName
+from convc.runtime.network.stats import RunStats
+from convc.verification.records import LayerReport, NetworkReport, OutputReport, VerifyReport
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class CheckedKernel(TypedDict):
+    """The verdict on one kernel of a build, with the first layer that runs it and all that do."""
+
+    layer: str
+    layers: list[str]
+    file: str
+    verdict: VerdictName
+    findings: list[FindingJson]
+
+
+class CheckJson(TypedDict):
+    """Findings of ``convc check``, kernel by kernel and in all, on random input of a seed."""
+
+    format: Literal["convc-check/1"]
+    source: str
+    ok: bool
+    verdict: VerdictName
+    seed: int
+    all_switches: bool
+    kernels: list[CheckedKernel]
+    findings: list[FindingJson]
+
+
+class ExecJson(TypedDict):
+    """Counts and findings of ``convc exec``; no seconds and no counters where the kernel came to no end."""
+
+    format: Literal["convc-exec/1"]
+    seconds: float | None
+    counters: Counters | None
+    findings: list[FindingJson]
+
+
+class WrittenArray(TypedDict):
+    """An array that was written."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class RunJson(TypedDict):
+    """A run of a layer by ``convc run``; no output where the machine found something wrong."""
+
+    format: Literal["convc-run/1"]
+    layer: str
+    output: WrittenArray | None
+    seconds: float
+    counters: Counters
+    findings: list[FindingJson]
+
+
+class NetworkOutput(TypedDict):
+    """An output of a network; no file where it was not asked for."""
+
+    name: str
+    dtype: str
+    shape: list[int]
+    file: str | None
+
+
+class NetworkRunJson(TypedDict):
+    """A run of a model by ``convc run``."""
+
+    format: Literal["convc-network-run/2"]
+    model: str
+    outputs: list[NetworkOutput]
+    stats: RunStats
+
+
+class AssembledJson(TypedDict):
+    """Resources of a kernel, as ptxas says."""
+
+    registers: int
+    shared_bytes: int
+    spill_bytes: int
+
+
+class KernelJson(TypedDict):
+    """A kernel of a build, and how it is launched."""
+
+    file: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int
+    assembled: AssembledJson | None
+
+
+class ExplainedCode(TypedDict):
+    """A short name in messages, and what it means."""
+
+    code: str
+    kind: Literal["error", "finding", "verdict", "switch", "rule"]
+    name: str
+    exit_code: int | None
+    explanation: str
+
+
+class ExplainJson(TypedDict):
+    """Explanations of ``convc explain``."""
+
+    format: Literal["convc-explain/2"]
+    codes: list[ExplainedCode]
+
+
+def read_schema(format: str) -> dict[str, Any]:
+    """The JSON Schema of a file that is read; KeyError where there is none of that format."""
+    return _finished(format, *_parts(READ[format]))
+
+
+def written_schema(format: str, record: Any) -> dict[str, Any]:
+    """The JSON Schema of a report of this type, with what `convc.report.output.json_text` adds."""
+    root, others = _parts(record)
+    root["properties"]["convc"] = {"type": "string", "description": "version of the program that wrote it"}
+    root["required"] = sorted([*root["required"], "convc"])
+    return _finished(format, _nullable(root), _nullable(others))
+
+
+def record_type(name: str, base: type, doc: str, **more: Any) -> type:
+    """A type with the fields of a record, all of them required, and with more, or others of the same names."""
+    hints = get_type_hints(base, include_extras=True) | more
+    return msgspec.defstruct(name, list(hints.items()), namespace={"__doc__": doc})
+
+
+def _parts(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The schema of a type, and those of the types that it refers to."""
+    schema = msgspec.json.schema(record)
+    others = schema["$defs"]
+    return others.pop(schema["$ref"].rpartition("/")[2]), others
+
+
+def _finished(format: str, root: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """A schema that stands alone."""
+    return {"$schema": DRAFT, **root, "title": format, "$defs": others}
+
+
+def _nullable(schema: Any) -> Any:
+    """A schema whose numbers may be null: infinite and NaN."""
+    if isinstance(schema, list):
+        return [_nullable(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    loose = {key: _nullable(value) for key, value in schema.items()}
+    return loose | {"type": ["number", "null"]} if schema.get("type") == "number" else loose
+
+
+def _layer() -> type:
+    """A layer that was verified, with its verdict."""
+    return record_type("Layer", LayerReport, f"{LayerReport.__doc__}", ok=bool)
+
+
+def _verify() -> type:
+    """One model, layer by layer."""
+    layers = tuple[_layer(), ...]
+    return record_type(
+        "Verify", VerifyReport, f"{VerifyReport.__doc__}", format=Literal["convc-verify/2"], ok=bool, layers=layers
+    )
+
+
+def _models() -> type:
+    """Several models; in place of a report may stand the ``error`` that says why there is none."""
+    hints = {**get_type_hints(VerifyReport), "format": str, "error": str, "layers": tuple[_layer(), ...]}
+    optional = [(name, hint | msgspec.UnsetType, msgspec.UNSET) for name, hint in hints.items()]
+    one = msgspec.defstruct("Model", [("model", str), ("ok", bool), *optional])
+    fields: list[tuple[str, Any]] = [("format", Literal["convc-verify-models/1"]), ("ok", bool), ("models", list[one])]
+    return msgspec.defstruct("VerifyModels", fields, namespace={"__doc__": _models.__doc__})
+
+
+def _network() -> type:
+    """A network with random weights, layer by layer and end to end."""
+    output = record_type("Output", OutputReport, f"{OutputReport.__doc__}", ok=bool)
+    more = {"ok": bool, "departs": str | None, "layers": tuple[_layer(), ...], "outputs": tuple[output, ...]}
+    return record_type("Network", NetworkReport, f"{NetworkReport.__doc__}", format=Literal["convc-network/2"], **more)
+
+
+def _compile() -> type:
+    """A build folder that was written: what its network.json says, and its kernels."""
+    more = {"format": Literal["convc-compile/1"], "folder": str, "kernels": dict[str, KernelJson]}
+    return record_type("Compile", NetworkRecord, f"{_compile.__doc__}", **more)
+
+
+WRITTEN: dict[str, Callable[[], Any]] = {
+    "convc-check/1": lambda: CheckJson,
+    "convc-compile/1": _compile,
+    "convc-exec/1": lambda: ExecJson,
+    "convc-explain/2": lambda: ExplainJson,
+    "convc-network/2": _network,
+    "convc-network-run/2": lambda: NetworkRunJson,
+    "convc-run/1": lambda: RunJson,
+    "convc-verify/2": _verify,
+    "convc-verify-models/1": _models,
+}
+"""The reports of commands, and what makes the type of each."""
+
+READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/2": NetworkRecord}
+"""Files that are read: the launch file of a kernel, and network.json of a build folder."""

@@ -1,0 +1,133 @@
+"""A wrong argument of a verb is said in a sentence that names it, what was expected and what came."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import convc as c
+from convc import backend
+from convc.api.options import MachineOptions, ReadOptions, WorkOptions
+from convc.errors import ConvcError, InputError
+from convc.support.resources import model_folder
+
+TINY = model_folder() / "tiny_conv.onnx"
+X = np.ones((1, 16, 12, 12), np.float16)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    return c.compile(TINY, tmp_path_factory.mktemp("misuse") / "b")
+
+
+WRONG = {
+    "verify a number": (lambda b: c.verify(3), "model must be a file, an onnx.ModelProto, or what .* got int 3"),
+    "verify a class": (lambda b: c.verify(onnx.ModelProto), "got the class ModelProto"),
+    "verify a graph": (lambda b: c.verify(onnx.load(TINY).graph), "model must be a file.*got GraphProto"),
+    "verify nothing": (lambda b: c.verify(None), "model must be .* got NoneType None"),
+    "verify bytes": (lambda b: c.verify(TINY.read_bytes()), "model must be .* got bytes"),
+    "load a list": (lambda b: c.load([TINY]), "model must be .* got list"),
+    "inspect a number": (lambda b: c.inspect(3), "model must be .* got int 3"),
+    "compile a number": (lambda b: c.compile(3, "out"), "model must be .* got int 3"),
+    "compile to a number": (lambda b: c.compile(TINY, 7), "out_dir must be the name of a folder.* got int 7"),
+    "a null character": (lambda b: c.load("a\0b"), "model: a name of a file has no null character"),
+    "layer is a number": (lambda b: c.verify(TINY, layer=3), "layer must be the name of a layer.* got int 3"),
+    "layers are numbers": (lambda b: c.check(b, layer=[1]), r"layer must be .* got list \[1\]"),
+    "layer is bytes": (lambda b: c.verify(TINY, layer=b"conv"), "layer must be .* got bytes"),
+    "seed is a text": (lambda b: c.verify(TINY, seed="x"), "seed must be a whole number, got str 'x'"),
+    "seed is half": (lambda b: c.check(b, seed=0.5), "seed must be a whole number, got float 0.5"),
+    "seed is true": (lambda b: c.verify(TINY, seed=True), "seed must be a whole number, got bool True"),
+    "seed is negative": (lambda b: c.check(b, seed=-1), "seed must be at least 0, got -1"),
+    "read is a dict": (lambda b: c.verify(TINY, read={"dtype": "f16"}), "read must be a ReadOptions, got dict"),
+    "schedule is a text": (
+        lambda b: c.verify(TINY, schedule="slide"),
+        "schedule must be a ScheduleOptions.*'slide'",
+    ),
+    "inspect's schedule": (lambda b: c.inspect(TINY, schedule="slide"), "schedule must be a ScheduleOptions"),
+    "machine is a text": (lambda b: c.run(b, X, machine="exact"), "machine must be a MachineOptions, got str"),
+    "work is a number": (lambda b: c.verify(TINY, work=4), "work must be a WorkOptions, got int 4"),
+    "batch is a text": (
+        lambda b: c.load(TINY, batch="2"),
+        "ReadOptions.batch must be a whole number or None.* '2'",
+    ),
+    "dtype is a type": (
+        lambda b: c.load(TINY, dtype=np.float16),
+        "ReadOptions.dtype must be a text or None, got the class float16",
+    ),
+    "fuse is a number": (
+        lambda b: c.verify(TINY, read=ReadOptions(fuse=1)),
+        "ReadOptions.fuse must be True or False, got int 1",
+    ),
+    "switches are a text": (
+        lambda b: c.run(b, X, machine=MachineOptions(switches="elect=highest")),
+        "MachineOptions.switches must be a tuple of texts, got str 'elect=highest'",
+    ),
+    "jobs is a text": (
+        lambda b: c.verify(TINY, work=WorkOptions(jobs="2")),
+        "WorkOptions.jobs must be a whole number or None, got str '2'",
+    ),
+    "jobs is none at all": (lambda b: c.verify(TINY, work=WorkOptions(jobs=0)), "jobs must be in 1..1024, got 0"),
+    "progress is a text": (
+        lambda b: c.verify(TINY, work=WorkOptions(progress="yes")),
+        "WorkOptions.progress must be a function or None, got str 'yes'",
+    ),
+    "mode is another": (
+        lambda b: c.verify(TINY, mode="exact"),
+        "mode must be both, integer or normal, got 'exact'",
+    ),
+    "run a list": (
+        lambda b: c.run(b, [[1, 2]]),
+        r"x must be an array or the name of a \.npy file, got list \[\[1, 2",
+    ),
+    "run a number": (lambda b: c.run(b, 3), "x must be an array"),
+    "run None": (lambda b: c.run(b, None), "x must be an array .* got NoneType None"),
+    "run the class": (
+        lambda b: c.run(c.Build, X),
+        "build must be a folder, or an open Build, got the class Build",
+    ),
+    "run a model as build": (lambda b: c.run(TINY, X), "expected a build folder"),
+    "run no folder": (lambda b: c.run("nowhere", X), "expected a build folder"),
+    "run another shape": (lambda b: c.run(b, X[0]), r"\[1, 16, 12, 12\]"),
+    "run whole numbers": (lambda b: c.run(b, X.astype(np.int32)), "float"),
+    "a residual that is a list": (lambda b: c.run(b, X, residual=[0]), "residual must be an array"),
+    "a residual that nobody adds": (lambda b: c.run(b, X, residual=X), "residual"),
+    "check a number": (lambda b: c.check(3), "build must be a folder, or an open Build, got int 3"),
+    "load_build a number": (lambda b: c.load_build(3), "opened by the name of its folder, got int"),
+    "feeds are a list": (lambda b: c.run_model(TINY, [X]), "feeds must be an array"),
+    "a feed is a list": (lambda b: c.run_model(TINY, {"x": [1, 2]}), r"feeds\['x'\] must be an array"),
+    "feeds of another name": (lambda b: c.run_model(TINY, {"z": X}), "no input named 'z'"),
+    "run a network of a number": (lambda b: c.run_network(3, X), "model must be a file, or an onnx.ModelProto"),
+    "verify a network of bytes": (lambda b: c.verify_network(b"x"), "model must be a file, or an onnx.ModelProto"),
+    "simulate a number": (lambda b: c.simulate(3, 4), "kernel must be a text of PTX, or the name of its file"),
+    "simulate with a dict": (
+        lambda b: c.simulate("k.ptx", {"grid": 1}),
+        "launch must be the name of a launch file",
+    ),
+    "simulate no file": (lambda b: c.simulate("k.ptx", "l.json"), "k.ptx"),
+    "prepare a file": (lambda b: backend.prepare("f.onnx"), "prepare takes an onnx.ModelProto, got str 'f.onnx'"),
+    "prepare nothing": (lambda b: backend.prepare(None), "prepare takes an onnx.ModelProto, got NoneType"),
+    "run a number prepared": (
+        lambda b: backend.prepare(onnx.load(TINY)).run(3),
+        "run takes arrays in a list, or by name",
+    ),
+    "run a text prepared": (lambda b: backend.prepare(onnx.load(TINY)).run("x"), "run takes arrays in a list"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_argument_is_a_sentence(build, name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    call, words = WRONG[name]
+    with pytest.raises(ConvcError, match=words):
+        call(build)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hint_says_how_to_write_it(build):
+    with pytest.raises(InputError) as caught:
+        c.verify(TINY, read={"dtype": "f16"})
+    assert caught.value.hint == "write read=convc.ReadOptions(...)"
+    with pytest.raises(InputError) as caught:
+        c.run(build, [[1, 2]])
+    assert "np.asarray" in caught.value.hint

@@ -1,0 +1,468 @@
+"""Mistakes that users make at the command line and with files: each ends with its exit code and a sentence.
+
+The rows name files of `support.mistakes`. Nothing is left behind, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import mistakes
+
+ROWS = """
+frobnicate => 2 No such command 'frobnicate'.
+--frobnicate => 2 No such option
+verfy m.onnx => 2 No such command 'verfy'. Did you mean 'verify'?
+verify => 2 Missing argument 'MODEL...'.
+verify nope.onnx => 2 error[O100]: cannot read the model: No such file or directory
+verify empty.onnx => 2 error[O100]: the file is empty
+verify half.onnx => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+verify garbage.onnx => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+verify text.onnx => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+verify page.onnx => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+verify pointer.onnx => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+verify dir.onnx => 2 error[O100]: the model must be a regular file
+verify . => 2 error[O100]: the model must be a regular file
+verify loop => 2 error[O100]: cannot read the model: Too many levels of symbolic links
+verify gone => 2 error[O100]: cannot read the model: No such file or directory
+verify notes.txt => 2 error[O100]: not an ONNX model, or cut short: there is no graph with nodes in it
+verify b => 2 error[O100]: the model must be a regular file
+verify m.onnx --layer cnov => 2 error[I100]: there is no layer 'cnov'
+verify two.onnx --layer stm => 2 error[I100]: there is no layer 'stm'
+verify two.onnx --layer 'layer*' => 2 error[I100]: there is no layer 'layer*'
+verify two.onnx --layer relu => 2 error[O200]: fused into convolution 'stem'
+verify m.onnx --layer '' => 2 error[I100]: there is no layer ''
+verify m.onnx --seed -1 => 2 Invalid value for '--seed': -1 is not in the range x>=0.
+verify m.onnx --seed x => 2 Invalid value for '--seed': 'x' is not a valid integer range.
+verify m.onnx --seed 1.5 => 2 Invalid value for '--seed': '1.5' is not a valid integer range.
+verify m.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
+verify m.onnx --batch -3 => 2 Invalid value for '--batch': -3 is not in the range x>=1.
+verify m.onnx --batch 3 => 2 error[I100]: the model has a batch of 1, got 3
+verify m.onnx --batch many => 2 Invalid value for '--batch': 'many' is not a valid integer range.
+verify open.onnx => 2 error[O200]: the shape of the input 'x' is not fixed: (?, 4, 8, 8)
+verify open.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
+verify m.onnx --dtype f64 => 2 Invalid value for '--dtype': 'f64' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
+verify m.onnx --dtype F16 => 2 Invalid value for '--dtype': 'F16' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
+verify m.onnx --dtype int8 => 2 Invalid value for '--dtype': 'int8' is not one of 'f16', 'bf16', 'tf32', 'e4m3',
+verify m.onnx --precision fp32 => 2 Invalid value for '--precision': 'fp32' is not one of 'tf32', 'bf16x3', 'bf16
+verify m.onnx --precision tf32x3 => 2 error[I100]: tf32x3 is a way to multiply float32, and the convolutions are
+verify m.onnx --precision bf16x6 => 2 error[I100]: bf16x6 is a way to multiply float32, and the convolutions are
+verify two.onnx --dtype f16 --precision tf32 => 2 error[I100]: an operand type in place of the model's leaves no
+verify m.onnx --numerics double => 2 Invalid value for '--numerics': 'double' is not one of 'float32', 'exact'.
+verify m.onnx --schedule fast => 2 error[I100]: schedule must be one of auto, reload, slide, shift, stationary, g
+verify m.onnx --schedule slide --shift chain => 2 error[I100]: schedule slide has no variant chain
+verify m.onnx --shift chain => 2 error[I100]: chain is a variant of shift: name the schedule too
+verify m.onnx --schedule reload --border mask => 2 error[I100]: border is about activations that filter columns s
+verify m.onnx --schedule reload --rows outer => 2 error[I100]: rows is about activations that filter columns shar
+verify m.onnx --border nothing => 2 error[I100]: border must be one of mask, zero, got 'nothing'
+verify m.onnx --rows all => 2 error[I100]: rows must be one of outer, merged, got 'all'
+verify m.onnx --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
+verify m.onnx --jobs 5000 => 2 Invalid value for '--jobs': 5000 is not in the range 1<=x<=1024.
+verify m.onnx --jobs x => 2 Invalid value for '--jobs': 'x' is not a valid integer range.
+verify m.onnx --executor ray => 2 error[I100]: expected an executor, processes or dask://HOST:PORT, got 'ray'
+verify m.onnx --executor dask:// => 2 error[I100]: expected an executor, processes or dask://HOST:PORT, got 'dask
+verify m.onnx --executor dask://localhost => 2 error[I100]: expected an executor, processes or dask://HOST:PORT,
+verify m.onnx --executor dask://localhost:1 --jobs 2 => 2 error[I100]: jobs are processes of this machine; a Dask
+verify m.onnx --host onnxruntime => 2 --host is for whole networks: give --reweight too.
+verify m.onnx --host gpu => 2 Invalid value for '--host': 'gpu' is not one of 'reference', 'onnxruntime'.
+verify m.onnx --reweight x => 2 Invalid value for '--reweight': 'x' is not a valid integer range.
+verify m.onnx --reweight -1 => 2 Invalid value for '--reweight': -1 is not in the range x>=0.
+verify m.onnx --reweight 1 --layer conv => 2 --reweight runs the whole network: leave --layer out.
+verify m.onnx --reweight 1 --counts => 2 --reweight runs the whole network: leave --counts out.
+verify m.onnx --reweight 1 --seed 2 => 2 --reweight runs the whole network: leave --seed out.
+verify m.onnx --reweight 1 --jobs 2 => 2 --reweight runs the whole network: leave --jobs out.
+verify m.onnx --reweight 1 --csv t.csv => 2 --reweight runs the whole network: leave --csv out.
+verify m.onnx two.onnx --reweight 1 => 2 --reweight runs one network: give one MODEL.
+verify m.onnx two.onnx --layer conv => 2 --layer names a layer of one model: give one MODEL.
+verify m.onnx two.onnx --annotate o.onnx => 2 --annotate copies one model: give one MODEL.
+verify m.onnx --json => 2 Option '--json' requires an argument.
+verify m.onnx --json no/r.json => 2 error[I100]: the folder to write to does not exist
+verify m.onnx --json void => 2 error[I100]: expected the name of a file, this is a folder
+verify m.onnx --json m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+verify m.onnx --csv m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+verify m.onnx --json r --csv r => 2 error[I100]: two reports would go to one file
+verify m.onnx --json - --csv - => 2 error[I100]: only one report can go to stdout (-)
+verify m.onnx --counts --json - => 2 --counts lists on stdout, where a report goes: leave it out (--json has the
+verify m.onnx --annotate m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+verify m.onnx --annotate no/o.onnx => 2 error[I100]: the folder to write to does not exist
+verify m.onnx --json notes.txt/r.json => 2 error[I100]: the folder to write to does not exist
+verify m.onnx --no-fusing => 2 No such option
+verify m.onnx --layers conv => 2 No such option
+verify stride0.onnx => 2 error[C100]: stride must be at least 1 along every axis, got (0, 1)
+verify stride3.onnx => 2 error[O200]: strides must have 2 entries, got (1, 1, 1)
+verify dilation0.onnx => 2 error[C100]: dilation must be at least 1 along every axis, got (0, 1)
+verify kernel_other.onnx => 2 error[O200]: kernel_shape is (5, 5), the weights have (3, 3)
+verify kernel_long.onnx => 2 error[O200]: kernel_shape is (3, 3, 3), the weights have (3, 3)
+verify pads_short.onnx => 2 error[O200]: pads must have 4 entries, got (1, 1)
+verify pads_negative.onnx => 2 error[C100]: pad_lo must be at least 0 along every axis, got (-1, 0)
+verify auto_pad.onnx => 2 error[O200]: auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got SAME_MIDDLE
+verify group3.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3, R, S)
+verify group0.onnx => 2 error[O200]: group must be at least 1, got 0
+verify nopixel.onnx => 2 error[C100]: the output has no pixel along H: the filter spans 9 pixels, the input with
+verify channels.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C, R, S)
+verify rank4.onnx => 2 error[O200]: weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got (8,
+verify rank0.onnx => 2 error[O200]: weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got (8,
+verify rankmix.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C, R, S) =
+verify noconv.onnx => 2 error[O100]: the model has no convolution in its main graph
+verify computed.onnx => 2 error[O200]: the weights must be constant, and 'w' is not
+verify noweight.onnx => 2 error[O200]: the weights must be constant, and 'w' is not
+verify noinput.onnx => 2 error[O200]: the shape of the input 'z' cannot be inferred
+verify oneinput.onnx => 2 error[O200]: a Conv has 2 or 3 inputs and 1 output, got 1 and 1
+verify doubles.onnx => 2 error[O200]: convolutions of f64 are not compiled; f16, bf16 and f32 are
+verify halfweights.onnx => 2 error[O200]: the input is f32, the weights float16: they must be the same
+verify bias.onnx => 2 error[O200]: the bias must have one number per output channel, (8,), got (7,)
+verify opensize.onnx => 2 error[O200]: the shape of the input 'x' is not fixed: (1, 4, ?, ?)
+verify oldopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 3
+verify newopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 99
+verify newir.onnx => 2 error[O100]: expected ONNX IR version 3 to 14, got 99
+verify cycle.onnx => 2 error[O200]: the shape of the input 'y' cannot be inferred
+verify second.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C, R, S) =
+verify second.onnx --layer d => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C
+verify ext_missing.onnx => 2 error[O100]: there is no file 'nowhere.bin' beside the model
+verify ext_outside.onnx => 2 error[O100]: external data '../secret.bin' does not lie in the folder of the model
+verify ext_absolute.onnx => 2 error[O100]: external data '/etc/passwd' does not lie in the folder of the model
+verify ext_short.onnx => 2 error[O100]: 'short.bin' ends before byte 1152
+verify ext_offset.onnx => 2 error[O100]: offset and length of external data must be whole numbers
+verify ext_nowhere.onnx => 2 error[O100]: external data '' does not lie in the folder of the model
+verify /dev/null => 2 error[O100]: the model must be a regular file
+verify m.onnx --markdown m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+verify m.onnx --markdown - --csv - => 2 error[I100]: only one report can go to stdout (-)
+verify m.onnx --annotate void => 2 error[I100]: expected the name of a file, this is a folder
+verify m.onnx --executor processes --jobs x => 2 Invalid value for '--jobs': 'x' is not a valid integer range.
+verify m.onnx --switch elect=lowest => 2 No such option
+compile => 2 Missing argument 'MODEL'.
+compile m.onnx => 2 Missing option '-o' / '--output'.
+compile -o new => 2 Missing argument 'MODEL'.
+compile nope.onnx -o new => 2 error[O100]: cannot read the model: No such file or directory
+compile half.onnx -o new => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
+compile noconv.onnx -o new => 2 error[O100]: the model has no convolution in its main graph
+compile m.onnx -o notes.txt => 2 error[I100]: cannot write a build here: there is a file of that name
+compile m.onnx -o mine => 2 error[I100]: cannot write a build here: the folder holds 'notes.txt', which convc did
+compile m.onnx -o . => 2 error[I100]: cannot write a build here: the folder holds 'auto_pad.onnx', which convc di
+compile m.onnx -o notes.txt/b => 2 error[I100]: cannot write a build here:
+compile m.onnx -o gone => 2 error[I100]: cannot write a build here: there is a file of that name
+compile m.onnx -o loop => 2 error[I100]: cannot write a build here: there is a file of that name
+compile m.onnx -o '' => 2 Invalid value for '-o' / '--output': expected the name of a file or folder, got an empt
+compile m.onnx -o new --layer cnov => 2 error[I100]: there is no layer 'cnov'
+compile two.onnx -o new --layer relu => 2 error[O200]: fused into convolution 'stem'
+compile m.onnx two.onnx -o new => 2 Got unexpected extra argument
+compile m.onnx -o new --batch 2 => 2 error[I100]: the model has a batch of 1, got 2
+compile m.onnx -o new --precision bf16x3 => 2 error[I100]: bf16x3 is a way to multiply float32, and the convoluti
+compile m.onnx -o new --json no/r.json => 2 error[I100]: the folder to write to does not exist
+compile m.onnx -o b --json b/network.json => 2 error[I100]: this lies in 'b', which is replaced
+compile m.onnx -o new --json m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of auto, reload, slide, shift, stat
+compile m.onnx -o new --shift windows => 2 error[I100]: windows is a variant of shift: name the schedule too
+compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
+compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
+compile open.onnx -o new => 2 error[O200]: the shape of the input 'x' is not fixed: (?, 4, 8, 8)
+compile m.onnx -o new --assemble=yes => 2 Option '--assemble' does not take a value.
+compile m.onnx -o new --numerics exact => 2 No such option
+run => 2 Missing argument 'DIR|MODEL.onnx'.
+run b => 2 Missing option '--input': a layer of a build folder takes one file.
+run b --input x.npy => 2 Missing option '-o': a layer of a build folder takes one file.
+run b -o y.npy => 2 Missing option '--input': a layer of a build folder takes one file.
+run nope --input x.npy -o y.npy => 2 error[B100]: expected a build folder
+run void --input x.npy -o y.npy => 2 error[B100]: not a build folder: it has no network.json
+run mine --input x.npy -o y.npy => 2 error[B100]: not a build folder: it has no network.json
+run b --input nope.npy -o y.npy => 2 error[I100]: the file does not exist
+run b --input x_channels.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W),
+run b --input x_flat.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W), got
+run b --input x_nhwc.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W), got
+run b --input x_batch.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W), got
+run b --input x_int.npy -o y.npy => 2 error[I100]: expected an input of float16, bfloat16, float32 or float64, go
+run b --input x_bool.npy -o y.npy => 2 error[I100]: expected an input of float16, bfloat16, float32 or float64, g
+run b --input x_complex.npy -o y.npy => 2 error[I100]: expected an input of float16, bfloat16, float32 or float64
+run b --input x_text.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W), got
+run b --input x_scalar.npy -o y.npy => 2 error[I100]: expected an input of shape [1, 16, 12, 12] (N, C, H, W), go
+run b --input x_objects.npy -o y.npy => 2 error[I100]: expected an array of numbers, got object [2]
+run b --input x_fields.npy -o y.npy => 2 error[I100]: expected an array of numbers, got void64 [3]
+run b --input x_cut.npy -o y.npy => 2 error[I100]: the file is cut short: float16 [1, 16, 12, 12] takes 4608 byte
+run b --input x_header.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: reading array header, expected 118 by
+run b --input x_empty.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: reading magic string, expected 8 bytes
+run b --input x_csv.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: reading magic string, expected 8 bytes g
+run b --input x_version.npy -o y.npy => 2 error[I100]: not a .npy file: its format version is 9.0; 1.0 and 2.0 ar
+run b --input x_dir.npy -o y.npy => 2 error[I100]: expected a .npy file, this is not a regular file
+run b --input m.onnx -o y.npy => 2 error[I100]: not a .npy file: the magic string is not correct; expected b'\\x93
+run b --input x.npy -o void => 2 error[I100]: expected the name of a file, this is a folder
+run b --input x.npy -o no/y.npy => 2 error[I100]: the folder to write to does not exist
+run b --input x.npy -o x.npy => 2 error[I100]: this would overwrite 'x.npy', which is read here
+run b --input x.npy -o b/network.json => 2 error[I100]: this would overwrite 'b/network.json' of 'b', which is re
+run b --input x.npy --input x2.npy -o y.npy => 2 error[I100]: --input needs names: NAME=FILE
+run b --input x=x.npy -o y.npy => 2 a layer of a build folder takes one '--input', a file without NAME.
+run b --input x.npy -o y.npy --layer cnov => 2 error[I100]: there is no layer 'cnov'
+run b2 --input x2.npy -o y.npy => 2 error[I100]: there are 2 layers: say which with --layer
+run b2 --input x2.npy -o y.npy --layer '*e*' => 2 error[I100]: '*e*' fits 2 layers: one is wanted here
+run b --input x.npy -o y.npy --residual x.npy => 2 error[I100]: the layer adds no residual, and there is one
+run b --input x.npy -o y.npy --dtype f16 => 2 --dtype, --precision, --no-fuse, --host and --no-cache are for mode
+run b --input x.npy -o y.npy --no-fuse => 2 --dtype, --precision, --no-fuse, --host and --no-cache are for models
+run b --input x.npy -o y.npy --host onnxruntime => 2 --dtype, --precision, --no-fuse, --host and --no-cache are f
+run b --input x.npy -o y.npy --switch elected=highest => 2 error[I100]: there is no switch 'elected'
+run b --input x.npy -o y.npy --switch elect=first => 2 error[I100]: switch elect must be one of lowest, highest,
+run b --input x.npy -o y.npy --switch elect => 2 error[I100]: switch elect must be one of lowest, highest, got no
+run b --input x.npy -o y.npy --switch elect=lowest --switch elect=highest => 2 error[I100]: switch elect is given
+run b --input x.npy -o y.npy --numerics half => 2 Invalid value for '--numerics': 'half' is not one of 'float32',
+run b --input x.npy -o y.npy --json y.npy => 2 error[I100]: two reports would go to one file
+run b --input x.npy -o y.npy --batch 2 => 2 No such option
+run m.onnx => 2 error[I100]: the input 'x' is missing
+run m.onnx --input z=x.npy => 2 error[I100]: the model has no input named 'z'
+run m.onnx --input x.npy -o z=y.npy => 2 error[I100]: the model has no output named 'z'
+run m.onnx --input x_channels.npy => 2 error[I100]: expected an array of shape [1, 16, 12, 12], got [1, 15, 12, 1
+run m.onnx --input x_flat.npy => 2 error[I100]: expected an array of shape [1, 16, 12, 12], got [2304]
+run m.onnx --input x_text.npy => 2 error[I100]: expected an array of float16, got str32
+run m.onnx --input nope.npy => 2 error[I100]: the file does not exist
+run m.onnx --input x.npy --input x=x.npy => 2 error[I100]: --input is given twice for 'x'
+run m.onnx --input x.npy --layer conv => 2 --layer is for build folders: a model runs as a whole.
+run m.onnx --input x.npy --residual x.npy => 2 --residual is for build folders: a model runs as a whole.
+run m.onnx --input x.npy --precision bf16x3 => 2 error[I100]: bf16x3 is a way to multiply float32, and the convol
+run m.onnx --input x.npy -o m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+run unknown.onnx --input x2.npy => 2 error[I100]: expected an array of shape [1, 4, 8, 8], got [1, 3, 16, 16]
+run nope.onnx --input x.npy => 2 error[O100]: cannot read the model: No such file or directory
+run half.onnx --input x.npy => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf messa
+run notes.txt --input x.npy => 2 error[O100]: not an ONNX model, or cut short: there is no graph with nodes in it
+run broken/format --input x.npy -o y.npy => 2 error[B100]: expected format 'convc-build/2', got 'convc-build/1'
+run broken/field --input x.npy -o y.npy => 2 error[B100]: damaged: Object contains unknown field `surprise`
+run broken/nolayers --input x.npy -o y.npy => 2 error[B100]: damaged: Object missing required field `layers`
+run broken/kernelname --input x.npy -o y.npy => 2 error[B100]: damaged: Expected `str` matching regex '^[0-9a-f]{
+run broken/stem --input x.npy -o y.npy => 2 error[B100]: damaged: Expected `str` matching regex '^[A-Za-z0-9_][A-
+run broken/problem --input x.npy -o y.npy => 2 error[B100]: damaged: stride must be at least 1 along every axis,
+run broken/twice --input x.npy -o y.npy => 2 error[B100]: damaged: two layers are called 'conv'
+run broken/operand --input x.npy -o y.npy => 2 error[B100]: damaged: operand must be one of f16, bf16, tf32, e4m3
+run broken/none --input x.npy -o y.npy => 2 error[B100]: damaged: it has no layer
+run broken/nonetwork --input x.npy -o y.npy => 2 error[B100]: not a build folder: it has no network.json
+run broken/nojson --input x.npy -o y.npy => 2 error[B100]: damaged: Input data was truncated
+run broken/emptyjson --input x.npy -o y.npy => 2 error[B100]: damaged: Input data was truncated
+run broken/nokernel --input x.npy -o y.npy => 2 error[L100]: cannot read the launch file: No such file or directo
+run broken/noweights --input x.npy -o y.npy => 2 error[B100]: the file does not exist
+run broken/noptx --input x.npy -o y.npy => 2 error[B100]: expected a text file here, and there is none
+run broken/emptyptx --input x.npy -o y.npy => 2 error[P100]: a PTX file begins with .version, this one with the e
+run broken/binaryptx --input x.npy -o y.npy => 2 error[B100]: the text is not UTF-8: invalid start byte
+run broken/nolaunch --input x.npy -o y.npy => 2 error[L100]: cannot read the launch file: No such file or directo
+run broken/launch --input x.npy -o y.npy => 2 error[L100]: not a launch file: Expected `object`, got `array`
+run broken/grid --input x.npy -o y.npy => 2 error[L100]: grid.x must be in 1..2147483647, got 0
+run broken/buffer --input x.npy -o y.npy => 2 error[B100]: buffer 'output' must be f16 [1, 12, 12, 24] for this l
+run broken/weights --input x.npy -o y.npy => 2 error[B100]: expected float16 [24, 9, 16], got float16 [3]
+run broken/cutweights --input x.npy -o y.npy => 2 error[B100]: the file is cut short: float16 [24, 9, 16] takes 6
+run broken/typo --input x.npy -o y.npy => 2 error[P100]: unknown instruction 'mbarier'
+run b --input /dev/null -o y.npy => 2 error[I100]: expected a .npy file, this is not a regular file
+run b --input x.npy -o y.npy --residual nope.npy => 2 error[I100]: the file does not exist
+run b --input x.npy -o y.npy --json void => 2 error[I100]: expected the name of a file, this is a folder
+run m.onnx --input x.npy --batch 2 => 2 No such option
+run m.onnx --input x.npy --host gpu => 2 Invalid value for '--host': 'gpu' is not one of 'reference', 'onnxruntim
+run m.onnx --input x.npy --precision fp32 => 2 Invalid value for '--precision': 'fp32' is not one of 'tf32', 'bf1
+check => 2 Missing argument 'DIR'.
+check nope => 2 error[B100]: expected a build folder
+check m.onnx => 2 error[B100]: expected a build folder
+check void => 2 error[B100]: not a build folder: it has no network.json
+check b --layer cnov => 2 error[I100]: there is no layer 'cnov'
+check b --seed -1 => 2 Invalid value for '--seed': -1 is not in the range x>=0.
+check b --switch elect=first => 2 error[I100]: switch elect must be one of lowest, highest, got 'first'
+check b --switch colour=red => 2 error[I100]: there is no switch 'colour'
+check b --json b/network.json => 2 error[I100]: this would overwrite 'b/network.json' of 'b', which is read here
+check b --sarif no/r.sarif => 2 error[I100]: the folder to write to does not exist
+check b --sarif - --json - => 2 error[I100]: only one report can go to stdout (-)
+check broken/nojson => 2 error[B100]: damaged: Input data was truncated
+check broken/noptx => 2 error[B100]: expected a text file here, and there is none
+check broken/typo => 2 error[P100]: unknown instruction 'mbarier'
+check broken/none => 2 error[B100]: damaged: it has no layer
+check b --jobs 2 => 2 No such option
+check b b2 => 2 Got unexpected extra argument
+inspect => 2 Missing argument 'MODEL' (or --example).
+inspect nope.onnx --layer conv => 2 error[O100]: cannot read the model: No such file or directory
+inspect m.onnx --layer cnov => 2 error[I100]: there is no layer 'cnov'
+inspect two.onnx --layer '*e*' => 2 error[I100]: '*e*' fits 2 layers: one is wanted here
+inspect two.onnx --layer relu => 2 error[O200]: fused into convolution 'stem'
+inspect m.onnx --layer conv --lanes 99 => 2 error[I100]: there is no tile 99
+inspect m.onnx --layer conv --lanes x => 2 Invalid value for '--lanes': 'x' is not a valid integer range.
+inspect m.onnx --layer conv --all-lanes => 2 --all-lanes is for lists of lanes: give --lanes (or --example) too.
+inspect m.onnx --layer conv --svg no/t.svg => 2 error[I100]: the folder to write to does not exist
+inspect m.onnx --layer conv --json m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+inspect m.onnx --layer conv --schedule reload --rows outer => 2 error[I100]: rows is about activations that filte
+inspect m.onnx --example => 2 --example shows its own convolution: leave MODEL and the options about it out.
+inspect --example --layer conv => 2 --example shows its own convolution: leave MODEL and the options about it out
+inspect --example --dtype f16 => 2 --example shows its own convolution: leave MODEL and the options about it out.
+inspect --example --no-fuse => 2 --example shows its own convolution: leave MODEL and the options about it out.
+inspect m.onnx two.onnx --layer conv => 2 Got unexpected extra argument
+inspect m.onnx --layer conv --batch 2 => 2 error[I100]: the model has a batch of 1, got 2
+inspect m.onnx --layer conv --precision bf16x3 => 2 error[I100]: bf16x3 is a way to multiply float32, and the con
+inspect half.onnx --layer conv => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf me
+exec => 2 Missing argument 'KERNEL.ptx'.
+exec k/kernel.ptx => 2 Missing argument 'LAUNCH.json'.
+exec nope.ptx k/launch.json => 2 error[I100]: expected a text file here, and there is none
+exec k/kernel.ptx nope.json => 2 error[L100]: cannot read the launch file: No such file or directory
+exec k k/launch.json => 2 error[I100]: expected a text file here, this is a folder or a device
+exec k/kernel.ptx k => 2 error[L100]: cannot read the launch file: Is a directory
+exec k/launch.json k/kernel.ptx => 2 KERNEL.ptx comes first, then LAUNCH.json.
+exec m.onnx k/launch.json => 2 error[I100]: the text is not UTF-8: invalid start byte
+exec k/kernel.ptx k/half.json => 2 error[L100]: not a launch file: Input data was truncated
+exec k/kernel.ptx k/empty.json => 2 error[L100]: not a launch file: Input data was truncated
+exec k/kernel.ptx k/list.json => 2 error[L100]: not a launch file: Expected `object`, got `array`
+exec k/kernel.ptx k/binary.json => 2 error[L100]: not a launch file: JSON is malformed: invalid character (byte 0
+exec k/kernel.ptx k/launch.json --json k/x.npy => 2 error[I100]: this would overwrite 'k/x.npy' of 'k/launch.json
+exec k/kernel.ptx k/launch.json --switch elect=first => 2 error[I100]: switch elect must be one of lowest, highes
+exec k/kernel.ptx k/launch.json --numerics half => 2 Invalid value for '--numerics': 'half' is not one of 'float3
+exec k/kernel.ptx k/launch.json x.npy => 2 Got unexpected extra argument
+exec k/kernel.ptx k/launch.json --layer conv => 2 No such option
+exec k/kernel.ptx k/launch.json --json - --sarif - => 2 error[I100]: only one report can go to stdout (-)
+exec k/typo.ptx k/launch.json => 2 error[P100]: unknown instruction 'fmma'
+exec k/rounding.ptx k/launch.json => 2 error[P100]: .rx cannot follow 'fma': expected .rn, .rz, .rm or .rp
+exec k/type.ptx k/launch.json => 2 error[P100]: .f33 cannot follow 'ld.global': expected .f32, .f64, .ca, .cg, .c
+exec k/width.ptx k/launch.json => 2 error[P100]: operand 1 (d) of 'ld.global.f64' must be a .f64 or .b64 register
+exec k/register.ptx k/launch.json => 2 error[P100]: register '%j' is not declared
+exec k/special.ptx k/launch.json => 2 error[P100]: register '%ntid.q' is not declared
+exec k/semicolon.ptx k/launch.json => 2 error[P100]: ';' is missing at the end of this instruction
+exec k/brace.ptx k/launch.json => 2 error[P100]: the text ends inside a '{', '}' is missing
+exec k/operands.ptx k/launch.json => 2 error[P100]: 'add.u64' takes 3 operands, got 2
+exec k/label.ptx k/launch.json => 2 error[P100]: no label 'DONE' here
+exec k/param.ptx k/launch.json => 2 error[P100]: 'm' is not declared
+exec k/noversion.ptx k/launch.json => 2 error[P100]: a PTX file begins with .version, this one with '.target'
+exec k/directive.ptx k/launch.json => 2 error[P100]: '.rug' is not a directive that a kernel's body may have
+exec k/twice.ptx k/launch.json => 2 error[P100]: '%inside' is declared twice in this scope
+exec k/cuda.ptx k/launch.json => 2 error[P100]: a PTX file begins with .version, this one with '__global__'
+exec k/blank.ptx k/launch.json => 2 error[P100]: a PTX file begins with .version, this one with the end of the te
+exec k/comment.ptx k/launch.json => 2 error[P100]: this comment is never closed: '*/' is missing
+exec k/trap.ptx k/launch.json => 1 error[M100]: the kernel executed a trap
+exec k/address.ptx k/launch.json => 1 error[M100]: access of 4 bytes at offset 3580000 of buffer 'x', which has 4
+exec k/misaligned.ptx k/launch.json => 1 error[M100]: a 4-byte access to buffer 'x' is not aligned to 4 bytes
+exec k/hang.ptx k/launch.json => 1 error[M200]: the kernel hangs: no warp can go on
+exec k/entry.ptx k/launch.json => 2 error[L100]: the launch file asks for entry 'saxpy', which k/entry.ptx does n
+exec k/predicate.ptx k/launch.json => 2 error[P100]: expected a predicate register, '%i' is a .b32 register
+exec k/immediate.ptx k/launch.json => 2 error[P100]: '4q' is not a number of at most 64 bits
+exec k/kernel.ptx k/grid0.json => 2 error[L100]: grid.x must be in 1..2147483647, got 0
+exec k/kernel.ptx k/grid2.json => 2 error[L100]: not a launch file: Expected `array` of length 3 - at `$.grid`
+exec k/kernel.ptx k/gridtext.json => 2 error[L100]: not a launch file: Expected `array`, got `str` - at `$.grid`
+exec k/kernel.ptx k/block.json => 2 error[L100]: block.x must be in 1..1024, got 2048
+exec k/kernel.ptx k/blockneg.json => 2 error[L100]: block.x must be in 1..1024, got -1
+exec k/kernel.ptx k/noblock.json => 2 error[L100]: not a launch file: Object missing required field `block`
+exec k/kernel.ptx k/noentry.json => 2 error[L100]: not a launch file: Object missing required field `entry`
+exec k/kernel.ptx k/otherentry.json => 2 error[L100]: the launch file asks for entry 'sxpy', which k/kernel.ptx d
+exec k/kernel.ptx k/unknown.json => 2 error[L100]: not a launch file: Object contains unknown field `blocks`
+exec k/kernel.ptx k/format.json => 2 error[L100]: expected format 'convc-launch/1', got 'convc-launch/9'
+exec k/kernel.ptx k/shared.json => 2 error[L100]: shared_bytes must be in 0..232448 (227 KiB, the limit of sm_100
+exec k/kernel.ptx k/sharedneg.json => 2 error[L100]: shared_bytes must be in 0..232448 (227 KiB, the limit of sm_
+exec k/kernel.ptx k/cluster.json => 2 error[L100]: grid (8, 1, 1) must be a multiple of cluster (3, 1, 1), and a
+exec k/kernel.ptx k/fewparams.json => 2 error[L100]: entry 'saxpy' has 4 parameters (x, y, a, n), the launch file
+exec k/kernel.ptx k/manyparams.json => 2 error[L100]: entry 'saxpy' has 4 parameters (x, y, a, n), the launch fil
+exec k/kernel.ptx k/nobuffer.json => 2 error[L100]: parameter 0 names buffer 'z', which the launch file does not
+exec k/kernel.ptx k/kind.json => 2 error[L100]: not a launch file: Invalid value 'pointr' - at `$.params[0].kind`
+exec k/kernel.ptx k/scalar.json => 2 error[L100]: parameter 3: unknown scalar type 'u33'
+exec k/kernel.ptx k/value.json => 2 error[L100]: parameter 'n': -1 does not fit in u32
+exec k/kernel.ptx k/text.json => 2 error[L100]: not a launch file: Expected `int | float`, got `str` - at `$.para
+exec k/kernel.ptx k/width.json => 2 error[L100]: parameter 'n' has 4 bytes, the launch file gives 8
+exec k/kernel.ptx k/order.json => 2 error[L100]: parameter 'x' has 8 bytes, the launch file gives 4
+exec k/kernel.ptx k/dtype.json => 2 error[L100]: buffer 'x': unknown dtype 'float32'
+exec k/kernel.ptx k/shape.json => 2 error[I100]: buffer 'x' takes float32 [999], the file holds float32 [1000]
+exec k/kernel.ptx k/shapeneg.json => 2 error[L100]: buffer 'x': shape (-1,) is not possible or takes more than 64
+exec k/kernel.ptx k/huge.json => 2 error[L100]: buffer 'x': shape (1099511627776,) is not possible or takes more
+exec k/kernel.ptx k/missing.json => 2 error[I100]: the file does not exist
+exec k/kernel.ptx k/outside.json => 2 error[L100]: buffer 'y' must be saved inside the launch file's folder, got
+exec k/kernel.ptx k/over.json => 2 error[I100]: this would overwrite 'k/x.npy' of 'k/over.json', which is read he
+exec k/kernel.ptx k/savedir.json => 2 error[I100]: the folder to write to does not exist
+exec k/kernel.ptx k/small.json => 1 error[M100]: access of 4 bytes at offset 3580 of buffer 'x', which has 40 byt
+explain Z999 => 2 error[I100]: there is no code 'Z999'
+explain P10 => 2 error[I100]: there is no code 'P10'
+explain race-tensor => 2 error[I100]: there is no code 'race-tensor'
+explain --schema convc-chek/1 => 2 error[I100]: there is no format 'convc-chek/1'
+explain P100 --schema convc-check/1 => 2 --schema prints a schema and nothing else: leave CODE and --json out.
+explain --json no/e.json => 2 error[I100]: the folder to write to does not exist
+"""
+"""A row: the words after ``convc``, the exit code, and a part of what is said."""
+
+
+def parsed() -> list[tuple[str, int, str]]:
+    rows = []
+    for line in ROWS.strip().splitlines():
+        call, _, rest = line.partition(" => ")
+        code, _, part = rest.partition(" ")
+        rows.append((call, int(code), part))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def field(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    mistakes.fill(folder)
+    return folder
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Name, size and time of all that is in a folder."""
+    found = {}
+    for path in folder.rglob("*"):
+        status = path.lstat()
+        found[str(path.relative_to(folder))] = (status.st_size, status.st_mtime_ns)
+    return found
+
+
+@pytest.mark.parametrize(("call", "code", "part"), parsed(), ids=[call for call, _, _ in parsed()])
+def test_a_mistake_is_a_sentence(convc, field, monkeypatch, call, code, part):
+    monkeypatch.chdir(field)
+    before = snapshot(field)
+    result = convc(*shlex.split(call))
+    assert result.exit_code == code, result.output
+    assert part in result.stderr
+    assert result.stdout == ""
+    assert snapshot(field) == before, "nothing is left behind"
+    if part.startswith("error["):
+        words = [word.strip("-'") for word in re.split(r"[ =]", call)[1:]]
+        named = any(word in result.stderr for word in words) or "where: k" in result.stderr
+        assert named, "what is wrong is named: an argument, or a file that a launch file names"
+
+
+def test_there_are_many_rows():
+    calls = [call for call, _, _ in parsed()]
+    assert len(set(calls)) == len(calls) >= 205
+    used = " ".join(calls).split()
+    assert {f"k/{name}.ptx" for name in mistakes.PTX} | {f"k/{name}.json" for name in mistakes.LAUNCH} <= set(used)
+
+
+# ---- the shell's side: streams that are closed or full, places that are not there -------------------------------
+
+
+def shell(line: str, folder: Path, **options) -> subprocess.CompletedProcess:
+    """Run a line of bash in which ``convc`` is this convc."""
+    text = f'convc() {{ {shlex.quote(sys.executable)} -m convc "$@"; }}; {line}'
+    return subprocess.run(
+        ["bash", "-c", text], cwd=folder, capture_output=True, text=True, check=False, timeout=120, **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "part"),
+    [
+        ("convc verify nope.onnx >&-", 2, "error[O100]"),
+        ("convc verify nope.onnx 2>&-", 2, ""),
+        ("convc explain P100 >&-", 0, ""),
+        ("convc explain P100 <&- 2>&-", 0, ""),
+        ("convc explain > /dev/full", 2, "No space left on device"),
+        ("convc explain --json - > /dev/full", 2, "No space left on device"),
+        ("mkdir gone_place && cd gone_place && rmdir ../gone_place && convc verify ../m.onnx --layer no", 2, "error["),
+        ("CONVC_CACHE=notes.txt convc verify m.onnx", 2, "CONVC_CACHE"),
+        ("CONVC_PTXAS=nope convc compile m.onnx -o new --assemble", 2, "error[T100]"),
+        ("convc verify m.onnx --json $'r\\xff.json'", 2, "the name is not valid UTF-8"),
+    ],
+)
+def test_a_mistake_in_a_shell(field, line, code, part):
+    before = set(snapshot(field))
+    done = shell(line, field)
+    assert done.returncode == code, done.stderr
+    assert part in done.stderr
+    assert "Traceback" not in done.stderr
+    assert set(snapshot(field)) == before
+
+
+def test_a_limit_of_the_size_of_files(field, tmp_path):
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    done = shell(f"convc explain --json {tmp_path}/e.json", field, preexec_fn=limit)
+    assert done.returncode == 2
+    assert "cannot write the file: File too large" in done.stderr
+    assert os.listdir(tmp_path) == []
