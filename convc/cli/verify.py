@@ -29,7 +29,9 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    wide_option,
 )
+from convc.cli.suggest import print_next, slowest
 from convc.errors import ConvcError, WorkerError
 from convc.report.annotation import check_annotated, write_annotated
 from convc.report.console import console, print_heading, progress_bar
@@ -53,6 +55,14 @@ class Files:
     annotate: Path | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Parts of a report that are shown on demand: all that was counted, all columns."""
+
+    counts: bool
+    wide: bool
+
+
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
@@ -64,6 +74,7 @@ class Files:
 @numerics_option
 @schedule_options
 @counts_option
+@wide_option
 @click.option(
     "--reweight",
     type=click.IntRange(min=0),
@@ -80,12 +91,13 @@ class Files:
     "--annotate", type=path_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
 )
 @collected("files", Files)
+@collected("shown", Shown)
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
     layer: Layers,
     seed: int,
-    counts: bool,
+    shown: Shown,
     reweight: int | None,
     host: str,
     files: Files,
@@ -103,7 +115,7 @@ def verify_command(
     if reweight is not None:
         others = {
             "layer": layer,
-            "counts": counts,
+            "counts": shown.counts,
             "seed": seed,
             "no-fuse": not chosen.read.fuse,
             "jobs": chosen.workers.jobs,
@@ -112,18 +124,18 @@ def verify_command(
             "csv": files.csv_file,
             "annotate": files.annotate,
         }
-        _verify_network(_only(models, others), reweight, host, files.json_file, chosen)
+        _verify_network(_only(models, others), reweight, host, files.json_file, shown.wide, chosen)
         return
     if host != "reference":
         raise click.UsageError("--host is for whole networks: give --reweight too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:
             raise click.UsageError(f"{option} {does} one model: give one MODEL.")
-    _verify_layers(models, layer, seed, counts, files, chosen)
+    _verify_layers(models, layer, seed, shown, files, chosen)
 
 
 def _verify_layers(
-    models: tuple[Path, ...], layer: Layers, seed: int, counts: bool, files: Files, chosen: Chosen
+    models: tuple[Path, ...], layer: Layers, seed: int, shown: Shown, files: Files, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
@@ -141,7 +153,10 @@ def _verify_layers(
             elif not quiet:
                 if len(models) > 1:
                     print_heading(console(), str(model))
-                print_report(console(), found, counts)
+                print_report(console(), found, shown.counts, shown.wide)
+                wrong = next((each.name for each in found.layers if not each.ok), None)
+                picked = wrong or slowest((each.name, each.planned) for each in found.layers)
+                print_next(console(), "inspect", model, picked, chosen)
     reports = [found for found in made if not isinstance(found, ConvcError)]
     _write_files(files, models, made, reports)
     if files.annotate is not None:
@@ -200,7 +215,7 @@ def _only(models: tuple[Path, ...], others: dict[str, object]) -> Path:
     return next(iter(models))
 
 
-def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, chosen: Chosen) -> None:
+def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, wide: bool, chosen: Chosen) -> None:
     """Verify a model as a network, and say what was found."""
     quiet = check_reports(json_file)
     with progress_bar() as progress:
@@ -214,7 +229,7 @@ def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, c
             work=dataclasses.replace(chosen.work, progress=progress),
         )
     if not quiet:
-        print_network(console(), report)
+        print_network(console(), report, wide)
     if json_file is not None:
         write_report(json_file, network_json(report))
     if not report.ok:

@@ -35,6 +35,11 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 layer``, ``2 layers``; ``many`` where the plural is not formed with an s."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 OUT_AXES = {1: "q", 2: "pq", 3: "opq"}
 """Letters of the output's spatial axes by rank; the depth of a volume is o."""
 

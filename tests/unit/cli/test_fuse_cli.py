@@ -88,7 +88,7 @@ def test_a_network_runs_fused_unless_told_not_to(convc, block, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(1, 24, 9, 10)).astype(np.float16))
     outputs = {}
     for words, says in (
-        ([], "2 convolutions from PTX with 6 nodes fused into them, 1 buffers handed over"),
+        ([], "2 convolutions from PTX with 6 nodes fused into them, 1 buffer handed over"),
         (["--no-fuse"], "2 convolutions from PTX, "),
     ):
         target = tmp_path / f"y{len(words)}.npy"
