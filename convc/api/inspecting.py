@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -195,9 +195,7 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
     except msgspec.MsgspecError:
         return ScheduleOptions()
     reuse = read.indexing.reuse
-    return ScheduleOptions(
-        schedule=read.schedule.name,
-        shift=read.schedule.variant or None,
-        border=None if reuse is None else reuse.walk.border,
-        rows=None if reuse is None else ("merged" if reuse.stream.merged else "outer"),
-    )
+    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None)
+    if reuse is None:
+        return options
+    return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")

@@ -9,9 +9,8 @@ from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.compiler.kernels import Kernels
 from convc.errors import PlanError
-from convc.explain.listing import ListedLayer, Listing
 from convc.ir.network import ConvNode
-from convc.ir.planned import Planned, read_planned
+from convc.ir.planned import ListedLayer, Listing, Planned, read_planned
 from convc.support.progress import Progress
 
 

@@ -6,16 +6,13 @@ from typing import Any
 
 import msgspec
 
-from convc.ir.network import SkippedNode
-from convc.ir.planned import Planned
-from convc.ir.problem import ConvProblem
+from convc.ir.planned import ListedLayer, Listing
 from convc.report.build import print_skipped
 from convc.report.console import Console
-from convc.report.format import convolution, counted
+from convc.report.format import convolution, counted, human_bytes
 from convc.report.grid import Row, print_grid
 from convc.report.layers import Columns, estimate_cells, estimate_legend, grid_columns
 from convc.report.output import json_text
-from convc.support.memory import human_bytes
 
 LIST_COLUMNS: Columns = (
     ("layer", "left"),
@@ -34,32 +31,6 @@ WIDE_COLUMNS: Columns = (
     ("waits for", "left"),
     ("fused", "left"),
 )
-
-
-class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
-    """A convolution of a model.
-
-    Attributes:
-        name: as in the model.
-        problem: what it computes.
-        fused: nodes of the model that its kernel does as well.
-        planned: what its plan expects; None where there is none.
-        reason: why there is no plan; else empty.
-    """
-
-    name: str
-    problem: ConvProblem
-    fused: tuple[str, ...] = ()
-    planned: Planned | None = None
-    reason: str = ""
-
-
-class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """The layers of a model or a build, and the nodes that are no layers."""
-
-    source: str
-    layers: tuple[ListedLayer, ...]
-    skipped: tuple[SkippedNode, ...] = ()
 
 
 def print_listing(console: Console, listing: Listing, wide: bool = False) -> None:

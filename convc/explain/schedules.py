@@ -9,8 +9,8 @@ from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.compiler.schedules.all import schedule_of
 from convc.report.console import Console
+from convc.report.format import human_bytes
 from convc.report.grid import Column, Row, print_grid
-from convc.support.memory import human_bytes
 
 COLUMNS = (
     Column(""),

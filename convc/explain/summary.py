@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from convc.compiler.compile import Compiled
 from convc.explain.schedules import why_lines
-from convc.report.format import convolution
+from convc.report.format import convolution, human_bytes
 from convc.report.layout_notes import layout_notes
-from convc.support.memory import human_bytes
 
 
 def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | None = None) -> Iterator[str]:

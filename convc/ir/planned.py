@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from convc.ir.network import SkippedNode
+from convc.ir.problem import ConvProblem
+
 
 class Fallen(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule that was the one to take, until its kernel could not be proved right or written down.
@@ -42,6 +45,32 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     traffic_bytes: int
     bottleneck: str
     fell_back: tuple[Fallen, ...] = ()
+
+
+class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """A convolution of a model.
+
+    Attributes:
+        name: as in the model.
+        problem: what it computes.
+        fused: nodes of the model that its kernel does as well.
+        planned: what its plan expects; None where there is none.
+        reason: why there is no plan; else empty.
+    """
+
+    name: str
+    problem: ConvProblem
+    fused: tuple[str, ...] = ()
+    planned: Planned | None = None
+    reason: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers of a model or a build, and the nodes that are no layers."""
+
+    source: str
+    layers: tuple[ListedLayer, ...]
+    skipped: tuple[SkippedNode, ...] = ()
 
 
 class _Name(msgspec.Struct):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
+from convc.support.memory import human_bytes as human_bytes
 
 
 def times(shape: tuple[int, ...]) -> str:
