@@ -46,6 +46,7 @@ class View:
     only: tuple[str, ...] | None
     nests: bool
     tile: int | None
+    row: int | None
     all_lanes: bool
     svg: Path | None
     json_file: Path | None
@@ -102,8 +103,20 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     metavar="[TILE]",
     help="Show what every lane of a tile holds, which lanes are masked, and why (tile 0 without a number).",
 )
+@click.option(
+    "--filter-row",
+    "row",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="With --lanes, --svg or --example: at this filter row, by default one that meets the image.",
+)
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
-@click.option("--svg", type=path_type, metavar="FILE", help="Draw the lanes of the tile.")
+@click.option(
+    "--svg",
+    type=path_type,
+    metavar="FILE",
+    help="Draw the lanes of the tile; without --lanes, of a tile inside the image.",
+)
 @wide_option
 @no_cache_option
 @click.option(
@@ -172,18 +185,19 @@ def _show_example(view: View) -> None:
     """The worked example, or what is asked for of its tiles."""
     out = console(stderr=check_reports(view.svg, view.json_file))
     if view.of_tile or view.json_file is not None:
-        _print_view(out, example_tiles(), view)
+        _print_view(out, example_tiles(), view, typical=False)
     else:
         print_example(out, view.all_lanes)
 
 
-def _print_view(out: Console, tiles: Tiles, view: View) -> None:
-    """Everything that is asked for of a tile."""
+def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) -> None:
+    """Everything that is asked for of a tile: one inside the image, or the first, where no tile is named."""
     if view.nests:
         print_derivation(out, tiles)
     if view.tile is None and view.svg is None and view.json_file is None:
         return
-    table = tiles.lanes(view.tile or 0)
+    inside = view.tile is None and typical
+    table = tiles.typical(view.row) if inside else tiles.lanes(view.tile or 0, view.row)
     if view.tile is not None:
         print_tile(out, tiles, table, view.all_lanes)
     write_tile(out, tiles, table, view.svg, view.json_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -130,12 +131,13 @@ def print_fused(console: Console, layers: Sequence) -> None:
 
 
 def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
-    """The nodes that were not compiled: operators and how many of each, and each reason once."""
-    counts: dict[tuple[str, str], int] = {}
+    """The nodes that were not compiled: each reason once, with the operators and how many of each."""
+    counts: dict[str, Counter[str]] = {}
     for node in skipped:
-        counts[node.op_type, node.reason] = counts.get((node.op_type, node.reason), 0) + 1
-    for (operator, reason), count in counts.items():
-        console.print(f"not compiled: {count} x {operator} ({reason})", soft_wrap=True)
+        counts.setdefault(node.reason, Counter())[node.op_type] += 1
+    for reason, operators in counts.items():
+        listed = ", ".join(f"{count} x {operator}" for operator, count in operators.items())
+        console.print(f"not compiled: {listed} ({reason})", soft_wrap=True)
 
 
 def print_assembled(console: Console, build: Build, assembled: Mapping[str, Assembled]) -> None:

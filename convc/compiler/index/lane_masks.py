@@ -100,13 +100,6 @@ def _taps_with_masks(rule: MaskRule, index_map: IndexMap, tap: str) -> tuple[int
     return tuple(found)
 
 
-def masked_lanes(mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
-    """Bool (tiles, lanes): where a mask holds at one tap."""
-    tiles, lanes = (axis.extent for axis in index_map.domain[:2])
-    points = {"tile_m": np.arange(tiles)[:, None], "lane": np.arange(lanes)[None, :], **tap}
-    return np.broadcast_to(np.asarray(expr.evaluate(mask, points), bool), (tiles, lanes))
-
-
 def tile_mask(maps: ReuseMaps, tile_m: int, r: int, s: int) -> np.ndarray:
     """Bool (lanes,): the lanes of one tile that tap (r, s) does not write."""
     found = np.zeros(maps.tile.lanes, bool)
