@@ -108,7 +108,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     "row",
     type=click.IntRange(min=0),
     metavar="R",
-    help="With --lanes, --svg or --example: at this filter row, by default one that meets the image.",
+    help="With --lanes or --svg: at this filter row, by default one that meets the image.",
 )
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
 @click.option(

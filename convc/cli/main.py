@@ -33,7 +33,7 @@ COMMANDS = {
     "compile": "An ONNX model becomes a build folder.",
     "exec": "Run any PTX kernel with a launch file.",
     "explain": "Say what an error code means.",
-    "inspect": "Show how a layer is compiled, and why.",
+    "inspect": "List the layers; show how one is compiled, and why.",
     "run": "Run a layer of a build folder, or a whole model.",
     "verify": "Check every convolution of a model.",
 }

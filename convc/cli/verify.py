@@ -230,6 +230,9 @@ def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, w
         )
     if not quiet:
         print_network(console(), report, wide)
+        wrong = next((each.name for each in report.layers if not each.ok), None)
+        picked = wrong or slowest((each.name, each.planned) for each in report.layers)
+        print_next(console(), "inspect", model, picked, chosen)
     if json_file is not None:
         write_report(json_file, network_json(report))
     if not report.ok:

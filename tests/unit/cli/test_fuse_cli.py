@@ -77,10 +77,10 @@ def test_a_build_knows_what_was_fused(convc, block, tmp_path):
 
 def test_inspect_names_the_nodes_and_the_steps(convc, block):
     said = convc.good("inspect", block, "--layer", "conv2")
-    assert "fused into it: bn2, add, relu" in said
+    assert "fused        bn2, add, relu" in said
     assert "epilogue.apply_1" in said
     assert "max with 0" in said
-    assert "fused into it" not in convc.good("inspect", block, "--layer", "conv2", "--no-fuse")
+    assert "\nfused " not in convc.good("inspect", block, "--layer", "conv2", "--no-fuse")
     assert "fused into convolution 'conv2'" in convc.refused("inspect", block, "--layer", "relu")
 
 

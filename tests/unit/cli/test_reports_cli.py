@@ -230,9 +230,14 @@ def test_check_as_json_and_as_sarif(convc, build):
 
 
 def test_inspect_as_json(convc, tiny):
-    report, told = outputs(convc, "inspect", tiny, "--layer", "conv")
-    assert report["format"] == "convc-lanes/1"
-    assert "wrote -: tile 0" in told
+    for call, format, says in (
+        ((), "convc-layers/1", ""),
+        (("--layer", "conv"), "convc-inspect/1", "wrote -: plan and estimate of conv"),
+        (("--layer", "conv", "--lanes"), "convc-lanes/1", "wrote -: tile 0"),
+    ):
+        report, told = outputs(convc, "inspect", tiny, *call)
+        assert report["format"] == format
+        assert says in told
 
 
 def test_explain_as_json(convc, tmp_path):
