@@ -10,7 +10,7 @@ from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.compiler.schedules.all import schedule_of
 from convc.report.console import Console
 from convc.report.format import human_bytes
-from convc.report.grid import Column, Row, print_grid
+from convc.report.grid import Column, Row, grid_lines, print_grid
 
 COLUMNS = (
     Column(""),
@@ -30,6 +30,12 @@ def print_choices(console: Console, plan: Plan) -> None:
     print_grid(console, COLUMNS, _rows(plan))
     for line in (*illegal_lines(plan), *why_lines(plan)):
         console.print(line, soft_wrap=True)
+
+
+def choice_lines(plan: Plan) -> list[str]:
+    """The table of schedules and the reasons below it as lines, however long."""
+    table = [line for line, _ in grid_lines(COLUMNS, _rows(plan), None)]
+    return [*table, *illegal_lines(plan), *why_lines(plan)]
 
 
 def illegal_lines(plan: Plan) -> Iterator[str]:

@@ -13,7 +13,14 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import ScheduleSummary
 from convc.compiler.schedules.all import SLIDE, WINDOWS
 from convc.compiler.schedules.planner import plan
-from convc.explain.schedules import illegal_lines, legal_choices, print_choices, verdict_on_moving, why_lines
+from convc.explain.schedules import (
+    choice_lines,
+    illegal_lines,
+    legal_choices,
+    print_choices,
+    verdict_on_moving,
+    why_lines,
+)
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -26,11 +33,13 @@ def lines(**changes) -> list[str]:
 
 
 def said_of(problem: ConvProblem) -> list[str]:
-    """The table of schedules of a problem, and the reasons below it."""
+    """The table of schedules of a problem, and the reasons below it, as they are printed."""
     paper = io.StringIO()
     decided = plan(device_layout(problem), options=ScheduleOptions())
     print_choices(Console(file=paper, width=1 << 20, markup=False, highlight=False), decided)
-    return paper.getvalue().splitlines()
+    lines = paper.getvalue().splitlines()
+    assert lines == choice_lines(decided)
+    return lines
 
 
 @pytest.mark.parametrize("channels", [128, 256, 512])
