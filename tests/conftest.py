@@ -15,6 +15,7 @@ import pytest
 
 from convc.support.ptxas import Assembled, assemble
 
+os.environ.pop("COLUMNS", None)  # tables are as wide as they are, whoever starts the tests
 os.environ["CONVC_CACHE"] = "off"  # no test uses the user's compile cache, nor does a process that a test starts
 
 GOLDEN = Path(__file__).parent / "golden"

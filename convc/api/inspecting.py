@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
 
 from convc.api.arguments import given_options
+from convc.api.inputs import opened
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
+from convc.build.folder import Build, LayerRecord
 from convc.build.selection import pick_layer
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import shared_problem
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
-from convc.explain.inspect import print_inspection
+from convc.errors import BuildError, InputError
+from convc.explain.inspect import About, print_inspection
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout
 from convc.report.console import page_text
+from convc.support.files import read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +33,14 @@ class Inspection:
     """One layer and how its kernel came about; `print` shows what ``convc inspect`` shows.
 
     Attributes:
-        node: the convolution as the model has it: weights, tensors, and what was fused into it.
+        node: the convolution as the model has it (tensors, and what was fused into it), or the record of a build.
         compiled: every stage of its compilation.
+        found: the kernel's text in the build folder; None where the layer comes from a model.
     """
 
-    node: ConvNode
+    node: ConvNode | LayerRecord
     compiled: Compiled
+    found: str | None = None
 
     @property
     def problem(self) -> ConvProblem:
@@ -55,8 +64,8 @@ class Inspection:
 
     @property
     def text(self) -> str:
-        """The kernel's PTX."""
-        return self.compiled.artifact.ptx
+        """The kernel's PTX; of a build, as its folder has it."""
+        return self.compiled.artifact.ptx if self.found is None else self.found
 
     @property
     def launch(self) -> LaunchSpec:
@@ -68,15 +77,20 @@ class Inspection:
         """The kernel's tiles with all that can be shown of them: derivation, lanes, masks and claims."""
         return plan_tiles(self.plan)
 
+    @property
+    def about(self) -> About:
+        """Facts about the layer that its kernel does not know."""
+        return About(name=self.node.name, fused=self.node.fused, text=self.found)
+
     def __str__(self) -> str:
-        return page_text(lambda console: print_inspection(console, self.compiled, self.node.fused))
+        return page_text(lambda console: print_inspection(console, self.compiled, self.about))
 
     def __repr__(self) -> str:
         return f"<Inspection {self.node.name}: schedule {self.compiled.schedule}, {self.plan.tiling}>"
 
 
 def inspect(
-    model: Model,
+    model: Model | Build,
     layer: str | None = None,
     *,
     read: ReadOptions | None = None,
@@ -84,8 +98,11 @@ def inspect(
 ) -> Inspection:
     """Compile one convolution and keep every stage of it: problem, layout, plan, tile program, text and launch.
 
+    Of a build folder, the layer is compiled once more as its plan says, and the text is the folder's.
+
     Args:
-        model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`).
+        model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`); or a
+            build, opened or its folder.
         layer: its name; not needed where there is only one convolution.
         read: how the model is read.
         schedule: which schedules to consider; all of them by default.
@@ -94,7 +111,8 @@ def inspect(
         The layer with its stages; as a text, the page that explains them.
 
     Raises:
-        InputError: there is no such layer, or several and no name.
+        InputError: there is no such layer, or several and no name; or options for a build, which has settled them.
+        BuildError: the build folder is damaged.
         PlanError: it has no kernel.
 
     Example:
@@ -104,10 +122,82 @@ def inspect(
         >>> found.plan.launch.grid
         (2, 1, 1)
         >>> str(found).splitlines()[1]
-        '== problem =='
+        '== conv =='
     """
+    build = build_of(model)
+    if build is not None:
+        check_settled(read, schedule)
+        return _of_build(build, layer)
+    assert not isinstance(model, Build)
     scheduling = given_options(schedule, ScheduleOptions, "schedule")
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
     compiled = compile_problem(shared_problem(conv.problem), options=scheduling)
     return Inspection(node=conv, compiled=compiled)
+
+
+def build_of(source: Model | Build) -> Build | None:
+    """The build, where that is what is given: opened, or its folder; None for a model."""
+    if isinstance(source, Build) or (isinstance(source, str | Path) and Path(source).is_dir()):
+        return opened(source)
+    return None
+
+
+def check_settled(read: ReadOptions | None, schedule: ScheduleOptions | None) -> None:
+    """InputError where options are given that a build folder has settled."""
+    if (read or ReadOptions()) != ReadOptions() or (schedule or ScheduleOptions()) != ScheduleOptions():
+        raise InputError("a build folder has settled how its layers are read and scheduled: leave the options out")
+
+
+def _of_build(build: Build, layer: str | None) -> Inspection:
+    """A layer of a build, compiled as its plan says."""
+    record = build.record(layer)
+    folder = build.path / "kernels" / record.kernel
+    text = read_text(folder / "kernel.ptx", BuildError)
+    problem = shared_problem(record.problem)
+    compiled = compile_problem(problem)
+    plan = folder / "plan.json"
+    if compiled.artifact.ptx != text and plan.is_file():
+        # Not what the planner takes by itself: somebody fixed the schedule, or changed the text.
+        compiled = compile_problem(problem, options=_as_planned(plan.read_bytes()))
+    return Inspection(node=record, compiled=compiled, found=text)
+
+
+class _Name(msgspec.Struct):
+    name: str
+    variant: str = ""
+
+
+class _Walk(msgspec.Struct):
+    border: str
+
+
+class _Stream(msgspec.Struct):
+    merged: bool
+
+
+class _Reuse(msgspec.Struct):
+    walk: _Walk
+    stream: _Stream
+
+
+class _Indexing(msgspec.Struct):
+    reuse: _Reuse | None
+
+
+class _Planned(msgspec.Struct):
+    schedule: _Name
+    indexing: _Indexing
+
+
+def _as_planned(plan: bytes) -> ScheduleOptions:
+    """The options that lead to a plan; all schedules where it is damaged, or one of another version."""
+    try:
+        read = msgspec.json.decode(plan, type=_Planned)
+    except msgspec.MsgspecError:
+        return ScheduleOptions()
+    reuse = read.indexing.reuse
+    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None)
+    if reuse is None:
+        return options
+    return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")

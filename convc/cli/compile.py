@@ -24,7 +24,9 @@ from convc.cli.options import (
     schedule_options,
     shape_option,
     target_type,
+    wide_option,
 )
+from convc.cli.suggest import print_next, slowest
 from convc.support import ptxas
 
 
@@ -41,10 +43,11 @@ from convc.support import ptxas
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 @jobs_options
 @no_cache_option
+@wide_option
 @json_option
 @chosen_options
 def compile_command(
-    model: Path, folder: Path, layer: Layers, assemble: bool, json_file: Path | None, chosen: Chosen
+    model: Path, folder: Path, layer: Layers, assemble: bool, wide: bool, json_file: Path | None, chosen: Chosen
 ) -> None:
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
@@ -52,7 +55,7 @@ def compile_command(
     already in DIR is replaced when the new one is whole.
     """
     # Imported when the command runs: its help needs no report.
-    from convc.report.build import build_json, print_assembled, print_build
+    from convc.report.build import build_json, planned_kernels, print_assembled, print_build
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
 
@@ -75,8 +78,10 @@ def compile_command(
             assembler=assembler if assemble else None,
             work=dataclasses.replace(chosen.work, executor=pool, progress=progress),
         )
-    print_build(out, build)
+    planned = planned_kernels(build)
+    print_build(out, build, planned, wide)
     if assemble:
         print_assembled(out, build, made)
+    print_next(out, "inspect", folder, slowest((layer.name, planned[layer.kernel]) for layer in build.network.layers))
     if json_file is not None:
         write_report(json_file, build_json(build, made))

@@ -1,7 +1,9 @@
-"""``convc inspect``: how one layer is compiled, and why."""
+"""``convc inspect``: the layers of a model; how one of them is compiled, and why."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
+from convc.api.options import ReadOptions
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -17,37 +20,69 @@ from convc.cli.options import (
     dtype_option,
     fuse_option,
     layer_option,
+    no_cache_option,
     path_type,
     precision_option,
     read_model_argument,
     schedule_options,
     shape_option,
     target_type,
+    wide_option,
 )
+from convc.cli.suggest import print_next
+from convc.explain.sections import SECTION_NAMES
 
 if TYPE_CHECKING:
+    from convc.api.inspecting import Inspection
     from convc.explain.tiles import Tiles
     from convc.report.console import Console
+
+VIEWS = ("nests", "lanes")
+"""Sections that are only printed where they are asked for: by ``--only``, or by options of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The views of the tiles that are asked for; none by default."""
+    """Everything that is asked for; by default the whole page of a layer, without the views of its tiles."""
 
+    only: tuple[str, ...] | None
     nests: bool
     tile: int | None
+    row: int | None
     all_lanes: bool
     svg: Path | None
     json_file: Path | None
+    wide: bool
 
     @property
-    def asked(self) -> bool:
-        """Whether anything is asked for."""
-        return self.nests or any(each is not None for each in (self.tile, self.svg, self.json_file))
+    def of_tile(self) -> bool:
+        """Whether the tiles are asked for."""
+        return self.nests or self.tile is not None or self.svg is not None
+
+    @property
+    def sections(self) -> tuple[str, ...] | None:
+        """Sections of the page to print; None for the whole page."""
+        if self.only is not None:
+            return tuple(name for name in self.only if name not in VIEWS)
+        return () if self.of_tile or self.json_file is not None else None
+
+
+def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[str, ...] | None:
+    """Names of sections from a list with commas; click.BadParameter for one that there is not."""
+    if given is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    known = (*SECTION_NAMES, *VIEWS)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            guess = f"did you mean {near[0]!r}? " if near else ""
+            raise click.BadParameter(f"there is no section {name!r}; {guess}sections: {', '.join(known)}")
+    return names
 
 
 @click.command("inspect")
-@click.argument("model", type=path_type, required=False, callback=read_model_argument)
+@click.argument("model", type=path_type, required=False, callback=read_model_argument, metavar="[MODEL|DIR]")
 @layer_option
 @batch_option
 @shape_option
@@ -55,6 +90,12 @@ class View:
 @precision_option
 @fuse_option
 @schedule_options
+@click.option(
+    "--only",
+    callback=_sections,
+    metavar="SECTIONS",
+    help=f"Only these parts of the page, with commas between them: {', '.join((*SECTION_NAMES, *VIEWS))}.",
+)
 @click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
 @click.option(
     "--lanes",
@@ -65,48 +106,127 @@ class View:
     metavar="[TILE]",
     help="Show what every lane of a tile holds, which lanes are masked, and why (tile 0 without a number).",
 )
+@click.option(
+    "--filter-row",
+    "row",
+    type=click.IntRange(min=0),
+    metavar="R",
+    help="With --lanes or --svg: at this filter row, by default one that meets the image.",
+)
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
-@click.option("--svg", type=target_type, metavar="FILE", help="Draw the lanes of the tile.")
-@click.option("--json", "json_file", type=target_type, metavar="FILE", help="Write the lanes of the tile as JSON.")
+@click.option(
+    "--svg",
+    type=target_type,
+    metavar="FILE",
+    help="Draw the lanes of the tile; without --lanes, of a tile inside the image.",
+)
+@wide_option
+@no_cache_option
+@click.option(
+    "--json",
+    "json_file",
+    type=target_type,
+    metavar="FILE",
+    help="Write the list, or the layer's plan and estimate, or with --lanes the lanes of the tile, as JSON.",
+)
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 @collected("view", View)
 @chosen_options
 def inspect_command(model: Path | None, layer: str | None, example: bool, view: View, chosen: Chosen) -> None:
-    """Show how a layer of MODEL becomes a kernel: loops, index maps, plan, memory, steps, and the PTX.
+    """List the layers of MODEL (or of a build folder), or show how one of them becomes a kernel.
+
+    Without --layer: a row for each layer. With it: a summary, which says which schedule was chosen and why, and the
+    sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
 
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
-    if example and (model or layer or chosen != Chosen()):
-        raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
-    if not example and model is None:
-        raise click.UsageError("Missing argument 'MODEL' (or --example).")
-    if not example and layer is None:
-        raise click.UsageError("Missing option '--layer'.")
-    if view.all_lanes and not example and view.tile is None:
+    if view.only is not None:
+        asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
+        view = dataclasses.replace(view, nests=view.nests or "nests" in view.only, tile=asked)
+    if example:
+        if model or layer or chosen != Chosen(read=ReadOptions(fuse=chosen.read.fuse)) or view.only:
+            raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
+        _show_example(view)
+        return
+    if view.all_lanes and view.tile is None:
         raise click.UsageError("--all-lanes is for lists of lanes: give --lanes (or --example) too.")
+    if model is None:
+        raise click.UsageError("Missing argument 'MODEL' (or --example).")
+    if layer is None and not view.of_tile and view.only is None:
+        _list(model, view, chosen)
+        return
     # Imported when the command runs: its help needs neither compiler nor report.
-    from convc.explain.example import example_tiles, print_example
-    from convc.explain.inspect import print_inspection
     from convc.report.console import console
     from convc.report.output import check_reports
 
     out = console(stderr=check_reports(view.svg, view.json_file))
-    found = None if model is None else api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
-    if view.asked:
-        _print_view(out, example_tiles() if found is None else found.tiles, view)
-    elif found is None:
-        print_example(out, view.all_lanes)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    _show(out, found, view)
+
+
+def _list(model: Path, view: View, chosen: Chosen) -> None:
+    """The layers of a model, and how to look at the one that takes longest."""
+    from convc.api.listing import list_layers
+    from convc.explain.listing import listing_json, print_listing
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
+
+    quiet = check_reports(view.json_file)
+    with progress_bar() as progress:
+        work = dataclasses.replace(chosen.work, progress=progress)
+        listing = list_layers(model, read=chosen.read, schedule=chosen.schedule, work=work)
+    if not quiet:
+        out = console()
+        print_listing(out, listing, view.wide)
+        planned = [(each.planned.cycles, each.name) for each in listing.layers if each.planned is not None]
+        print_next(
+            out,
+            "inspect",
+            model if isinstance(model, Path) else Path("-"),
+            max(planned)[1] if planned else None,
+            chosen,
+        )
+    if view.json_file is not None:
+        write_report(view.json_file, listing_json(listing))
+
+
+def _show(out: Console, found: Inspection, view: View) -> None:
+    """Everything that is asked for of a layer."""
+    from convc.explain.inspect import inspection_json, print_inspection
+    from convc.report.output import write_report
+
+    if view.sections is None or view.sections:
+        print_inspection(out, found.compiled, found.about, view.sections)
+    if view.of_tile:
+        _print_view(out, found.tiles, view)
+    elif view.json_file is not None:
+        write_report(view.json_file, inspection_json(found.compiled, found.about))
+        out.print(f"wrote {view.json_file}: plan and estimate of {found.node.name}", soft_wrap=True)
+
+
+def _show_example(view: View) -> None:
+    """The worked example, or what is asked for of its tiles."""
+    from convc.explain.example import example_tiles, print_example
+    from convc.report.console import console
+    from convc.report.output import check_reports
+
+    out = console(stderr=check_reports(view.svg, view.json_file))
+    if view.of_tile or view.json_file is not None:
+        _print_view(out, example_tiles(), view, typical=False)
     else:
-        print_inspection(out, found.compiled, found.node.fused)
+        print_example(out, view.all_lanes)
 
 
-def _print_view(out: Console, tiles: Tiles, view: View) -> None:
-    """What is asked for of a tile."""
+def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) -> None:
+    """Everything that is asked for of a tile: one inside the image, or the first, where no tile is named."""
     from convc.explain.tiles import print_derivation, print_tile, write_tile
 
-    table = tiles.lanes(view.tile or 0)
     if view.nests:
         print_derivation(out, tiles)
+    if view.tile is None and view.svg is None and view.json_file is None:
+        return
+    inside = view.tile is None and typical
+    table = tiles.typical(view.row) if inside else tiles.lanes(view.tile or 0, view.row)
     if view.tile is not None:
         print_tile(out, tiles, table, view.all_lanes)
     write_tile(out, tiles, table, view.svg, view.json_file)

@@ -38,7 +38,7 @@ COMMANDS = {
     "compile": "An ONNX model becomes a build folder.",
     "exec": "Run any PTX kernel with a launch file.",
     "explain": "Say what a code in a message means.",
-    "inspect": "Show how a layer is compiled, and why.",
+    "inspect": "List the layers; show how one is compiled, and why.",
     "run": "Run a layer of a build folder, or a whole model.",
     "time": "Estimate how long kernels take, and what they wait for.",
     "verify": "Check every convolution of a model.",

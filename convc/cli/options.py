@@ -251,6 +251,9 @@ host_option = click.option(
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
 
+wide_option = click.option("--wide", is_flag=True, help="All columns of the table, each layer in one line.")
+
+
 class _ScheduleChoice(click.ParamType):
     """A field of `ScheduleOptions`: what it may be is asked of the compiler where the help is shown.
 

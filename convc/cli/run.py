@@ -67,9 +67,7 @@ class Data:
     help="Result, .npy or .npz of all (- is stdout).",
 )
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs that are not given at random.")
-@click.option(
-    "--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy."
-)
+@click.option("--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy.")
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
 @batch_option

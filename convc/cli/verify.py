@@ -31,9 +31,11 @@ from convc.cli.options import (
     schedule_options,
     shape_option,
     target_type,
+    wide_option,
 )
 from convc.cli.own_data import OwnData, data_options, verify_own_data
 from convc.cli.streams import check_once, model_source
+from convc.cli.suggest import print_next, slowest
 from convc.errors import ConvcError, WorkerError
 from convc.support.progress import Progress
 
@@ -60,6 +62,14 @@ class Drawn:
     reweight: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Parts of a report that are shown on demand: all that was counted, all columns."""
+
+    counts: bool
+    wide: bool
+
+
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
@@ -78,6 +88,7 @@ class Drawn:
 @numerics_option
 @schedule_options
 @counts_option
+@wide_option
 @click.option(
     "--reweight",
     type=click.IntRange(min=0),
@@ -97,11 +108,12 @@ class Drawn:
 @collected("files", Files)
 @collected("drawn", Drawn)
 @collected("own", OwnData)
+@collected("shown", Shown)
 @chosen_options
 def verify_command(
     models: tuple[Path, ...],
     layer: Layers,
-    counts: bool,
+    shown: Shown,
     host: str,
     files: Files,
     drawn: Drawn,
@@ -126,7 +138,7 @@ def verify_command(
     check_once(*models)
     others: dict[str, object] = {
         "layer": layer,
-        "counts": counts,
+        "counts": shown.counts,
         "seed": drawn.seed,
         "sample": drawn.sample is not None,
         "jobs": chosen.workers.jobs,
@@ -143,18 +155,18 @@ def verify_command(
         raise click.UsageError(f"{', '.join(own.asked)} is about data of your own: give --input too.")
     if drawn.reweight is not None:
         others["no-fuse"] = not chosen.read.fuse
-        _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, chosen)
+        _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, shown.wide, chosen)
         return
     if host != "reference":
         raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:
             raise click.UsageError(f"{option} {does} one model: give one MODEL.")
-    _verify_layers(models, layer, counts, files, drawn, chosen)
+    _verify_layers(models, layer, shown, files, drawn, chosen)
 
 
 def _verify_layers(
-    models: tuple[Path, ...], layer: Layers, counts: bool, files: Files, drawn: Drawn, chosen: Chosen
+    models: tuple[Path, ...], layer: Layers, shown: Shown, files: Files, drawn: Drawn, chosen: Chosen
 ) -> None:
     """Verify the layers of each model, and say what was found."""
     # Imported when the command runs: its help needs no report.
@@ -164,7 +176,7 @@ def _verify_layers(
     from convc.report.verify import print_report
 
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
-    if quiet and counts:
+    if quiet and shown.counts:
         raise click.UsageError("--counts lists on stdout, where a report goes: leave it out (--json has the counts).")
     first = models[0]
     if files.annotate is not None:
@@ -180,7 +192,10 @@ def _verify_layers(
             elif not quiet:
                 if len(models) > 1:
                     print_heading(console(), str(model))
-                print_report(console(), found, counts)
+                print_report(console(), found, shown.counts, shown.wide)
+                wrong = next((each.name for each in found.layers if not each.ok), None)
+                picked = wrong or slowest((each.name, each.planned) for each in found.layers)
+                print_next(console(), "inspect", model, picked, chosen)
     reports = [found for found in made if not isinstance(found, ConvcError)]
     _write_files(files, models, made, reports)
     if files.annotate is not None:
@@ -246,7 +261,7 @@ def _only(option: str, models: tuple[Path, ...], others: dict[str, object]) -> P
     return next(iter(models))
 
 
-def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, chosen: Chosen) -> None:
+def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, wide: bool, chosen: Chosen) -> None:
     """Verify a model as a network, and say what was found."""
     from convc.report.console import console, progress_bar
     from convc.report.network import network_json, print_network
@@ -264,7 +279,10 @@ def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, c
             work=dataclasses.replace(chosen.work, progress=progress),
         )
     if not quiet:
-        print_network(console(), report)
+        print_network(console(), report, wide)
+        wrong = next((each.name for each in report.layers if not each.ok), None)
+        picked = wrong or slowest((each.name, each.planned) for each in report.layers)
+        print_next(console(), "inspect", model, picked, chosen)
     if json_file is not None:
         write_report(json_file, network_json(report))
     if not report.ok:

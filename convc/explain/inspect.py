@@ -1,14 +1,16 @@
-"""The page of ``convc inspect``: one layer from its loop nest to the text, with the reason for every decision.
+"""The page of ``convc inspect``: one layer, the answer first, then every stage from its loops to the text.
 
-Seven parts, each under its own heading: problem, loop nest, index maps with what was proved about them, plan
-with the candidates it turned down, memory map, roles step by step, and the PTX with each line's step beside
-it.
+A summary says which schedule the layer got and why. Below are the sections, each of which can be asked for alone: what
+the schedules would cost, the plan, the loop nest, the index maps with what was proved about them, the memory map, the
+roles step by step, and the PTX with each line's step beside it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -18,41 +20,98 @@ from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.index.show import map_lines, maps_lines
 from convc.compiler.plan.coordinates import in_order
 from convc.compiler.plan.names import ACC
-from convc.compiler.plan.records import Plan, Rejection
+from convc.compiler.plan.records import Plan, Rejection, to_json
 from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.show import show
 from convc.explain.estimate import estimate_lines
-from convc.explain.schedules import choice_lines
+from convc.explain.schedules import print_choices, why_lines
 from convc.explain.sharing import sharing_lines
+from convc.explain.summary import summary_lines
 from convc.explain.tiles import plan_maps, plan_tiles
+from convc.ir.planned import read_planned
 from convc.report.console import print_heading, print_part
 from convc.report.format import times
-from convc.report.layout_notes import layout_notes
-
-ROWS = 24
-"""Rejected candidates that are listed."""
+from convc.report.output import json_text
 
 
-def print_inspection(console: Console, compiled: Compiled, fused: tuple[str, ...] = ()) -> None:
-    """All parts, in order; `fused` are the nodes of the model that the kernel does as well."""
-    plan = compiled.plan
-    problem = [compiled.problem.describe()]
-    if fused:
-        problem.append(f"fused into it: {', '.join(fused)}")
-    problem += layout_notes(compiled.layout)
-    parts = (
-        ("problem", problem),
-        ("loop nest", plan_tiles(plan).loops()),
-        ("index maps", _maps_lines(plan)),
-        ("plan", _plan(plan)),
-        ("schedules", choice_lines(plan)),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Facts about a layer that its kernel does not know.
+
+    Attributes:
+        name: as in the model.
+        fused: nodes of the model that the kernel does as well.
+        text: the kernel's PTX as a build folder has it; None: as the compiler wrote it.
+    """
+
+    name: str
+    fused: tuple[str, ...] = ()
+    text: str | None = None
+
+
+Show = Callable[[Console, Compiled, str], None]
+"""Prints a section of a layer: on a console, from its compilation, with the text of its kernel."""
+
+
+def _lines(lines: Callable[[Plan], Iterable[str]]) -> Show:
+    """A section that is lines about the plan."""
+
+    def show_lines(console: Console, compiled: Compiled, text: str) -> None:
+        for line in lines(compiled.plan):
+            console.print(line, soft_wrap=True)
+
+    return show_lines
+
+
+def _show_choices(console: Console, compiled: Compiled, text: str) -> None:
+    print_choices(console, compiled.plan)
+
+
+def _show_memory(console: Console, compiled: Compiled, text: str) -> None:
+    console.print(_memory(compiled.plan.storage))
+
+
+def _show_steps(console: Console, compiled: Compiled, text: str) -> None:
+    for line in show(compiled.program).splitlines():
+        console.print(line, soft_wrap=True)
+
+
+def _show_text(console: Console, compiled: Compiled, text: str) -> None:
+    for line in marked(text):
+        console.print(line, soft_wrap=True)
+
+
+def print_inspection(console: Console, compiled: Compiled, about: About, only: Sequence[str] | None = None) -> None:
+    """A layer: the summary and all sections, or some of them in the order in which they are named.
+
+    Args:
+        about: what the layer is called in its model, and the like.
+        only: names of `SECTIONS`; the summary is printed with all of them alone.
+    """
+    text = compiled.artifact.ptx if about.text is None else about.text
+    if only is None:
+        print_part(console, about.name, summary_lines(compiled, about.fused, about.text))
+    for name in SECTIONS if only is None else only:
+        heading, show_section = SECTIONS[name]
+        print_heading(console, heading)
+        show_section(console, compiled, text)
+
+
+def inspection_json(compiled: Compiled, about: About) -> bytes:
+    """A layer as JSON: its problem, the estimate and the plan of its kernel, and why it has that schedule."""
+    plan = to_json(compiled.plan)
+    return json_text(
+        {
+            "format": "convc-inspect/1",
+            "layer": about.name,
+            "fused": about.fused,
+            "problem": compiled.layout.model,
+            "schedule": compiled.schedule,
+            "why": list(why_lines(compiled.plan)),
+            "estimate": read_planned(plan),
+            "plan": msgspec.Raw(plan),
+        }
     )
-    for heading, lines in parts:
-        print_part(console, heading, lines)
-    print_heading(console, "memory of one CTA")
-    console.print(_memory(plan.storage))
-    print_part(console, "roles and steps", show(compiled.program).splitlines())
-    print_part(console, "PTX, with the step of each line", marked(compiled.artifact.ptx))
 
 
 def marked(text: str) -> Iterator[str]:
@@ -90,7 +149,6 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield "no other widths"
     for other in plan.alternatives:
         yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bottleneck}"
-    yield "rejected candidates:" if plan.rejected else "no rejected candidates"
     yield from _rejections(plan.rejected)
 
 
@@ -106,12 +164,19 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
-    """The first rejected candidates with their reasons, and how many more there are."""
-    for rejection in rejected[:ROWS]:
-        who = "any tiling" if rejection.tiling is None else str(rejection.tiling)
-        yield f"  {who}: {rejection.reason} [{rejection.rule}]"
-    if len(rejected) > ROWS:
-        yield f"  and {len(rejected) - ROWS} more"
+    """Rejected candidates by the rule that they break: how many, and the first of them with its numbers."""
+    if not rejected:
+        yield "no rejected candidates"
+        return
+    yield "rejected candidates, by the rule that they break:"
+    by_rule: dict[str, list[Rejection]] = {}
+    for rejection in rejected:
+        by_rule.setdefault(rejection.rule, []).append(rejection)
+    for rule, found in by_rule.items():
+        first = found[0]
+        tiling = "any tiling" if first.tiling is None else str(first.tiling)
+        such = "" if len(found) == 1 else "such as "
+        yield f"  {rule}, {len(found)}: {such}{tiling}: {first.reason}"
 
 
 def _memory(storage: Storage) -> Table:
@@ -143,3 +208,15 @@ def _memory(storage: Storage) -> Table:
 def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
     """Add a piece of memory that runs from byte `first` to byte `end`, exclusive."""
     table.add_row(memory, str(first), str(end), str(end - first), what)
+
+
+SECTIONS: dict[str, tuple[str, Show]] = {
+    "schedules": ("schedules", _show_choices),
+    "plan": ("plan", _lines(_plan)),
+    "loops": ("loop nest", _lines(lambda plan: plan_tiles(plan).loops())),
+    "maps": ("index maps", _lines(_maps_lines)),
+    "memory": ("memory of one CTA", _show_memory),
+    "steps": ("roles and steps", _show_steps),
+    "ptx": ("PTX, with the step of each line", _show_text),
+}
+"""The sections of a layer by the names that pick them, in order: heading, and what prints it."""

@@ -6,6 +6,7 @@ closed forms that the kernel's masks come from, so the two can be compared cell 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -14,12 +15,11 @@ import numpy as np
 
 from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lane_masks import (
-    column_mask,
-    line_mask,
+    axis_mask,
     masked_columns,
-    masked_lanes,
     masked_lines,
     tile_mask,
+    tiles_with_masks,
     words,
 )
 from convc.compiler.index.maps import Counterexample, IndexMap
@@ -30,6 +30,9 @@ from convc.compiler.schedules.all import RELOAD
 from convc.compiler.schedules.base import Schedule
 from convc.explain.shared_rows import Pixel, SharedRow, held_rows, needed_pixel, shared_rows
 from convc.ir.problem import ConvProblem
+
+LOOKED_AT = 32
+"""Tiles with masked lanes among which a lane is looked for that would add something to its output."""
 
 Place = tuple[int, int, int]
 """An output pixel: n, p, q."""
@@ -150,25 +153,26 @@ def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable
 
 
 def why_masked(maps: ReuseMaps) -> tuple[Counterexample, ...]:
-    """For each filter column and filter row with masked lanes, what the first of these would add to its output."""
+    """For each filter column and filter row with masked lanes, what the first of these would add to its output.
+
+    At most `LOOKED_AT` tiles with masked lanes are looked at for each, whatever the size of the image.
+    """
     rows, columns = map(range, maps.problem.kernel)
-    found: list[Counterexample | None] = []
-    for s in masked_columns(maps):
-        mask = masked_lanes(column_mask(maps), maps.column, s=s)
-        found.append(_first_foreign(maps, f"s = {s}", mask, [(r, s) for r in rows]))
-    for r in masked_lines(maps):
-        mask = masked_lanes(line_mask(maps), maps.line, r=r)
-        found.append(_first_foreign(maps, f"r = {r}", mask, [(r, s) for s in columns]))
+    found = [_first_foreign(maps, "s", s, [(r, s) for r in rows]) for s in masked_columns(maps)]
+    found += [_first_foreign(maps, "r", r, [(r, s) for s in columns]) for r in masked_lines(maps)]
     return tuple(each for each in found if each is not None)
 
 
-def _first_foreign(maps: ReuseMaps, tap: str, mask: np.ndarray, taps: list[tuple[int, int]]) -> Counterexample | None:
-    """The first lane of a mask that holds a real pixel in place of padding; None where the whole tap is padding."""
-    claim = f"{tap}: every lane holds the pixel that it needs, or a zero"
-    for tile_m in np.flatnonzero(mask.any(1)).tolist():
+def _first_foreign(
+    maps: ReuseMaps, tap: Literal["r", "s"], value: int, taps: list[tuple[int, int]]
+) -> Counterexample | None:
+    """The first lane masked there that holds a real pixel in place of padding; None where all of them are padding."""
+    claim = f"{tap} = {value}: every lane holds the pixel that it needs, or a zero"
+    for tile_m in itertools.islice(tiles_with_masks(maps, tap, value), LOOKED_AT):
+        mask = axis_mask(maps, tap, tile_m, value)
         for r, s in taps:
             for lane, cell in _column(maps, tile_m, r, s):
-                if not mask[tile_m, lane] or not cell.held.real or cell.needed is None:
+                if not mask[lane] or not cell.held.real or cell.needed is None:
                     continue
                 point = (("tile_m", tile_m), ("lane", lane), ("r", r), ("s", s))
                 text = f"without a mask lane {lane} would add pixel {cell.held.named()} where {cell.needed.named()}"

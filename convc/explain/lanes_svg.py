@@ -1,8 +1,9 @@
 """The lanes of a tile as a picture: an SVG text that a browser shows, the same for the same tile.
 
-A row for each lane, a column for each filter column; to the right, the rows of shared memory. Every state has a sign as
-well as a colour: text for padding, a cross for masked lanes, a bar and the row for what was fetched anew, and images
-alternate between two tints.
+A row for each lane, a column for each filter column; to the right, the rows of shared memory. A pixel has the same
+tint wherever it is, by its column in the image, so that what is shared shows as stripes. Every other state has a sign:
+text for padding, a cross for masked lanes, a bar and the row for what was fetched anew. A sentence about a cell appears
+where the mouse rests on it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from convc.compiler.index.row_stream import WINDOW
 from convc.explain.lane_tables import heading
-from convc.explain.lanes import Cell, LaneTable
+from convc.explain.lanes import Cell, Lane, LaneTable
 from convc.explain.shared_rows import Pixel, SharedRow
 from convc.report.format import convolution
 
@@ -32,8 +33,8 @@ GAP = 24
 TOP = 118
 """Where the rows begin: below the title, the legend and two lines of headings."""
 
-TINTS = ("#dbe9f6", "#fde8d0")
-"""Of pixels: even images, odd images."""
+TINTS = ("#dbe9f6", "#fde8d0", "#dcefdc", "#f6dbe4", "#e6dff3", "#f7f1c9", "#d3eeee", "#eadfd3")
+"""Of pixels, by their column in the image: neighbours in a tile have neighbouring tints."""
 
 PADDING = "#ffffff"
 IDLE = "#eeeeee"
@@ -41,8 +42,8 @@ BORDER = "#555555"
 FRESH = "#1b7837"
 
 LEGEND = (
-    ("pixel of an even image", TINTS[0], ""),
-    ("of an odd image", TINTS[1], ""),
+    ("one tint: one column of the image", TINTS[0], ""),
+    ("the next column", TINTS[1], ""),
     ("0: padding, a zero", PADDING, "dash"),
     ("X: masked", TINTS[0], "cross"),
     ("row: fetched anew", TINTS[0], "bar"),
@@ -87,11 +88,14 @@ def _lanes(table: LaneTable) -> Iterator[str]:
     x = GAP + LABEL
     yield _text(GAP, TOP - 8, f"{table.unit}: output")
     for number, buffer in enumerate(table.buffers):
-        yield _text(x, TOP - 26, f"copy {number}")
+        yield _text(x, TOP - 26, f"from copy {number}")
         for s in buffer.taps:
-            yield _text(x + 4, TOP - 8, f"s = {s}")
+            yield _text(x + 4, TOP - 8, f"filter column s = {s}")
             for place, lane in enumerate(buffer.lanes):
-                yield from _cell(x, TOP + place * ROW, lane.cells[buffer.taps.index(s)])
+                cell = lane.cells[buffer.taps.index(s)]
+                yield f"<g><title>{escape(_about(table, lane, cell, s))}</title>"
+                yield from _cell(x, TOP + place * ROW, cell, table.problem.stride[1])
+                yield "</g>"
             x += CELL
         x += GAP
     for place, lane in enumerate(table.buffers[0].lanes):
@@ -102,7 +106,20 @@ def _lanes(table: LaneTable) -> Iterator[str]:
             yield f'<line x1="{GAP}" y1="{y}" x2="{x - GAP}" y2="{y}" stroke="black" stroke-width="2"/>'
 
 
-def _cell(x: int, y: int, cell: Cell) -> Iterator[str]:
+def _about(table: LaneTable, lane: Lane, cell: Cell, s: int) -> str:
+    """A sentence about a lane at a filter column."""
+    who = f"{table.unit} {lane.lane} at filter tap ({table.r}, {s})"
+    if cell.needed is None:
+        return f"{who}: no output; row {cell.row} of shared memory holds pixel {cell.held.named()}"
+    held = f"pixel {cell.held.named()} from row {cell.row} of shared memory"
+    if cell.masked:
+        return f"{who}: masked, it holds {held} and needs {cell.needed.named()}, which is padding"
+    if not cell.held.real:
+        return f"{who}: padding {cell.held.named()}, a zero in row {cell.row} of shared memory"
+    return f"{who}: {held}{', fetched anew' if cell.fresh else ''}"
+
+
+def _cell(x: int, y: int, cell: Cell, stride: int) -> Iterator[str]:
     """A lane at one filter column; grey where the lane has no output."""
     sign = ""
     words = str(cell.held)
@@ -112,7 +129,7 @@ def _cell(x: int, y: int, cell: Cell) -> Iterator[str]:
     elif not cell.held.real:
         sign = "dash"
         words = f"0 {words}"
-    yield _box(x, y, CELL, IDLE if cell.needed is None else _fill(cell.held), sign)
+    yield _box(x, y, CELL, IDLE if cell.needed is None else _fill(cell.held, stride), sign)
     if cell.fresh:
         words = f"{words} row {cell.row}"
         yield f'<rect x="{x}" y="{y}" width="5" height="{ROW}" fill="{FRESH}"/>'
@@ -122,14 +139,14 @@ def _cell(x: int, y: int, cell: Cell) -> Iterator[str]:
 def _shared(table: LaneTable, x: int) -> Iterator[str]:
     """The rows of shared memory of each copy."""
     for number, buffer in enumerate(table.buffers):
-        yield _text(x, TOP - 26, f"copy {number}")
+        yield _text(x, TOP - 26, f"copy {number}, for s = {', '.join(map(str, buffer.taps))}")
         yield _text(x, TOP - 8, "row of shared memory")
         for row in buffer.rows:
-            yield from _row(x, TOP + row.row * ROW, row)
+            yield from _row(x, TOP + row.row * ROW, row, table.problem.stride[1])
         x += CELL + GAP
 
 
-def _row(x: int, y: int, row: SharedRow) -> Iterator[str]:
+def _row(x: int, y: int, row: SharedRow, stride: int) -> Iterator[str]:
     """A row of shared memory: its number, its pixel, and its place in the halo if it is part of one."""
     sign = ""
     words = f"{row.row:3}: {row.pixel}"
@@ -138,13 +155,13 @@ def _row(x: int, y: int, row: SharedRow) -> Iterator[str]:
         words += " 0"
     if row.halo is not None:
         words += f" halo {row.halo[1]}"
-    yield _box(x, y, CELL, _fill(row.pixel), sign)
+    yield _box(x, y, CELL, _fill(row.pixel, stride), sign)
     yield _text(x + 4, y + 13, words)
 
 
-def _fill(pixel: Pixel) -> str:
-    """The tint of the pixel's image, or none for padding."""
-    return TINTS[pixel.n % 2] if pixel.real else PADDING
+def _fill(pixel: Pixel, stride: int) -> str:
+    """The tint of the pixel's column in the image, or none for padding."""
+    return TINTS[pixel.w // stride % len(TINTS)] if pixel.real else PADDING
 
 
 def _box(x: int, y: int, width: int, fill: str, sign: str) -> str:

@@ -1,47 +1,98 @@
-"""The choice of a schedule: what the others would cost, and whether moving rows in tensor memory is worth it."""
+"""The choice of a schedule: what each would cost, which was taken, and the numbers that decided."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.compiler.schedules.all import schedule_of
+from convc.report.console import Console
+from convc.report.format import human_bytes
+from convc.report.grid import Column, Row, grid_lines, print_grid
+
+COLUMNS = (
+    Column(""),
+    Column("schedule"),
+    Column("cycles", "right"),
+    Column("moved", "right"),
+    Column("assumed", "right"),
+    Column("waits for"),
+    Column("tile", below=True),
+)
+"""``moved``: bytes that all CTAs together read through L2; ``assumed``: rules of the hardware that the schedule rests
+on and that nobody published or tested."""
 
 
-def choice_lines(plan: Plan) -> Iterator[str]:
-    """Every schedule that was considered, best first, then those that are illegal here, then the verdict on shift."""
-    legal = sorted((choice for choice in plan.choices if choice.tiling), key=lambda choice: choice.cycles)
-    for choice in legal:
-        mark = "*" if choice.schedule == plan.schedule else " "
-        cost = f"about {choice.cycles:.0f} cycles, waits for {choice.bottleneck}"
-        yield f"{mark} {choice.schedule.title:<15} {cost}: {choice.tiling}"
+def print_choices(console: Console, plan: Plan) -> None:
+    """Every schedule that was considered, the fastest first, then those that are illegal here, then the reasons."""
+    print_grid(console, COLUMNS, _rows(plan))
+    for line in (*illegal_lines(plan), *why_lines(plan)):
+        console.print(line, soft_wrap=True)
+
+
+def choice_lines(plan: Plan) -> list[str]:
+    """The table of schedules and the reasons below it as lines, however long."""
+    table = [line for line, _ in grid_lines(COLUMNS, _rows(plan), None)]
+    return [*table, *illegal_lines(plan), *why_lines(plan)]
+
+
+def illegal_lines(plan: Plan) -> Iterator[str]:
+    """The schedules that have no kernel here, with the reason; those with the same reason in one line."""
+    names: dict[str, list[str]] = {}
     for choice in plan.choices:
         if choice.tiling is None:
-            yield f"  {choice.schedule.title:<15} not here: {choice.reason}"
-    if len(legal) > 1:
-        yield (
-            f"of those within {SLACK - 1:.0%} of the fastest the plan takes one that rests on no assumed rule of the "
-            "hardware, and of these the one that moves fewest bytes"
-        )
+            names.setdefault(choice.reason, []).append(choice.schedule.title)
+    for reason, titles in names.items():
+        yield f"not here: {', '.join(titles)}: {reason}"
+
+
+def why_lines(plan: Plan) -> Iterator[str]:
+    """Say why the schedule was taken: the rules of the planner's choice, with the numbers of this problem."""
+    legal = legal_choices(plan)
+    chosen = next(choice for choice in legal if choice.schedule == plan.schedule)
+    fell = [choice for choice in plan.choices if choice.fell]
+    for choice in fell:
+        yield f"{choice.schedule.title} was the one to take, until {choice.fell} failed: {choice.reason}"
+    if len(legal) == 1:
+        asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
+        yield f"{chosen.schedule.title} is {asked}"
+        return
+    yield from _compared(legal, chosen)
     still = _best(legal, "shared memory")
     moved = _best(legal, "tensor memory")
-    if still and moved:
-        yield verdict_on_moving(still, moved)
+    if still and moved and _numbers(still) != _numbers(moved):
+        yield verdict_on_moving(still, moved, chosen)
 
 
-def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> str:
+def legal_choices(plan: Plan) -> list[ScheduleSummary]:
+    """The schedules that have a kernel, the fastest first."""
+    return sorted((choice for choice in plan.choices if choice.tiling), key=lambda choice: choice.cycles)
+
+
+def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: ScheduleSummary) -> str:
     """Whether activations in tensor memory gain anything over the same activations in shared memory, and why.
 
     Tensor memory saves reads of shared memory, and costs copies and moves: it pays where those reads are what takes
     longest (N up to about 96, with published rates of a B200), and by more than the estimates may be off.
+
+    Args:
+        still, moved: the best schedule of either kind.
+        chosen: the one that was taken.
     """
-    slide = still.schedule.name
-    shift = moved.schedule.name
+    if moved.schedule != chosen.schedule and schedule_of(chosen.schedule).activations == "tensor memory":
+        moved = chosen
+    slide = still.schedule.title
+    shift = moved.schedule.title
     reads = f"{moved.read_cycles:.0f} cycles of reading shared memory instead of {still.read_cycles:.0f}"
     if still.cycles >= SLACK * moved.cycles:
         return f"{shift} pays: about {moved.cycles:.0f} cycles instead of {slide}'s {still.cycles:.0f}, for {reads}"
-    start = f"{shift} is not worth it here (about {moved.cycles:.0f} cycles, {slide} {still.cycles:.0f}): {reads} "
+    times = f"about {moved.cycles:.0f} cycles, {slide} {still.cycles:.0f}"
+    if moved is chosen:
+        gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "nothing speaks against it"
+        return f"moving rows in tensor memory gains less time than estimates can tell ({times}); {gain}"
+    start = f"{shift} is not worth it here ({times}): {reads} "
     if still.bottleneck != "shared memory":
         return f"{start}gains nothing, since {slide} waits for {still.bottleneck}"
     if moved.mma_cycles > still.mma_cycles:
@@ -50,7 +101,95 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> str:
     return f"{start}is less than the estimates may be off"
 
 
-def _best(legal: list[ScheduleSummary], activations: str) -> ScheduleSummary | None:
+def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:
+    """The steps of the choice among several: time, assumed rules, bytes."""
+    fastest = legal[0]
+    near = [choice for choice in legal if choice.cycles <= SLACK * fastest.cycles]
+    if len(near) == 1:
+        other = legal[1]
+        more = other.cycles / fastest.cycles - 1
+        yield (
+            f"{_title(chosen)} is clearly the fastest: about {chosen.cycles:.0f} cycles; {_title(other)} takes "
+            f"{other.cycles:.0f} ({more:.0%} more)"
+        )
+        return
+    yield (
+        f"within {SLACK - 1:.0%} of the fastest ({_title(fastest)}, about {fastest.cycles:.0f} cycles), which is as "
+        f"near as estimates can tell: {_titles(near)}"
+    )
+    least = min(map(_assumed, near))
+    trusted = [choice for choice in near if _assumed(choice) == least]
+    if len(trusted) < len(near):
+        rules = "no assumed rule" if least == 0 else f"only {least} assumed rules"
+        yield f"of these {_rest(len(trusted))} on {rules} of the hardware: {_titles(trusted)}"
+    if len(trusted) > 1:
+        bytes_of = ", ".join(
+            f"{_titles(list(group))} {human_bytes(moved)}"
+            for moved, group in groupby(sorted(trusted, key=_traffic), key=_traffic)
+        )
+        yield f"bytes moved decide: {bytes_of}"
+        same = [choice for choice in trusted if choice.traffic_bytes == chosen.traffic_bytes]
+        if len({choice.cycles for choice in same}) > 1:
+            yield f"where they are the same, the time: {_title(chosen)}, about {chosen.cycles:.0f} cycles"
+        elif len(same) > 1:
+            yield f"where time is the same, too, the simplest: {_title(chosen)}"
+
+
+def _rows(plan: Plan) -> list[Row]:
+    """A row for each schedule, or for several of the same numbers; the one that was taken is marked."""
+    together: dict[tuple[object, ...], list[ScheduleSummary]] = {}
+    for choice in legal_choices(plan):
+        together.setdefault(_numbers(choice), []).append(choice)
+    rows: list[Row] = []
+    for choices in together.values():
+        taken = any(choice.schedule == plan.schedule for choice in choices)
+        first = next((choice for choice in choices if choice.schedule == plan.schedule), choices[0])
+        cells = (
+            "*" if taken else "",
+            _titles([first, *(choice for choice in choices if choice is not first)]),
+            f"{first.cycles:.0f}",
+            human_bytes(first.traffic_bytes),
+            _span([_assumed(choice) for choice in choices]),
+            first.bottleneck,
+            str(first.tiling),
+        )
+        rows.append(Row(cells, "bold" if taken else None))
+    return rows
+
+
+def _numbers(choice: ScheduleSummary) -> tuple[object, ...]:
+    """Everything that is estimated of a schedule: where two have the same, they do the same."""
+    return choice.cycles, choice.traffic_bytes, choice.mma_cycles, choice.read_cycles, choice.bottleneck
+
+
+def _span(counts: Sequence[int]) -> str:
+    """The least and the largest of some numbers, in one where they are the same."""
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+
+
+def _rest(count: int) -> str:
+    """The verb for so many subjects."""
+    return "rests" if count == 1 else "rest"
+
+
+def _title(choice: ScheduleSummary) -> str:
+    return choice.schedule.title
+
+
+def _titles(choices: Sequence[ScheduleSummary]) -> str:
+    return ", ".join(map(_title, choices))
+
+
+def _traffic(choice: ScheduleSummary) -> int:
+    return choice.traffic_bytes
+
+
+def _assumed(choice: ScheduleSummary) -> int:
+    """Assumed rules that a schedule rests on."""
+    return schedule_of(choice.schedule).assumed
+
+
+def _best(legal: Sequence[ScheduleSummary], activations: str) -> ScheduleSummary | None:
     """The fastest schedule that shares activations, pixels being rows, from shared or from tensor memory."""
     for choice in legal:
         schedule = schedule_of(choice.schedule)

@@ -10,6 +10,7 @@ from convc.compiler.index.symbols import Axis
 from convc.explain.derivation import Derivation
 from convc.explain.expressions import symbols_of
 from convc.explain.nests import Accumulate, Load, Move, Nest
+from convc.ir.epilogue import describe
 
 
 def derivation_lines(derivation: Derivation, since: int = 0) -> list[str]:
@@ -83,10 +84,12 @@ def _stored(nest: Nest) -> tuple[Relational, ...]:
 
 
 def _store(nest: Nest) -> str:
-    """The store of the sums, with the conditions under which a lane and a column have an output."""
+    """The store of the sums with bias and epilogue, and the conditions under which there is an output."""
     where = " and ".join(map(guard_text, _stored(nest)))
-    line = f"out[{_output(nest)}] = acc[lane, column]"
-    return f"{line} where {where}" if where else line
+    line = f"out[{_output(nest)}] = acc[lane, column] + bias[{translate(nest.space['k'])}]"
+    epilogue = nest.problem.epilogue
+    note = f"  # then {describe(epilogue)}" if epilogue else ""
+    return f"{line} where {where}{note}" if where else f"{line}{note}"
 
 
 def _load(load: Load) -> str:

@@ -26,6 +26,9 @@ from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.report.console import print_heading, print_part
 from convc.report.output import write_report
 
+LOOKED_AT = 8
+"""Tiles among which a typical one is looked for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles:
@@ -33,7 +36,8 @@ class Tiles:
 
     Attributes:
         count: how many there are.
-        table: the lanes of one of them.
+        rows: filter rows.
+        table: the lanes of one of them, at a filter row or where None is given at the first that meets an image.
         loops: the loops around one multiply-add, as text.
         derivation: how they came about.
         claims: what was proved about the index maps.
@@ -41,24 +45,45 @@ class Tiles:
     """
 
     count: int
-    table: Callable[[int], LaneTable]
+    rows: int
+    table: Callable[[int, int | None], LaneTable]
     loops: Callable[[], list[str]]
     derivation: Callable[[], Derivation]
     claims: tuple[Outcome, ...]
     cases: tuple[Outcome, ...]
 
-    def lanes(self, tile: int) -> LaneTable:
-        """The lanes of a tile; InputError where there is none of that number."""
+    def lanes(self, tile: int, row: int | None = None) -> LaneTable:
+        """The lanes of a tile at a filter row, by default the first that meets an image.
+
+        InputError where there is none of that number.
+        """
         if not 0 <= tile < self.count:
             raise InputError(f"there is no tile {tile}", hint=f"tiles of this layer: 0 to {self.count - 1}")
-        return self.table(tile)
+        if row is not None and not 0 <= row < self.rows:
+            raise InputError(f"there is no filter row {row}", hint=f"filter rows of this layer: 0 to {self.rows - 1}")
+        return self.table(tile, row)
+
+    def typical(self, row: int | None = None) -> LaneTable:
+        """A tile from the middle of the image, with as little padding as there is near it, at the middle filter row.
+
+        `LOOKED_AT` tiles are looked at, until one has none.
+        """
+        middle = self.rows // 2 if row is None else row
+        first = max(0, min(self.count // 2, self.count - LOOKED_AT))
+        best = self.lanes(first, middle)
+        for tile in range(first + 1, min(first + LOOKED_AT, self.count)):
+            if not _unlike(best):
+                break
+            best = min(best, self.lanes(tile, middle), key=_unlike)
+        return best
 
 
 def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
     """The tiles of a schedule whose filter columns share their activations."""
     return Tiles(
         count=maps.all_tiles,
-        table=lambda tile: lane_table(maps, schedule, tile),
+        rows=maps.problem.kernel[0],
+        table=lambda tile, row: lane_table(maps, schedule, tile, row),
         loops=lambda: nest_lines(derive(maps, schedule, mma).algorithms[-1].nest),
         derivation=lambda: derive(maps, schedule, mma),
         claims=maps.proofs or reuse_claims.prove(maps),
@@ -74,7 +99,8 @@ def plan_tiles(plan: Plan) -> Tiles:
     maps = plan_maps(plan)
     return Tiles(
         count=maps.tiles.m_tiles,
-        table=lambda tile: reload_table(maps, tile),
+        rows=maps.problem.kernel[0],
+        table=lambda tile, row: reload_table(maps, tile, row),
         loops=lambda: loop_nest(maps),
         derivation=lambda: derive_reload(maps),
         claims=maps.proofs,
@@ -120,4 +146,10 @@ def write_tile(console: Console, tiles: Tiles, table: LaneTable, svg: Path | Non
     ):
         if file is not None:
             write_report(file, content())
-            console.print(f"wrote {file}: tile {table.tile_m}", soft_wrap=True)
+            console.print(f"wrote {file}: tile {table.tile_m}, filter row {table.r}", soft_wrap=True)
+
+
+def _unlike(table: LaneTable) -> int:
+    """Cells of a tile that are no pixel of an image that its output needs: padding, masked, or without an output."""
+    cells = (cell for buffer in table.buffers for lane in buffer.lanes for cell in lane.cells)
+    return sum(cell.needed is None or cell.masked or not cell.held.real for cell in cells)

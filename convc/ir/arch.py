@@ -94,6 +94,8 @@ class Rates:
 
     Attributes:
         sms: streaming multiprocessors.
+        clock_mhz: SM clock at which cycles are told as time: the dense f16 rate of a B200's data sheet, 2.25 PFLOP/s,
+            is that of all its tensor cores at 1.856 GHz.
         fill_bytes: bytes per cycle that TMA can write into the shared memory of one SM, with rows of 128 bytes;
             narrower rows go at ``row_bytes / 128`` of it.
         read_bytes: bytes per cycle that MMAs and ``tcgen05.cp`` together read from the shared memory of one SM.
@@ -110,6 +112,7 @@ class Rates:
     """
 
     sms: int = 148
+    clock_mhz: int = 1850
     fill_bytes: float = 122.0
     read_bytes: float = 128.0
     shift_cycles: int = 44

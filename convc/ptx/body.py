@@ -62,18 +62,38 @@ class Body:
         marks = self.tokens.marks
         self.marked_from = marks[self.mark_index][0] if self.mark_index < len(marks) else len(self.tokens.texts)
 
+    def _pass_marks(self, at: int | None = None) -> int:
+        """Take in the marks up to a token, by default the next one; the token that the last of them stands before."""
+        token = -1
+        while (self.at if at is None else at) >= self.marked_from:
+            token, self.step, self.role = self.tokens.marks[self.mark_index]
+            self.mark_index += 1
+            self._next_mark()
+        return token
+
     def read(self) -> None:
-        """Read up to the closing brace."""
+        """Read up to the closing brace.
+
+        A step that is named before an opening brace has that block alone, any other mark is about all that follows.
+        """
         texts = self.tokens.texts
         names = self.names
         self.at += 1
+        outer: list[tuple[str | None, str | None] | None] = []  # what goes on behind each block that is open
         while names.scopes:
             token = texts[self.at]
             if token == "}":
+                self._pass_marks()
                 for jump, target in names.close():
                     self._aim(jump, target)
+                before = outer.pop() if outer else None
+                if before is not None:
+                    self.step, self.role = before
                 self.at += 1
             elif token == "{":
+                before = self.step, self.role
+                own = self._pass_marks() == self.at and self.step is not None
+                outer.append(before if own else None)
                 names.open(self.at)
                 self.at += 1
             elif token[:1] == ".":
@@ -194,10 +214,7 @@ class Body:
             raise no_form(self.tokens, self.names, head, head_at, operands, starts)
         if head not in self.allowed:
             self._allow(head, head_at, found)
-        while first >= self.marked_from:
-            _, self.step, self.role = self.tokens.marks[self.mark_index]
-            self.mark_index += 1
-            self._next_mark()
+        self._pass_marks(first)
         if found.wrapped:
             operands = list(map(unwrapped, found.specs, operands))
         if found.target is not None:

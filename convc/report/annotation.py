@@ -9,6 +9,7 @@ from convc.frontend.annotate import annotate
 from convc.frontend.annotate import check_annotated as check_annotated
 from convc.frontend.onnx_reader import NOT_A_CONVOLUTION
 from convc.report.format import number
+from convc.report.layers import nearest_to_bound
 from convc.report.verify import verdicts
 from convc.verification.records import LayerReport, VerifyReport
 
@@ -42,9 +43,10 @@ def _layer(layer: LayerReport) -> dict[str, str]:
         "type": problem.types,
         "macs": str(problem.macs),
     }
+    if layer.planned is not None:
+        found["cycles"] = f"{layer.planned.cycles:.0f}"
     if normal is not None:
-        found["worst_error"] = number(normal.worst_error)
-        found["of_bound"] = number(normal.worst_ratio)
+        found["worst_error"], found["of_bound"] = map(number, nearest_to_bound(normal))
     if counters is not None:
         found |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
         for buffer, copies in sorted(counters.tma_loads.items()):

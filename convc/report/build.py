@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,25 +13,63 @@ from rich.table import Table
 from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
+from convc.ir.planned import Planned, read_planned
 from convc.layout.device_layout import device_layout
-from convc.report.format import convolution
+from convc.report.format import convolution, counted
+from convc.report.grid import Row, print_grid
+from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_legend, grid_columns
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
 from convc.support.ptxas import Assembled
+
+BUILD_COLUMNS: Columns = (
+    ("layer", "left"),
+    ("convolution", "left"),
+    ("schedule", "left"),
+    *ESTIMATED,
+    ("kernel", "left"),
+)
+
+WIDE_COLUMNS: Columns = (*BUILD_COLUMNS[:2], ("type", "left"), *BUILD_COLUMNS[2:])
 
 FUSED = 8
 """Convolutions with fused nodes that are listed one by one."""
 
 
-def print_build(console: Console, build: Build) -> None:
-    """One row per layer; then the repacking notes and the nodes left out."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("layer", "convolution", "type", "kernel"):
-        table.add_column(heading, overflow="fold")
-    for layer in build.network.layers:
-        problem = layer.problem
-        table.add_row(layer.name, convolution(problem), problem.types, layer.kernel)
-    console.print(table)
+def planned_kernels(build: Build) -> dict[str, Planned | None]:
+    """Read what the plan of each kernel expects, by digest; None where its folder has no plan that can be read."""
+    found: dict[str, Planned | None] = {}
+    for digest in dict.fromkeys(layer.kernel for layer in build.network.layers):
+        file = build.path / "kernels" / digest / "plan.json"
+        found[digest] = read_planned(file.read_bytes()) if file.is_file() else None
+    return found
+
+
+def print_build(
+    console: Console, build: Build, planned: Mapping[str, Planned | None] | None = None, wide: bool = False
+) -> None:
+    """One row per layer; then the repacking notes, schedules that were left on the way, and the nodes left out.
+
+    Args:
+        planned: what the plan of each kernel expects, by digest (`planned_kernels`).
+        wide: print all columns, each layer in one line.
+    """
+    layers = build.network.layers
+    plans = planned or {}
+    columns = WIDE_COLUMNS if wide else BUILD_COLUMNS
+    rows: list[Row] = []
+    for layer in layers:
+        plan = plans.get(layer.kernel)
+        schedule = "-" if plan is None else plan.schedule
+        types = (layer.problem.types,) if wide else ()
+        rows.append(
+            Row((layer.name, convolution(layer.problem), *types, schedule, *estimate_cells(plan), layer.kernel))
+        )
+    print_grid(console, grid_columns(columns), rows, whole=wide)
+    legend = estimate_legend(plans.values())
+    if legend:
+        console.print(legend, soft_wrap=True)
+    _print_fallen(console, build, plans)
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:
         for note in layout_notes(device_layout(layer.problem)):
@@ -40,15 +79,30 @@ def print_build(console: Console, build: Build) -> None:
         console.print(f"  {names[0]}{more}: {note}", soft_wrap=True)
     print_fused(console, build.network.layers)
     print_skipped(console, build.network.skipped)
-    kernels = len({layer.kernel for layer in build.network.layers})
-    console.print(f"wrote {build.path}: {len(build.network.layers)} layers, {kernels} kernels")
+    kernels = len({layer.kernel for layer in layers})
+    console.print(f"wrote {build.path}: {counted(len(layers), 'layer')}, {counted(kernels, 'kernel')}", soft_wrap=True)
+
+
+def _print_fallen(console: Console, build: Build, plans: Mapping[str, Planned | None]) -> None:
+    """Schedules that `auto` would have taken, the layers in whose place they took another, and why; each once."""
+    fallen: dict[tuple[str, str, str], list[str]] = {}
+    for layer in build.network.layers:
+        plan = plans.get(layer.kernel)
+        if plan is None:
+            continue
+        for each in plan.fell_back:
+            fallen.setdefault((each.schedule, plan.schedule, each.reason), []).append(layer.name)
+    for (schedule, taken, reason), names in fallen.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        console.print(f"  {names[0]}{more}: {taken} in place of {schedule}: {reason}", soft_wrap=True)
 
 
 def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
-    """A build as JSON: what its network.json says, each kernel's text and launch, and what ptxas said of it, if asked.
+    """A build as JSON: what its network.json says, and each kernel's text, launch, estimate and plan.
 
-    ``assembled`` by the kernel's digest.
+    ``assembled``: what ptxas said of a kernel, if it was asked, by the kernel's digest.
     """
+    planned = planned_kernels(build)
     kernels: dict[str, dict[str, Any]] = {}
     for digest, launch in _launches(build).items():
         kernels[digest] = {
@@ -57,6 +111,8 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
             "block": launch.block,
             "cluster": launch.cluster,
             "shared_bytes": launch.shared_bytes,
+            "estimate": planned[digest],
+            "plan": _plan(build, digest),
             "assembled": _taken(assembled[digest]) if digest in assembled else None,
         }
     network = msgspec.to_builtins(build.network)
@@ -69,17 +125,19 @@ def print_fused(console: Console, layers: Sequence) -> None:
     for layer in taken[:FUSED]:
         console.print(f"fused: {' + '.join((layer.name, *layer.fused))}", soft_wrap=True)
     if len(taken) > FUSED:
-        nodes = sum(len(layer.fused) for layer in taken[FUSED:])
-        console.print(f"fused: {nodes} more nodes into {len(taken) - FUSED} more convolutions")
+        nodes = counted(sum(len(layer.fused) for layer in taken[FUSED:]), "more node")
+        into = counted(len(taken) - FUSED, "more convolution")
+        console.print(f"fused: {nodes} into {into}", soft_wrap=True)
 
 
 def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
-    """The nodes that were not compiled: operators and how many of each, and each reason once."""
-    counts: dict[tuple[str, str], int] = {}
+    """The nodes that were not compiled: each reason once, with the operators and how many of each."""
+    counts: dict[str, Counter[str]] = {}
     for node in skipped:
-        counts[node.op_type, node.reason] = counts.get((node.op_type, node.reason), 0) + 1
-    for (operator, reason), count in counts.items():
-        console.print(f"not compiled: {count} x {operator} ({reason})")
+        counts.setdefault(node.reason, Counter())[node.op_type] += 1
+    for reason, operators in counts.items():
+        listed = ", ".join(f"{count} x {operator}" for operator, count in operators.items())
+        console.print(f"not compiled: {listed} ({reason})", soft_wrap=True)
 
 
 def print_assembled(console: Console, build: Build, assembled: Mapping[str, Assembled]) -> None:
@@ -98,6 +156,12 @@ def print_assembled(console: Console, build: Build, assembled: Mapping[str, Asse
 def _launches(build: Build) -> dict[str, LaunchSpec]:
     """How each kernel of a build is launched, by its digest."""
     return {layer.kernel: build.launch(layer) for layer in build.network.layers}
+
+
+def _plan(build: Build, digest: str) -> msgspec.Raw | None:
+    """The plan of a kernel as its folder has it; None where there is none."""
+    file = build.path / "kernels" / digest / "plan.json"
+    return msgspec.Raw(file.read_bytes()) if file.is_file() else None
 
 
 def _taken(made: Assembled) -> dict[str, int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 
@@ -16,8 +17,8 @@ from convc.support.progress import Tell
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-PLAIN_WIDTH = 200
-"""Columns of a table that goes to a file or a pipe."""
+FULL_WIDTH = 1 << 20
+"""Columns of a page that goes to a file or a pipe: lines as long as they are."""
 
 PATIENCE_S = 1.0
 """Seconds of silence before a progress bar appears."""
@@ -32,16 +33,31 @@ class _Console(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that prints texts as they are: no markup, no highlighting, wide lines in a pipe."""
-    stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PLAIN_WIDTH
+    """A console that prints texts as they are: no markup, no highlighting.
+
+    It is as wide as its terminal; in a file or a pipe lines are not broken (for tables see `table_width`).
+    """
+    # Python has no stream where the file was closed before it began.
+    stream: TextIO = (sys.stderr if stderr else sys.stdout) or io.StringIO()
+    width = None if stream.isatty() else FULL_WIDTH
     return _Console(file=stream, width=width, markup=False, highlight=False, emoji=False)
+
+
+def table_width(console: Console) -> int:
+    """Columns that a table has: those of the terminal, or in a file or a pipe as many as ``COLUMNS`` says, if it does.
+
+    The environment variable comes first on a terminal as well, which rich sees to.
+    """
+    asked = os.environ.get("COLUMNS", "")
+    if console.width == FULL_WIDTH and asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    return console.width
 
 
 def page_text(page: Callable[[Console], None]) -> str:
     """The text of a page, as wide as in a pipe."""
     paper = io.StringIO()
-    page(_Console(file=paper, width=PLAIN_WIDTH, markup=False, highlight=False, emoji=False, color_system=None))
+    page(_Console(file=paper, width=FULL_WIDTH, markup=False, highlight=False, emoji=False, color_system=None))
     return paper.getvalue()
 
 

@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 from rich.console import Console, JustifyMethod
-from rich.table import Table
 
+from convc.ir.planned import Planned
 from convc.report.format import element_place
+from convc.report.grid import Column, Row, print_grid
 from convc.verification.compare import Comparison
 from convc.verification.records import LayerReport, ModelReport
 
 Columns = tuple[tuple[str, JustifyMethod], ...]
 """Headings of a table, and how what is below them is aligned."""
 
+NAMES = ("layer", "kernel")
+"""Columns whose words may be broken anywhere."""
+
+BELOW = "convolution"
+"""The column whose cells stand on a line of their own where rows do not fit."""
+
+ESTIMATED: Columns = (("cycles", "right"), ("us", "right"), ("of peak", "right"))
+"""What the planner expects of a launch: SM clock cycles, the same as microseconds, and the model's multiplications as a
+part of what all tensor cores could do meanwhile."""
+
 
 def print_table(
-    console: Console, columns: Columns, layers: Iterable[LayerReport], row: Callable[[LayerReport], tuple[str, ...]]
+    console: Console,
+    columns: Columns,
+    layers: Iterable[LayerReport],
+    row: Callable[[LayerReport], tuple[str, ...]],
+    shown: Sequence[str] | None = None,
 ) -> None:
-    """A row for each layer, in red where it is wrong."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in columns:
-        table.add_column(heading, justify=justify, overflow="fold")
-    for layer in layers:
-        table.add_row(*row(layer), style=None if layer.ok else "red")
-    console.print(table)
+    """A row for each layer, in red where it is wrong.
+
+    Args:
+        row: the cells of a layer, one for each of ``columns``.
+        shown: headings of the columns to print; None: all, each row in one line.
+    """
+    kept = [index for index, (heading, _) in enumerate(columns) if shown is None or heading in shown]
+    made = [(layer, row(layer)) for layer in layers]
+    rows = [Row(tuple(cells[index] for index in kept), None if layer.ok else "red") for layer, cells in made]
+    print_grid(console, grid_columns(columns[index] for index in kept), rows, whole=shown is None)
+
+
+def grid_columns(columns: Iterable[tuple[str, JustifyMethod]]) -> list[Column]:
+    """Columns of a table of layers: names may be broken, and the convolution may stand below."""
+    return [Column(heading, justify, name=heading in NAMES, below=heading == BELOW) for heading, justify in columns]
+
+
+def estimate_cells(planned: Planned | None) -> tuple[str, ...]:
+    """The cells of what a plan expects, one for each of `ESTIMATED`."""
+    if planned is None:
+        return ("-",) * len(ESTIMATED)
+    share = 100 * planned.peak_share
+    return f"{planned.cycles:.0f}", f"{planned.microseconds:.1f}", f"{share:.1f}%" if share >= 1 else f"{share:.1g}%"
+
+
+def estimate_legend(plans: Iterable[Planned | None]) -> str:
+    """Say what the cells of an estimate mean, with the clock; empty where nothing is estimated."""
+    clock = next((planned.clock_mhz for planned in plans if planned is not None), None)
+    if clock is None:
+        return ""
+    return f"cycles, us, of peak: estimated for a B200 at {clock / 1000:g} GHz, its dense tensor cores being 100%"
 
 
 def first_wrong(wrong: Comparison) -> str:
@@ -41,3 +81,13 @@ def model_record(report: ModelReport, format: str, **more: Any) -> dict[str, Any
     for layer, entry in zip(report.layers, record["layers"], strict=True):
         entry["ok"] = layer.ok
     return record
+
+
+def nearest_to_bound(comparison: Comparison) -> tuple[float, float]:
+    """(error, share of what is allowed) of one element: the first wrong one, or else the one nearest to its bound."""
+    if comparison.count_wrong == 0:
+        return abs(comparison.got - comparison.expected), comparison.worst_ratio
+    error = abs(comparison.got - comparison.expected)
+    if math.isnan(error):
+        error = math.inf
+    return error, error / comparison.limit if comparison.limit > 0 else math.inf

@@ -7,8 +7,17 @@ from typing import Any
 
 from rich.console import Console
 
-from convc.report.format import convolution, number, times
-from convc.report.layers import Columns, first_wrong, model_record, print_table
+from convc.report.format import convolution, counted, number, times
+from convc.report.layers import (
+    ESTIMATED,
+    Columns,
+    estimate_cells,
+    estimate_legend,
+    first_wrong,
+    model_record,
+    nearest_to_bound,
+    print_table,
+)
 from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.stats import NetworkRun
@@ -19,6 +28,8 @@ NETWORK_COLUMNS: Columns = (
     ("layer", "left"),
     ("convolution", "left"),
     ("type", "left"),
+    ("schedule", "left"),
+    *ESTIMATED,
     ("worst error", "right"),
     ("of bound", "right"),
     ("onnxruntime", "right"),
@@ -30,10 +41,23 @@ NETWORK_COLUMNS: Columns = (
 kernel. ``onnxruntime``: the same against onnxruntime on the input that reached the layer. ``drift``: relative root mean
 square difference from onnxruntime's run of the whole network."""
 
+SHOWN = ("layer", "convolution", "schedule", "of bound", "onnxruntime", "drift", "verdict")
+"""The columns that are printed unless all are asked for."""
 
-def print_network(console: Console, report: NetworkReport) -> None:
-    """The table, everything that is wrong, what ran on the host, and the end."""
-    print_table(console, NETWORK_COLUMNS, report.layers, _row)
+LEGEND = (
+    "of bound, onnxruntime: the share of its bound that the worst element uses, 1 or less is right; "
+    "drift: from onnxruntime's run of the whole network"
+)
+
+
+def print_network(console: Console, report: NetworkReport, wide: bool = False) -> None:
+    """The table, everything that is wrong, what ran on the host, and the end; ``wide``: with all columns."""
+    print_table(console, NETWORK_COLUMNS, report.layers, _row, None if wide else SHOWN)
+    if report.layers:
+        console.print(LEGEND, soft_wrap=True)
+    estimated = estimate_legend(layer.planned for layer in report.layers)
+    if wide and estimated:
+        console.print(estimated, soft_wrap=True)
     for layer in report.layers:
         for check in layer.checks:
             if not check.ok:
@@ -50,10 +74,10 @@ def print_network(console: Console, report: NetworkReport) -> None:
     version = report.onnxruntime
     beside = f"onnxruntime {version}" if version else "no onnxruntime, the float64 reference alone"
     parts = [
-        f"{report.count_right} of {len(report.layers)} convolutions right: {report.kernels} kernels",
-        f"{report.stats.host} other nodes on the host",
+        f"{report.count_right} of {len(report.layers)} convolutions right: {counted(report.kernels, 'kernel')}",
+        f"{counted(report.stats.host, 'other node')} on the host",
         f"{report.stats.seconds:.2f} s simulated",
-        f"{report.replaced} tensors of random weights, seed {report.seed}",
+        f"{counted(report.replaced, 'tensor')} of random weights, seed {report.seed}",
     ]
     console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
     share = report.zero_channels / max(1, report.channels)
@@ -73,7 +97,7 @@ def print_refused(console: Console, refused: Mapping[str, str]) -> None:
         reasons.setdefault(reason, []).append(name)
     for reason, names in reasons.items():
         listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        console.print(f"on the host: {len(names)} convolutions ({listed}): {reason}", soft_wrap=True)
+        console.print(f"on the host: {counted(len(names), 'convolution')} ({listed}): {reason}", soft_wrap=True)
 
 
 def print_floating(console: Console, floating: Mapping[str, str]) -> None:
@@ -85,7 +109,9 @@ def print_floating(console: Console, floating: Mapping[str, str]) -> None:
 def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
     """Convolutions inside nodes that ran on the host."""
     for name, count in hidden.items():
-        console.print(f"on the host: {count} convolutions inside the node {name}, which runs there as a whole")
+        console.print(
+            f"on the host: {counted(count, 'convolution')} inside the node {name}, which runs there as a whole"
+        )
 
 
 def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
@@ -106,11 +132,11 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
     print_elsewhere(console, stats.elsewhere)
     print_floating(console, stats.floating)
     fused = sum(map(len, stats.fused.values()))
-    counts = f" with {fused} nodes fused into them, {stats.handed} buffers handed over"
+    counts = f" with {counted(fused, 'node')} fused into them, {counted(stats.handed, 'buffer')} handed over"
     with_them = counts if fused or stats.handed else ""
     console.print(
-        f"{len(stats.compiled)} convolutions from PTX{with_them}, {stats.seconds:.3f} s simulated; "
-        f"{stats.host + len(stats.refused)} nodes on the host",
+        f"{counted(len(stats.compiled), 'convolution')} from PTX{with_them}, {stats.seconds:.3f} s simulated; "
+        f"{counted(stats.host + len(stats.refused), 'node')} on the host",
         soft_wrap=True,
     )
     for name, value in run.outputs.items():
@@ -147,12 +173,14 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
     problem = layer.problem
     right = layer.compared("network")
     agrees = layer.compared("network", "onnxruntime")
+    nearest = ("-", "-") if right is None else map(number, nearest_to_bound(right))
     return (
         layer.name,
         convolution(problem),
         problem.types,
-        "-" if right is None else number(right.worst_error),
-        "-" if right is None else number(right.worst_ratio),
+        layer.schedule,
+        *estimate_cells(layer.planned),
+        *nearest,
         "-" if agrees is None else number(agrees.worst_ratio),
         "-" if layer.drift is None else number(layer.drift),
         "-" if layer.seconds is None else f"{layer.seconds:.3f}",

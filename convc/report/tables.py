@@ -15,13 +15,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from convc.report.layers import nearest_to_bound
 from convc.report.verify import LAYER_COLUMNS, row, summary, verdict
 from convc.verification.records import LayerReport, VerifyReport
 
 CSV_COLUMNS: tuple[str, ...] = (
     "model", "layer", "batch", "in_channels", "in_extent", "out_channels", "kernel", "stride", "dilation", "pad_lo",
-    "pad_hi", "operand", "out", "schedule", "ctas", "mmas", "activation_bytes", "filter_bytes", "mma_b_bytes",
-    "masked_lanes", "worst_error", "worst_ratio", "seconds", "integer", "normal", "sampled", "ok",
+    "pad_hi", "operand", "out", "schedule", "cycles", "microseconds", "peak_share", "ctas", "mmas",
+    "activation_bytes", "filter_bytes", "mma_b_bytes", "masked_lanes", "worst_error", "worst_ratio", "seconds",
+    "integer", "normal", "sampled", "ok",
 )  # fmt: skip
 """``in_extent`` to ``pad_hi`` have one number per spatial axis, as 3x3. ``integer`` and ``normal`` are the verdicts on
 the two kinds of data. ``sampled`` says how many CTAs were run where not all were; ``ok`` is true or false, and then
@@ -73,8 +75,15 @@ def _record(layer: LayerReport) -> dict[str, Any]:
         for buffer in ("activation", "filter"):
             if buffer in counters.tma_loads:
                 record[f"{buffer}_bytes"] = counters.tma_loads[buffer].bytes
+    if layer.planned is not None:
+        planned = layer.planned
+        record |= {
+            "cycles": planned.cycles,
+            "microseconds": planned.microseconds,
+            "peak_share": planned.peak_share,
+        }
     if normal is not None:
-        record |= {"worst_error": normal.worst_error, "worst_ratio": normal.worst_ratio}
+        record["worst_error"], record["worst_ratio"] = nearest_to_bound(normal)
     if layer.seconds is not None:
         record["seconds"] = layer.seconds
     if layer.sampled is not None:

@@ -14,9 +14,18 @@ from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.report.build import print_fused, print_skipped
 from convc.report.counts import bytes_per_mma, print_counts
-from convc.report.format import convolution, number
+from convc.report.format import convolution, counted, number
 from convc.report.launch import print_findings
-from convc.report.layers import Columns, first_wrong, model_record, print_table
+from convc.report.layers import (
+    ESTIMATED,
+    Columns,
+    estimate_cells,
+    estimate_legend,
+    first_wrong,
+    model_record,
+    nearest_to_bound,
+    print_table,
+)
 from convc.report.output import json_text
 from convc.support.memory import human_bytes
 from convc.verification.compare import Comparison
@@ -27,6 +36,7 @@ LAYER_COLUMNS: Columns = (
     ("convolution", "left"),
     ("type", "left"),
     ("schedule", "left"),
+    *ESTIMATED,
     ("CTAs", "right"),
     ("MMAs", "right"),
     ("activation", "right"),
@@ -40,21 +50,34 @@ LAYER_COLUMNS: Columns = (
 )
 """``activation`` and ``filter``: what TMA puts into shared memory of each; ``B/MMA``: bytes of shared memory that the
 tensor core reads for each MMA; ``masked``: lanes of D that its instructions did not write. ``worst error`` and ``of
-bound`` are of the normal data; ``seconds``: the machine's, for one launch."""
+bound`` are of the normal data, both of the element nearest to its bound; ``seconds``: the machine's, for one launch."""
+
+SHOWN = ("layer", "convolution", "schedule", "cycles", "us", "of peak", "verdict")
+"""The columns that are printed unless all are asked for."""
+
+BOUND_LEGEND = (
+    "worst error, of bound: of the element nearest to its bound, of which it uses that share: 1 or less is right"
+)
 
 
-def print_layers(console: Console, layers: tuple[LayerReport, ...]) -> None:
-    """The table, and below it everything that is wrong."""
-    print_table(console, LAYER_COLUMNS, layers, row)
+def print_layers(console: Console, layers: tuple[LayerReport, ...], wide: bool = False) -> None:
+    """The table with what its numbers mean, and below it everything that is wrong."""
+    print_table(console, LAYER_COLUMNS, layers, row, None if wide else SHOWN)
+    legend = [estimate_legend(layer.planned for layer in layers), BOUND_LEGEND if wide else ""]
+    if any(legend):
+        console.print("; ".join(filter(None, legend)), soft_wrap=True)
     for layer in layers:
         for check in layer.checks:
             if not check.ok or check.findings:
                 _print_details(console, layer, check)
 
 
-def print_report(console: Console, report: VerifyReport, counts: bool = False) -> None:
-    """A whole report: the layers, on demand with all that was counted, what was left out, and the sum."""
-    print_layers(console, report.layers)
+def print_report(console: Console, report: VerifyReport, counts: bool = False, wide: bool = False) -> None:
+    """A whole report: the layers, on demand with all that was counted, what was left out, and the sum.
+
+    ``wide``: with all columns, each layer in one line.
+    """
+    print_layers(console, report.layers, wide)
     for layer in report.layers if counts else ():
         if layer.counters is not None:
             print_counts(console, layer.name, layer.counters)
@@ -69,8 +92,8 @@ def summary(report: VerifyReport) -> str:
     seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
     sampled = "" if report.sampled is None else f" in a sample of {report.sampled}"
     return (
-        f"{report.count_right} of {len(report.layers)} layers right{sampled}: {report.kernels} kernels, "
-        f"{launches} launches, "
+        f"{report.count_right} of {len(report.layers)} layers right{sampled}: {counted(report.kernels, 'kernel')}, "
+        f"{counted(launches, 'launch', 'launches')}, "
         f"{seconds:.2f} s simulated, seed {report.seed}"
     )
 
@@ -102,14 +125,15 @@ def row(layer: LayerReport) -> tuple[str, ...]:
     problem = layer.problem
     normal = layer.compared("normal")
     seconds = layer.seconds
+    nearest = ("-", "-") if normal is None else map(number, nearest_to_bound(normal))
     return (
         layer.name,
         convolution(problem),
         problem.types,
         layer.schedule,
+        *estimate_cells(layer.planned),
         *_counts(layer.counters),
-        "-" if normal is None else number(normal.worst_error),
-        "-" if normal is None else number(normal.worst_ratio),
+        *nearest,
         "-" if seconds is None else f"{seconds:.3f}",
         verdicts(layer),
     )

@@ -22,6 +22,7 @@ from convc.errors import DeadlockError, InputError, MachineFault
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
+from convc.ir.planned import read_planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, last_writer, run_layer
@@ -95,6 +96,7 @@ def layer_report(
         counters=counters,
         checks=tuple(checks),
         fused=conv.fused,
+        planned=read_planned(kernel.plan),
         drift=drift,
     )
 

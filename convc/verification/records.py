@@ -13,6 +13,7 @@ from typing import Literal
 
 from convc.ir.findings import Finding
 from convc.ir.network import SkippedNode
+from convc.ir.planned import Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.runtime.network.stats import RunStats
@@ -75,6 +76,7 @@ class LayerReport:
         counters: what one launch did; None where no launch came to an end.
         checks: of a layer by itself one for each mode, in a network one for each oracle that has an answer.
         fused: names of the nodes of the model that the kernel does as well.
+        planned: what the planner expects of a launch; None where nobody planned it.
         drift: in a network, relative root mean square difference of the result from onnxruntime's run of the whole;
             None where there is none.
         sampled: how many of its CTAs were run; None: all of them.
@@ -87,6 +89,7 @@ class LayerReport:
     counters: Counters | None
     checks: tuple[Check, ...]
     fused: tuple[str, ...] = ()
+    planned: Planned | None = None
     drift: float | None = None
     sampled: Sampled | None = None
 

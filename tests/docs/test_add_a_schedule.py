@@ -53,10 +53,9 @@ def test_both_are_among_the_choices():
 
 
 def test_both_are_in_the_table_of_estimates():
-    lines = list(choice_lines(plan(device_layout(PROBLEM), options=ScheduleOptions())))
+    lines = choice_lines(plan(device_layout(PROBLEM), options=ScheduleOptions()))
     for title in ("shift pairs", "unmasked"):
-        (line,) = (line for line in lines if line[2:].startswith(f"{title} "))
-        assert "cycles, waits for" in line
+        assert len([line for line in lines if title in line and " tile, " in line]) == 1
 
 
 def test_a_schedule_that_is_not_legal_says_why(page):

@@ -75,7 +75,8 @@ class Change:
 class Sabotage:
     """The changes of one kernel text.
 
-    ``ours``: made by convc; then every number of its steps is moved, also those that are none of the named kinds.
+    ``ours``: made by convc; then every number from the first step on is moved, also those that are none of the named
+    kinds.
     """
 
     def __init__(self, text: str, ours: bool) -> None:
@@ -83,6 +84,7 @@ class Sabotage:
         self.code = re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), text)
         (kernel,) = parse(text).kernels
         self.body = kernel.body
+        self.first_step = next((instr.index for instr in self.body if instr.step), len(self.body))
         starts = [0]
         for line in text.split("\n"):
             starts.append(starts[-1] + len(line) + 1)
@@ -128,7 +130,9 @@ class Sabotage:
             inside = bool(re.search(r"\[[^\[\]]*\+\s*$", before))
             last = self.code[found.end() : end].strip() == ";"
             category = "mask" if last and WARP.match(head) else self._category(instr, head, inside)
-            if category == "number" and not (self.ours and instr.step and not PROVED.search(self.code, first, end)):
+            if category == "number" and not (
+                self.ours and instr.index >= self.first_step and not PROVED.search(self.code, first, end)
+            ):
                 continue
             number = int(found[0], 0)
             for step in self._steps(instr, category, number, _unit(head, before) if inside else None):

@@ -10,7 +10,9 @@ Bit j of word i is lane 32*i + j (PTX manual, tcgen05.mma, disable-output-lane).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -98,21 +100,42 @@ def _taps_with_masks(rule: MaskRule, index_map: IndexMap, tap: str) -> tuple[int
     return tuple(found)
 
 
-def masked_lanes(mask: IntExpr, index_map: IndexMap, **tap: int) -> np.ndarray:
-    """Bool (tiles, lanes): where a mask holds at one tap."""
-    tiles, lanes = (axis.extent for axis in index_map.domain[:2])
-    points = {"tile_m": np.arange(tiles)[:, None], "lane": np.arange(lanes)[None, :], **tap}
-    return np.broadcast_to(np.asarray(expr.evaluate(mask, points), bool), (tiles, lanes))
-
-
 def tile_mask(maps: ReuseMaps, tile_m: int, r: int, s: int) -> np.ndarray:
     """Bool (lanes,): the lanes of one tile that tap (r, s) does not write."""
     found = np.zeros(maps.tile.lanes, bool)
     if maps.walk.border == "mask":
-        found |= masked_lanes(column_mask(maps), maps.column, s=s)[tile_m]
+        found |= axis_mask(maps, "s", tile_m, s)
     if maps.stream.masked:
-        found |= masked_lanes(line_mask(maps), maps.line, r=r)[tile_m]
+        found |= axis_mask(maps, "r", tile_m, r)
     return found
+
+
+def axis_mask(maps: ReuseMaps, tap: Literal["r", "s"], tile_m: int, value: int) -> np.ndarray:
+    """Bool (lanes,): the lanes of one tile that are masked because of a filter row (r), or of a filter column (s)."""
+    mask = column_mask(maps) if tap == "s" else line_mask(maps)
+    lanes = np.arange(maps.tile.lanes)
+    found = np.asarray(expr.evaluate(mask, {"tile_m": tile_m, "lane": lanes, tap: value}), bool)
+    return np.broadcast_to(found, lanes.shape)
+
+
+def tiles_with_masks(maps: ReuseMaps, tap: Literal["r", "s"], value: int) -> Iterator[int]:
+    """The tiles with a lane that is masked at a filter row (r) or at a filter column (s), in order, one by one.
+
+    Each is found by the solver, so that the first of them is known without a look at all tiles of a large image.
+    """
+    column = tap == "s"
+    rule = _column_rule(maps) if column else _line_rule(maps)
+    ranges = (maps.column if column else maps.line).ranges
+    del ranges[tap]
+    at = {tap: Const(value)}
+    real, padding = ([expr.substitute(each, at) for each in some] for some in (rule.real, rule.padding))
+    first, last = ranges["tile_m"]
+    while first <= last:
+        found = find({**ranges, "tile_m": (first, last)}, real, padding)
+        if found is None:
+            return
+        yield found["tile_m"]
+        first = found["tile_m"] + 1
 
 
 def words(mask: np.ndarray) -> tuple[int, ...]:

@@ -27,6 +27,9 @@ from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
+LATE = ("proof", "emission")
+"""Rules by which a schedule is turned down after it was chosen; candidates are kept to the others before."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -158,7 +161,12 @@ class ScheduleCandidates:
         """Its line in the table of schedules."""
         if not self.legal:
             reasons = dict.fromkeys(rejection.reason for rejection in self.rejected)
-            return ScheduleSummary(schedule=self.schedule, reason="; ".join(list(reasons)[:2]))
+            late = [rejection for rejection in self.rejected if rejection.rule in LATE]
+            return ScheduleSummary(
+                schedule=self.schedule,
+                reason=late[0].reason if late else "; ".join(list(reasons)[:2]),
+                fell=late[0].rule if late else "",
+            )
         best = self.best
         return ScheduleSummary(
             schedule=self.schedule,
@@ -166,5 +174,6 @@ class ScheduleCandidates:
             cycles=best.cost.cycles,
             mma_cycles=best.cost.mma_cycles,
             read_cycles=best.cost.read_cycles,
+            traffic_bytes=best.cost.traffic_bytes,
             bottleneck=best.cost.bottleneck,
         )

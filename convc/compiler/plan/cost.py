@@ -103,6 +103,7 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     suppliers = {**pace.suppliers, "copy latency": latency}
     problem = tiled.layout.problem
     products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // problem.operand_dtype.bytes)
+    cycles = pace.cycles(latency)
     return Estimate(
         ctas=pace.ctas,
         busy_sms=pace.busy_sms,
@@ -120,7 +121,9 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
         l2_cycles=suppliers["L2"],
         latency_cycles=latency,
         around_cycles=pace.around_cycles,
-        cycles=pace.cycles(latency),
+        cycles=cycles,
+        microseconds=cycles / tiled.arch.rates.clock_mhz,
+        peak_share=_peak_share(tiled, work, cycles),
         bottleneck=max(suppliers, key=suppliers.__getitem__),
     )
 
@@ -158,6 +161,15 @@ def _epilogue_cycles(tiled: TiledProblem, work: CtaWork) -> float:
     rates = tiled.arch.rates
     moved = tiled.tiling.block_m * tiled.tiling.block_n * problem.out_dtype.bytes * (1 + problem.residual)
     return max(moved / rates.store_bytes, work.stores * rates.store_cycles)
+
+
+def _peak_share(tiled: TiledProblem, work: CtaWork, cycles: float) -> float:
+    """The model's own multiplications, of those that all tensor cores do in so many cycles."""
+    layout = tiled.layout
+    packed = 1 if layout.blocks is None else layout.blocks.packed  # fp4: two elements a byte
+    elements = packed * ATOM_BYTES // layout.problem.operand_dtype.bytes
+    peak = tiled.arch.limits.mma_m * work.n * elements / cycles_of_mma(work)
+    return layout.ordinary.macs / (cycles * tiled.arch.rates.sms * peak)
 
 
 def _model_share(tiled: TiledProblem, products: int) -> float | None:

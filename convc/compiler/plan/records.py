@@ -124,6 +124,9 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             latency of copies, of which as many are under way as there are stages.
         around_cycles: time of one CTA outside its K loop: start, first copy, last MMA, epilogue.
         cycles: the whole launch.
+        microseconds: the same as time, at the clock of `convc.ir.arch.Rates`.
+        peak_share: the model's own multiplications as a part of those that all tensor cores could do in that time with
+            dense operands of the type, 0 to 1.
         bottleneck: what the K loop waits for.
     """
 
@@ -144,6 +147,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     latency_cycles: float
     around_cycles: float
     cycles: float
+    microseconds: float
+    peak_share: float
     bottleneck: str
 
 
@@ -170,9 +175,11 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule: which.
-        tiling, cycles, mma_cycles, read_cycles, bottleneck: of its best candidate (see `Estimate`); None, 0 and ""
-            where there is none.
+        tiling, cycles, mma_cycles, read_cycles, traffic_bytes, bottleneck: of its best candidate (see `Estimate`);
+            None, 0 and "" where there is none.
         reason: the conditions that fail, with their numbers; empty where it is legal.
+        fell: ``proof`` or ``emission`` where it was the one to take, and then its index maps could not be proved or its
+            kernel could not be written down; else empty.
     """
 
     schedule: ScheduleName
@@ -180,8 +187,10 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
     cycles: float = 0.0
     mma_cycles: float = 0.0
     read_cycles: float = 0.0
+    traffic_bytes: int = 0
     bottleneck: str = ""
     reason: str = ""
+    fell: str = ""
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):

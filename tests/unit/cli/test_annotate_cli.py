@@ -55,9 +55,9 @@ def test_nodes_say_what_the_report_says(convc, two, tmp_path):
         assert found["convc.schedule"] == layer["schedule"]
         assert found["convc.kernel"] == layer["kernel"].split("/")[0]
         assert found["convc.type"] == "tf32 -> f32"
-        assert float(found["convc.worst_error"]) == pytest.approx(
-            layer["checks"][1]["comparison"]["worst_error"], rel=0.01
-        )
+        normal = layer["checks"][1]["comparison"]
+        assert float(found["convc.worst_error"]) == pytest.approx(abs(normal["got"] - normal["expected"]), rel=0.01)
+        assert int(found["convc.cycles"]) == round(layer["planned"]["cycles"])
         assert int(found["convc.activation_bytes"]) == layer["counters"]["tma_loads"]["activation"]["bytes"]
         assert int(found["convc.filter_bytes"]) == layer["counters"]["tma_loads"]["filter"]["bytes"]
         assert int(found["convc.ctas"]) == layer["counters"]["ctas"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+
+from convc.errors import PlanError
 
 
 def model_of(path, nodes, weights=(), x_shape=(1, 4, 8, 8), y_shape=None):
@@ -43,7 +47,9 @@ def test_the_report_lists_layers_notes_and_what_was_left_out(convc, two, tmp_pat
 
 
 def test_one_layer_another_type_and_the_cubin(convc, two, tmp_path):
-    said = convc.good("compile", two, "-o", tmp_path / "b", "--layer", "head", "--dtype", "bf16", "--assemble")
+    said = convc.good(
+        "compile", two, "-o", tmp_path / "b", "--layer", "head", "--dtype", "bf16", "--assemble", "--wide"
+    )
     assert "bf16 -> f32" in said
     assert "registers" in said
     (cubin,) = (tmp_path / "b").glob("kernels/*/kernel.cubin")
@@ -123,7 +129,7 @@ def test_one_layer_compiles_although_another_cannot(convc, tmp_path):
     assert "error[O200]" in said
     assert "group" in said
     said = convc.good("compile", model, "-o", tmp_path / "b", "--layer", "good")
-    assert "1 layers, 1 kernels" in said
+    assert "1 layer, 1 kernel" in said
 
 
 def test_weights_that_are_computed_are_refused_with_the_node(convc, tmp_path):
@@ -196,3 +202,38 @@ def test_a_layer_that_is_nearly_right(convc, two, tmp_path):
     assert "did you mean 'stem'?" in convc.refused("compile", two, "-o", tmp_path / "b", "--layer", "stm")
     assert "did you mean 'stem'?" in convc.refused("inspect", two, "--layer", "stm")
     assert "fits 2 layers: one is wanted here" in convc.refused("inspect", two, "--layer", "*e*")
+
+
+def test_the_plan_and_the_estimate_are_in_the_json(convc, two, tmp_path):
+    build = convc.good("compile", two, "-o", tmp_path / "b", "--json", tmp_path / "c.json", "--schedule", "reload")
+    data = json.loads((tmp_path / "c.json").read_text())
+    for kernel in data["kernels"].values():
+        assert kernel["estimate"]["schedule"] == kernel["plan"]["schedule"]["name"] == "reload"
+        assert kernel["estimate"]["cycles"] == kernel["plan"]["estimate"]["cycles"]
+        assert kernel["estimate"]["microseconds"] == pytest.approx(kernel["estimate"]["cycles"] / 1850)
+        assert 0 < kernel["estimate"]["peak_share"] < 1
+        assert str(round(kernel["estimate"]["cycles"])) in build
+
+
+def test_the_next_command_works_as_printed(convc, two, tmp_path):
+    said = convc.good("verify", two, "--layer", "head", "--schedule", "reload", "--precision", "bf16x3")
+    command = said.splitlines()[-1]
+    assert command == f"next: convc inspect {two} --layer head --precision bf16x3 --schedule reload"
+    assert "bf16x3" in convc.good(*command.split()[2:])
+
+
+def test_a_schedule_that_auto_could_not_take_is_said(convc, two, tmp_path, monkeypatch):
+    from convc.compiler.emit import kernel
+
+    emit = kernel.emit
+
+    def failing(program):
+        if program.schedule.startswith("shift"):
+            raise PlanError("too long to write down")
+        return emit(program)
+
+    monkeypatch.setattr(kernel, "emit", failing)
+    said = convc.good("compile", two, "-o", tmp_path / "b", "--json", tmp_path / "c.json")
+    assert re.search(r"^  stem: (\w| )+ in place of shift \w+: too long to write down$", said, re.M)
+    kernels = json.loads((tmp_path / "c.json").read_text())["kernels"].values()
+    assert {"too long to write down"} == {each["reason"] for made in kernels for each in made["estimate"]["fell_back"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 
@@ -10,14 +11,15 @@ import pytest
 from onnx import helper
 from test_compile_cli import model_of
 
+from convc.errors import PlanError
 from convc.support.resources import make_models
 
 HEADINGS = (
-    "problem",
+    "conv",
+    "schedules",
+    "plan",
     "loop nest",
     "index maps",
-    "plan",
-    "schedules",
     "memory of one CTA",
     "roles and steps",
     "PTX, with the step of each line",
@@ -78,10 +80,11 @@ def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
     models.build_resnet50_layers(tmp_path / "m.onnx", [models.read_layers("demo")[-1]])
     said = convc.good("inspect", tmp_path / "m.onnx", "--layer", "layer4.1.conv2")
     plan = parts_of(said)["plan"]
-    rejected = [line for line in plan[plan.index("rejected candidates:") + 1 :] if line]
+    rejected = [line for line in plan[plan.index("rejected candidates, by the rule that they break:") + 1 :] if line]
     assert rejected
     for line in rejected:
-        assert re.fullmatch(r"  .+: .+ \[\w+\]", line) or re.fullmatch(r"  and \d+ more", line)
+        assert re.fullmatch(r"  \w+, \d+: .+: .+", line)
+    assert len({line.split(",")[0] for line in rejected}) == len(rejected)
 
 
 def test_the_memory_map_is_whole_and_does_not_overlap(parts):
@@ -117,7 +120,8 @@ def test_lines_are_numbered_as_in_the_build(convc, parts, kernel):
 
 
 def test_a_bad_call_is_refused(convc, tiny):
-    assert "Missing option '--layer'" in convc.refused("inspect", tiny)
+    said = convc.refused("inspect", tiny, "--layer", "conv", "--only", "plan,schedule")
+    assert "there is no section 'schedule'; did you mean 'schedules'?" in said
     said = convc.refused("inspect", tiny, "--layer", "tail")
     assert "no layer 'tail'" in said
     assert "layers: conv" in said
@@ -146,3 +150,90 @@ def test_rows_volumes_and_groups_are_shown(convc, tmp_path, schedule, weight, gr
     assert said in convc.good(*call)
     assert "ran: " in convc.good(*call, "--nests")
     assert "(0, 0, 1)" in convc.good(*call, "--lanes")
+
+
+def test_without_a_layer_there_is_a_list(convc, tmp_path):
+    models = make_models()
+    models.build_resnet50_layers(tmp_path / "m.onnx", models.read_layers("demo")[:3])
+    said = convc.good("inspect", tmp_path / "m.onnx", "--json", tmp_path / "l.json")
+    listed = json.loads((tmp_path / "l.json").read_text())
+    assert listed["format"] == "convc-layers/1"
+    lines = said.splitlines()
+    assert lines[0].split() == ["layer", "operator", "convolution", "type", "schedule", "cycles", "of", "peak"]
+    for line, layer in zip(lines[1:], listed["layers"], strict=False):
+        assert line.split()[:2] == [layer["name"], "Conv"]
+        assert layer["planned"]["schedule"] in line
+        assert f" {layer['planned']['cycles']:.0f} " in line
+    assert lines[-1].startswith(f"next: convc inspect {tmp_path}/m.onnx --layer ")
+
+
+def test_a_layer_without_a_kernel_is_in_the_list(convc, tiny, monkeypatch):
+    from convc.compiler import kernels
+
+    def refuse(problem, options):
+        raise PlanError("it does not fit")
+
+    monkeypatch.setattr(kernels, "compile_problem", refuse)
+    said = convc.good("inspect", tiny)
+    assert re.search(r"^conv +Conv .* - +- +-$", said, re.M)
+    assert "no kernel: conv: it does not fit" in said
+
+
+def test_a_build_is_inspected_as_it_is(convc, two, tmp_path):
+    convc.good("compile", two, "-o", tmp_path / "b", "--schedule", "slide", "--rows", "outer", "--layer", "stem")
+    listed = convc.good("inspect", tmp_path / "b")
+    assert re.search(r"^stem +Conv .* slide ", listed, re.M)
+    said = convc.good("inspect", tmp_path / "b", "--layer", "stem", "--only", "ptx")
+    (file,) = tmp_path.glob("b/kernels/*/kernel.ptx")
+    assert [line.split(" | ", 1)[1] for line in said.splitlines()[2:]] == file.read_text().splitlines()
+    assert "it was edited" not in convc.good("inspect", tmp_path / "b", "--layer", "stem")
+    file.write_text(file.read_text().replace("// Schedule", "// A schedule"))
+    assert "it was edited" in convc.good("inspect", tmp_path / "b", "--layer", "stem")
+    assert "a build folder has settled" in convc.refused("inspect", tmp_path / "b", "--dtype", "bf16")
+
+
+def test_sections_are_picked(convc, tiny):
+    said = convc.good("inspect", tiny, "--layer", "conv", "--only", "memory,schedules,nests,lanes")
+    assert list(parts_of(said)) == [
+        "memory of one CTA", "schedules", "derivation", "lanes", "rows of shared memory", "masks", "claims",
+    ]  # fmt: skip
+
+
+def test_the_summary_says_why(parts):
+    said = "\n".join(parts["conv"])
+    for words in ("conv3x3_c16_k24", "schedule     shift windows", "us at 1.85 GHz", "why  ", "bytes moved decide: "):
+        assert words in said
+
+
+def test_the_plan_is_in_the_json(convc, tiny, tmp_path):
+    said = convc.good("inspect", tiny, "--layer", "conv", "--json", tmp_path / "p.json")
+    assert said == f"wrote {tmp_path}/p.json: plan and estimate of conv\n"
+    data = json.loads((tmp_path / "p.json").read_text())
+    assert (data["format"], data["layer"], data["schedule"]) == ("convc-inspect/1", "conv", "shift windows")
+    assert data["estimate"]["cycles"] == data["plan"]["estimate"]["cycles"]
+    assert data["why"]
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
+def test_the_loops_of_every_schedule_end_with_bias_and_epilogue(convc, two, schedule):
+    said = convc.good("inspect", two, "--layer", "stem", "--schedule", schedule, "--only", "loops")
+    assert re.search(r"out\[.*\] = acc\[lane, column\] \+ bias\[.*# then relu", said)
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
+def test_no_line_has_a_step_that_it_does_not_belong_to(convc, tiny, schedule):
+    said = convc.good("inspect", tiny, "--layer", "conv", "--schedule", schedule, "--only", "ptx")
+    open_steps: list[str] = []  # of the blocks that are open, "" for those without a step
+    named = ""
+    for line in said.splitlines()[2:]:
+        step, text = line[6:].split("|", 1)[0].strip(), line.split(" | ", 1)[1].split("// ")[0].strip()
+        mark = re.match(r"//@ step=(\S+)", text)
+        if mark:
+            named = mark[1]
+        elif text == "{":
+            open_steps.append(named or (open_steps[-1] if open_steps else ""))
+            named = ""
+        elif text.startswith("}"):  # of a block, or of a list of registers
+            open_steps.pop()
+        elif step:
+            assert step == open_steps[-1], line

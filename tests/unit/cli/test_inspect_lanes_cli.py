@@ -78,7 +78,9 @@ def test_every_filter_row_is_alike(table, r):
 
 def test_the_example_is_printed_and_drawn(convc, golden, tmp_path):
     said = convc.good("inspect", "--example")
-    assert convc.good("inspect", "--example", "--svg", tmp_path / "lanes.svg").endswith("lanes.svg: tile 0\n")
+    assert convc.good("inspect", "--example", "--svg", tmp_path / "lanes.svg").endswith(
+        "lanes.svg: tile 0, filter row 0\n"
+    )
     text = "\n".join(line.rstrip() for line in said.splitlines()) + "\n"
     golden("example", {"inspect.txt": text, "lanes.svg": (tmp_path / "lanes.svg").read_text()})
 
@@ -103,7 +105,7 @@ def test_the_lanes_of_a_layer(convc, tiny, tmp_path):
     for heading in ("lanes", "rows of shared memory", "masks", "claims"):
         assert f"== {heading} ==" in said
     assert "schedule reload, tile 1" in said
-    assert said.endswith("lanes.json: tile 1\n")
+    assert said.endswith("lanes.json: tile 1, filter row 0\n")
     data = json.loads((tmp_path / "lanes.json").read_text())
     assert (data["tile_m"], len(data["buffers"]), len(data["buffers"][0]["lanes"])) == (1, 3, 128)
     cut, whole = (
@@ -114,8 +116,15 @@ def test_the_lanes_of_a_layer(convc, tiny, tmp_path):
 
 def test_a_picture_alone(convc, tiny, tmp_path):
     file = tmp_path / "lanes.svg"
-    assert convc.good("inspect", tiny, "--layer", "conv", "--svg", file) == f"wrote {file}: tile 0\n"
+    assert convc.good("inspect", tiny, "--layer", "conv", "--svg", file) == f"wrote {file}: tile 0, filter row 1\n"
     assert ET.fromstring(file.read_text()).tag.endswith("svg")
+
+
+def test_a_filter_row_is_chosen(convc, tiny):
+    call = ("inspect", tiny, "--layer", "conv", *RELOAD, "--lanes", "1", "--filter-row")
+    assert "schedule reload, tile 1, filter row 2: 128 lanes" in convc.good(*call, "2")
+    assert "there is no filter row 3" in convc.refused(*call, "3")
+    assert "filter rows of this layer: 0 to 2" in convc.refused(*call, "3")
 
 
 @pytest.mark.parametrize(
@@ -163,5 +172,5 @@ def test_a_schedule_that_shares_activations(convc, tiny, chosen, last, what):
     assert "not decided" not in derived
     assert "proved: pixel k of the walk from start is place t0 + k of the stream" in lanes
     nest = derived.split(last)[1].strip().splitlines()
-    loops = convc.good(*call).split("== loop nest ==\n")[1].split("\n\n")[0].splitlines()
+    loops = convc.good(*call, "--only", "loops").split("== loop nest ==\n")[1].splitlines()
     assert loops == nest[: len(loops)]

@@ -9,7 +9,7 @@ import pytest
 
 def test_a_network_is_verified(convc, two, tmp_path):
     said = convc.good("verify", two, "--reweight", "4", "--json", tmp_path / "report.json")
-    assert "2 of 2 convolutions right: 2 kernels, 1 other nodes on the host" in said
+    assert "2 of 2 convolutions right: 2 kernels, 1 other node on the host" in said
     assert "seed 4; onnxruntime" in said
     assert "first departs" not in said
     report = json.loads((tmp_path / "report.json").read_text())

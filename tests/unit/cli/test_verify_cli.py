@@ -36,7 +36,7 @@ def sabotage(monkeypatch):
 
 
 def test_right_kernels_pass(convc, two):
-    said = convc.good("verify", two)
+    said = convc.good("verify", two, "--wide")
     for word in ("stem", "head", "reload", "tf32 -> f32", "exact, in bound", "then relu", "fused: stem + relu"):
         assert word in said
     assert "2 of 2 layers right: 2 kernels, 4 launches" in said
@@ -44,7 +44,7 @@ def test_right_kernels_pass(convc, two):
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "tf32"])
 def test_every_type_on_one_layer(convc, tiny, dtype):
-    said = convc.good("verify", tiny, "--layer", "conv", "--dtype", dtype, "--seed", 5)
+    said = convc.good("verify", tiny, "--layer", "conv", "--dtype", dtype, "--seed", 5, "--wide")
     assert f"{dtype} -> f16" in said
     assert "seed 5" in said
 
@@ -260,14 +260,14 @@ def test_progress_goes_from_0_to_1(two):
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16x3", "bf16x6", "tf32x3"])
 def test_precisions_of_float32(convc, two, precision):
-    said = convc.good("verify", two, "--precision", precision)
+    said = convc.good("verify", two, "--precision", precision, "--wide")
     assert f"{precision} -> f32" in said
     assert "2 of 2 layers right" in said
 
 
 @pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
 def test_eight_bits(convc, two, dtype):
-    said = convc.good("verify", two, "--dtype", dtype)
+    said = convc.good("verify", two, "--dtype", dtype, "--wide")
     assert f"{dtype} -> f32" in said
     assert "2 of 2 layers right" in said
 

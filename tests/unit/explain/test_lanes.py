@@ -11,11 +11,16 @@ from support.cut_maps import cut_maps
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY
 from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError, ProblemError
+from convc.explain import lanes
 from convc.explain.lanes import lane_table, reload_table, why_masked
+from convc.explain.tiles import plan_tiles
 from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
 
 TWENTY = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)
@@ -214,3 +219,20 @@ def test_what_there_is_not_is_refused(schedule, tile_m, r, windowed, said):
     maps = cut_maps(TWENTY, merged=False, border="mask", windowed=windowed)
     with pytest.raises(ValueError, match=said):
         lane_table(maps, schedule, tile_m, r)
+
+
+def test_an_image_of_any_size_is_looked_at_tile_by_tile(monkeypatch):
+    """3x3 on 40000x40000: 12.5 million tiles, of which a few are followed and none is made an array of all tiles."""
+    problem = ConvProblem(
+        batch=2, in_channels=16, out_channels=16, in_extent=(40000, 40000), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    followed: list[int] = []
+    column = lanes._column
+    monkeypatch.setattr(lanes, "_column", lambda maps, tile, r, s: followed.append(tile) or column(maps, tile, r, s))
+    for border in ("mask", "zero"):
+        options = ScheduleOptions(schedule="shift", border=border, rows="merged")
+        tiles = plan_tiles(plan(device_layout(problem), options=options))
+        assert tiles.count > 12_000_000
+        assert len(tiles.cases) == (4 if border == "mask" else 2)
+        assert len(tiles.lanes(tiles.count - 1).buffers[0].lanes) == len(tiles.lanes(0).buffers[0].lanes)
+    assert len(followed) < 100

@@ -12,11 +12,15 @@ from support.cut_maps import cut_maps
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.reuse_claims import prove
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
+from convc.compiler.schedules.planner import plan
 from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.explain.lanes_svg import lanes_svg
+from convc.explain.tiles import plan_tiles
 from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)
@@ -165,6 +169,9 @@ def test_the_picture_is_well_formed_and_shows_every_lane(maps, schedule):
     assert sum(word.endswith(")") and word.lstrip()[:1].isdigit() and ": (" in word for word in words) >= 128
     crosses = len(list(root.iter(f"{NAME}path")))
     assert crosses == 13  # and one in the legend
+    tips = [tip.text for tip in root.iter(f"{NAME}title")][1:]
+    assert len(tips) == sum(len(buffer.taps) * len(buffer.lanes) for buffer in lane_table(maps, schedule, 0).buffers)
+    assert sum(": masked, it holds pixel (n=" in tip for tip in tips) == 12
     for sign in ("0: padding, a zero", "X: masked", "row: fetched anew"):
         assert sign in words
     width, height = int(root.get("width")), int(root.get("height"))
@@ -179,3 +186,28 @@ def test_sub_partitions_are_drawn_where_rows_move(maps):
         for schedule in (CHAIN, SLIDE)
     }
     assert lines == {"shift": 3, "slide": 0}
+
+
+def test_one_tint_is_one_pixel(maps):
+    """What the next filter column holds stands one lane lower: its tint has moved one lane up."""
+    root = ET.fromstring(lanes_svg(lane_table(maps, CHAIN, 1)))
+    tints: dict[str, list[str]] = {}
+    for box in list(root.iter(f"{NAME}g")):
+        rect = box.find(f"{NAME}rect")
+        tints.setdefault(rect.get("x"), []).append(rect.get("fill"))
+    first, second, third = tints.values()
+    alike = [(a, b) for a, b in zip(first[1:], second, strict=False) if a.startswith("#") and a != b]
+    assert len(alike) < len(first) // 8  # at the ends of rows, of groups of lanes, and where there is no output
+    assert len(set(first)) >= 8
+    assert second[1:9] == third[:8]
+
+
+def test_a_typical_tile_lies_inside_the_image():
+    problem = ConvProblem(
+        in_channels=64, out_channels=64, in_extent=(300, 300), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    for schedule in ("reload", "slide"):
+        tiles = plan_tiles(plan(device_layout(problem), options=ScheduleOptions(schedule=schedule)))
+        table = tiles.typical()
+        assert table.r == 1
+        assert all(cell.held.real for buffer in table.buffers for lane in buffer.lanes for cell in lane.cells)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import ScheduleSummary
 from convc.compiler.schedules.all import SLIDE, WINDOWS
 from convc.compiler.schedules.planner import plan
-from convc.explain.schedules import choice_lines, verdict_on_moving
+from convc.explain.schedules import (
+    choice_lines,
+    illegal_lines,
+    legal_choices,
+    print_choices,
+    verdict_on_moving,
+    why_lines,
+)
 from convc.explain.sharing import sharing_lines
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -21,16 +30,26 @@ from convc.layout.device_layout import device_layout
 def lines(**changes) -> list[str]:
     shape = {"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "kernel": (3, 3), "batch": 16} | changes
     problem = ConvProblem(pad_lo=(1, 1), pad_hi=(1, 1), **shape)
-    return list(choice_lines(plan(device_layout(problem), options=ScheduleOptions())))
+    return said_of(problem)
+
+
+def said_of(problem: ConvProblem) -> list[str]:
+    """The table of schedules of a problem, and the reasons below it, as they are printed."""
+    paper = io.StringIO()
+    decided = plan(device_layout(problem), options=ScheduleOptions())
+    print_choices(Console(file=paper, width=1 << 20, markup=False, highlight=False), decided)
+    lines = paper.getvalue().splitlines()
+    assert lines == choice_lines(decided)
+    return lines
 
 
 @pytest.mark.parametrize("channels", [128, 256, 512])
 def test_wide_tiles_make_shift_not_worth_it(channels):
     found = lines(out_channels=channels)
-    assert "shift is not worth it here" in found[-1]
+    assert "shift windows is not worth it here" in found[-1]
     assert re.search(r"gains nothing, since slide waits for (L2|tensor core)$", found[-1])
     (chosen,) = (line for line in found if line.startswith("*"))
-    assert chosen.startswith("* slide ")
+    assert chosen.split()[1] == "slide"
 
 
 STILL = ScheduleSummary(schedule=SLIDE.id, cycles=1000, mma_cycles=500, read_cycles=900, bottleneck="shared memory")
@@ -40,16 +59,20 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
 @pytest.mark.parametrize(
     ("slide", "shift", "verdict"),
     [
-        ({}, {"cycles": 700}, "shift pays: about 700 cycles instead of slide's 1000, for 400 cycles of reading"),
+        (
+            {},
+            {"cycles": 700},
+            "shift windows pays: about 700 cycles instead of slide's 1000, for 400 cycles of reading",
+        ),
         ({}, {"cycles": 950}, "instead of 900 is paid for by 100 more of the tensor core, which moves rows"),
         ({}, {"cycles": 950, "mma_cycles": 500}, "instead of 900 is less than the estimates may be off"),
         ({"bottleneck": "L2"}, {"cycles": 950}, "instead of 900 gains nothing, since slide waits for L2"),
     ],
 )
 def test_the_verdict(slide, shift, verdict):
-    assert verdict in verdict_on_moving(
-        msgspec.structs.replace(STILL, **slide), msgspec.structs.replace(MOVED, **shift)
-    )
+    still = msgspec.structs.replace(STILL, **slide)
+    moved = msgspec.structs.replace(MOVED, **shift)
+    assert verdict in verdict_on_moving(still, moved, moved if verdict.startswith("shift windows pays") else still)
 
 
 def test_lanes_are_accounted_for():
@@ -79,12 +102,11 @@ def test_lanes_are_accounted_for():
 
 def test_an_illegal_schedule_says_which_condition_fails():
     problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(20, 60), kernel=(3, 11), dilation=(1, 4))
-    found = list(choice_lines(plan(device_layout(problem), options=ScheduleOptions())))
-    text = "\n".join(found)
-    far = "not here: the last filter column is 40 lanes from the first of its buffer, at most"
-    assert f"shift chain     {far} 31" in text
-    assert f"stationary      {far} 32" in text
-    assert "shift windows   not here: windows of 32 lanes cannot overlap by a halo of 40" in text
+    text = "\n".join(illegal_lines(plan(device_layout(problem), options=ScheduleOptions())))
+    far = "the last filter column is 40 lanes from the first of its buffer, at most"
+    assert f"not here: shift chain, shift ashift: {far} 31" in text
+    assert f"not here: stationary: {far} 32" in text
+    assert "not here: shift windows: windows of 32 lanes cannot overlap by a halo of 40" in text
 
 
 def test_several_images_merge_only_in_step():
@@ -100,3 +122,38 @@ def test_several_images_merge_only_in_step():
     )
     with pytest.raises(Exception, match="stride 2 does not divide the 7 rows of an image"):
         plan(device_layout(problem), options=ScheduleOptions(schedule="slide", rows="merged"))
+
+
+SMALL = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+POINT = ConvProblem(in_channels=32, out_channels=24, in_extent=(12, 12), kernel=(1, 1))
+
+
+def test_the_reasons_agree_with_the_choice():
+    """No schedule is marked and then called not worth it, and what is said to decide does decide."""
+    for channels, size in ((16, 12), (64, 56), (128, 28), (256, 14), (512, 7)):
+        problem = dataclasses.replace(SMALL, in_channels=channels, out_channels=channels, in_extent=(size, size))
+        decided = plan(device_layout(problem), options=ScheduleOptions())
+        reasons = list(why_lines(decided))
+        title = decided.schedule.title
+        assert not any(line.startswith(f"{title} is not worth it") for line in reasons)
+        for line in reasons:
+            if line.startswith("bytes moved decide: "):
+                assert title in line.split("iB")[0]
+        near = [each for each in legal_choices(decided) if each.schedule == decided.schedule]
+        assert near[0].traffic_bytes == decided.estimate.traffic_bytes
+
+
+def test_schedules_that_do_the_same_are_one_row():
+    table = [line for line in said_of(POINT) if "rows" in line]
+    assert len(table) < 4
+    (chosen,) = (line for line in table if line.startswith("*"))
+    assert chosen.startswith("*  reload, slide, shift chain, shift ashift, shift windows ")
+    assert " 0 to 2 " in chosen
+
+
+def test_bytes_and_assumed_rules_stand_in_the_table():
+    head, *rows = said_of(SMALL)
+    assert head.split() == ["schedule", "cycles", "moved", "assumed", "waits", "for", "tile"]
+    for line in rows:
+        if " tile, " in line:
+            assert re.search(r" \d+ +[\d.]+ [KM]iB +\d ", line)

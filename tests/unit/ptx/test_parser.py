@@ -337,6 +337,15 @@ def test_marks_attach_to_the_instructions_below():
     ]
 
 
+def test_a_step_before_a_brace_has_that_block_alone():
+    text = (
+        "//@ step=loop role=r\n{ add.u32 %r0, %r0, 1;\n//@ step=inner role=r\n{ add.u32 %r0, %r0, 2; }\n"
+        "add.u32 %r0, %r0, 3; }\nadd.u32 %r0, %r0, 4;\n//@ step=on\nadd.u32 %r0, %r0, 5;\n{ add.u32 %r0, %r0, 6; }\n"
+        "//@ end\n{ add.u32 %r0, %r0, 7; }\nadd.u32 %r0, %r0, 8;\n"
+    )
+    assert [instr.step for instr in kernel(text).body[:8]] == ["loop", "inner", "loop", None, "on", "on", None, None]
+
+
 def test_a_mark_before_the_kernel_holds_inside_it():
     first, second = parse(f"{HEAD}//@ step=a\n.entry k() {{ ret; }}\n//@ end\n.entry l() {{ ret; }}").kernels
     assert first.body[0].step == "a"

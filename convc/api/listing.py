@@ -1,0 +1,71 @@
+"""The layers of a model or a build, each with what its plan expects: what ``convc inspect`` lists first."""
+
+from __future__ import annotations
+
+from convc.api.inspecting import build_of, check_settled
+from convc.api.models import Model, name_of, read_network
+from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.working import open_kernels
+from convc.build.folder import Build
+from convc.compiler.kernels import Kernels
+from convc.errors import PlanError
+from convc.ir.network import ConvNode
+from convc.ir.planned import ListedLayer, Listing, Planned, read_planned
+from convc.support.progress import Progress
+
+
+def list_layers(
+    model: Model | Build,
+    *,
+    read: ReadOptions | None = None,
+    schedule: ScheduleOptions | None = None,
+    work: WorkOptions | None = None,
+) -> Listing:
+    """List the convolutions of a model, compiling each, or those of a build as its plans have them.
+
+    Args:
+        model: as for `convc.inspect`.
+        read: how the model is read.
+        schedule: which schedules to consider; all of them by default.
+        work: where kernels are kept; they are compiled in this process.
+
+    Raises:
+        InputError: options are given for a build.
+        BuildError: the build folder is damaged.
+    """
+    build = build_of(model)
+    if build is not None:
+        check_settled(read, schedule)
+        return _of_build(build)
+    assert not isinstance(model, Build)
+    chosen = work or WorkOptions()
+    told = Progress(chosen.progress)
+    told(f"read {name_of(model)}", 0.0)
+    network = read_network(model, read)
+    layers: list[ListedLayer] = []
+    with open_kernels(schedule, chosen) as kernels:
+        for index, conv in enumerate(network.convs):
+            told(f"plan {conv.name}", index / len(network.convs))
+            layers.append(_listed(kernels, conv))
+    return Listing(source=network.name, layers=tuple(layers), skipped=network.skipped)
+
+
+def _listed(kernels: Kernels, conv: ConvNode) -> ListedLayer:
+    """A layer with its plan, or with the reason why there is none."""
+    planned: Planned | None = None
+    reason = ""
+    try:
+        planned = read_planned(kernels.compiled(conv.problem).plan)
+    except PlanError as error:
+        reason = error.message
+    return ListedLayer(name=conv.name, problem=conv.problem, fused=conv.fused, planned=planned, reason=reason)
+
+
+def _of_build(build: Build) -> Listing:
+    """The layers of a build."""
+    layers: list[ListedLayer] = []
+    for record in build.network.layers:
+        file = build.path / "kernels" / record.kernel / "plan.json"
+        planned = read_planned(file.read_bytes()) if file.is_file() else None
+        layers.append(ListedLayer(name=record.name, problem=record.problem, fused=record.fused, planned=planned))
+    return Listing(source=str(build.path), layers=tuple(layers), skipped=build.network.skipped)

@@ -1,0 +1,132 @@
+"""The few numbers of a plan that reports print: what a launch should take, and which schedules were left on the way.
+
+They are read from the JSON of a plan (``plan.json`` of a build folder), so that who prints them needs no compiler.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from convc.ir.network import SkippedNode
+from convc.ir.problem import ConvProblem
+
+
+class Fallen(msgspec.Struct, frozen=True, kw_only=True):
+    """A schedule that was the one to take, until its kernel could not be proved right or written down.
+
+    Attributes:
+        schedule: its name and variant.
+        reason: what failed.
+    """
+
+    schedule: str
+    reason: str
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """The expectations of a plan for its launch (`convc.compiler.plan.records.Estimate`).
+
+    Attributes:
+        schedule: name and variant of the schedule.
+        cycles: of an SM, for the whole launch.
+        microseconds: the same as time at ``clock_mhz``.
+        clock_mhz: a clock that the hardware is sold with.
+        peak_share: the model's own multiplications as a part of what all tensor cores could do meanwhile, 0 to 1.
+        traffic_bytes: what all CTAs together read through L2.
+        bottleneck: what the K loop waits for.
+        fell_back: schedules that would have been taken, had they been possible.
+    """
+
+    schedule: str
+    cycles: float
+    microseconds: float
+    clock_mhz: int
+    peak_share: float
+    traffic_bytes: int
+    bottleneck: str
+    fell_back: tuple[Fallen, ...] = ()
+
+
+class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
+    """A convolution of a model.
+
+    Attributes:
+        name: as in the model.
+        problem: what it computes.
+        fused: nodes of the model that its kernel does as well.
+        planned: what its plan expects; None where there is none.
+        reason: why there is no plan; else empty.
+    """
+
+    name: str
+    problem: ConvProblem
+    fused: tuple[str, ...] = ()
+    planned: Planned | None = None
+    reason: str = ""
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers of a model or a build, and the nodes that are no layers."""
+
+    source: str
+    layers: tuple[ListedLayer, ...]
+    skipped: tuple[SkippedNode, ...] = ()
+
+
+class _Name(msgspec.Struct):
+    name: str
+    variant: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.variant}".strip()
+
+
+class _Choice(msgspec.Struct):
+    schedule: _Name
+    reason: str = ""
+    fell: str = ""
+
+
+class _Rates(msgspec.Struct):
+    clock_mhz: int
+
+
+class _Arch(msgspec.Struct):
+    rates: _Rates
+
+
+class _Estimate(msgspec.Struct):
+    cycles: float
+    microseconds: float
+    peak_share: float
+    traffic_bytes: int
+    bottleneck: str
+
+
+class _Plan(msgspec.Struct):
+    """The part of a plan that is read; its other fields are passed over."""
+
+    schedule: _Name
+    arch: _Arch
+    estimate: _Estimate
+    choices: tuple[_Choice, ...]
+
+
+def read_planned(plan: bytes) -> Planned | None:
+    """The numbers of a plan in JSON; None where it is no plan, or one of another version of convc."""
+    try:
+        read = msgspec.json.decode(plan, type=_Plan)
+    except msgspec.MsgspecError:
+        return None
+    cost = read.estimate
+    return Planned(
+        schedule=read.schedule.title,
+        cycles=cost.cycles,
+        microseconds=cost.microseconds,
+        clock_mhz=read.arch.rates.clock_mhz,
+        peak_share=cost.peak_share,
+        traffic_bytes=cost.traffic_bytes,
+        bottleneck=cost.bottleneck,
+        fell_back=tuple(Fallen(schedule=c.schedule.title, reason=c.reason) for c in read.choices if c.fell),
+    )
