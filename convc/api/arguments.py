@@ -82,7 +82,10 @@ def _short(given: object) -> str:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     """The types of a record's fields; a pool, which is large to import, counts as anything."""
-    known = get_type_hints(kind, localns={"Pool": object})
+    # Imported here because records that name an executor are rarely looked at.
+    from concurrent.futures import Executor
+
+    known = get_type_hints(kind, localns={"Pool": object, "Executor": Executor})
     return {field.name: known[field.name] for field in fields(kind)}
 
 

@@ -24,8 +24,6 @@ from convc.cli.options import (
     precision_option,
     schedule_options,
 )
-from convc.report.console import console, progress_bar
-from convc.report.output import check_reports, json_text, write_report
 
 
 @click.command("time")
@@ -63,6 +61,9 @@ def time_command(
     measured or published (convc/timing/chips). One kernel is shown with its critical path and the numbers that the
     answer rests on, several with a line each.
     """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, json_text, write_report
     from convc.report.timing import print_kernel, print_passes, print_times, times_json
 
     out = console(stderr=check_reports(json_file))

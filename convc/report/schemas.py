@@ -17,10 +17,19 @@ import msgspec
 
 from convc.build.folder import NetworkRecord
 from convc.ir.launch import LaunchSpec
+from convc.ir.planned import Listing, Planned
+from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.report.sarif import FindingJson, VerdictName
 from convc.runtime.network.stats import RunStats
-from convc.verification.records import LayerReport, NetworkReport, OutputReport, VerifyReport
+from convc.verification.records import (
+    DataReport,
+    ExpectedOutput,
+    LayerReport,
+    NetworkReport,
+    OutputReport,
+    VerifyReport,
+)
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -110,7 +119,55 @@ class KernelJson(TypedDict):
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
     shared_bytes: int
+    estimate: Planned | None
+    plan: dict[str, Any] | None
     assembled: AssembledJson | None
+
+
+class InspectJson(TypedDict):
+    """A layer, the estimate and the plan of its kernel, and why it has that schedule."""
+
+    format: Literal["convc-inspect/1"]
+    layer: str
+    fused: tuple[str, ...]
+    problem: ConvProblem
+    schedule: str
+    why: list[str]
+    estimate: Planned | None
+    plan: dict[str, Any]
+
+
+class TimedPart(TypedDict):
+    """Cycles of a critical path by step and cause."""
+
+    step: str
+    waits_for: str
+    cycles: float
+
+
+class TimedLayer(TypedDict):
+    """The time of a kernel on a chip: ``use`` has the share of the first round in which each unit works."""
+
+    layer: str
+    schedule: str | None
+    cycles: float
+    microseconds: float
+    tflops: float | None
+    ctas: int
+    ctas_per_sm: int
+    rounds: int
+    l2_bytes_per_clk: float
+    use: dict[str, float]
+    critical_path: list[TimedPart]
+
+
+class TimeJson(TypedDict):
+    """Times of ``convc time``, kernel by kernel."""
+
+    format: Literal["convc-time/1"]
+    source: str
+    chip: str
+    layers: list[TimedLayer]
 
 
 class ExplainedCode(TypedDict):
@@ -200,6 +257,18 @@ def _network() -> type:
     return record_type("Network", NetworkReport, f"{NetworkReport.__doc__}", format=Literal["convc-network/2"], **more)
 
 
+def _data() -> type:
+    """A network with its own weights on data of the user's, layer by layer and end to end."""
+    output = record_type("Output", ExpectedOutput, f"{ExpectedOutput.__doc__}", ok=bool)
+    more = {"ok": bool, "layers": tuple[_layer(), ...], "outputs": tuple[output, ...]}
+    return record_type("Data", DataReport, f"{DataReport.__doc__}", format=Literal["convc-data/1"], **more)
+
+
+def _layers() -> type:
+    """The layers of a model or a build, each with what its plan expects."""
+    return record_type("Layers", Listing, f"{Listing.__doc__}", format=Literal["convc-layers/1"])
+
+
 def _compile() -> type:
     """A build folder that was written: what its network.json says, and its kernels."""
     more = {"format": Literal["convc-compile/1"], "folder": str, "kernels": dict[str, KernelJson]}
@@ -209,11 +278,15 @@ def _compile() -> type:
 WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-check/1": lambda: CheckJson,
     "convc-compile/1": _compile,
+    "convc-data/1": _data,
     "convc-exec/1": lambda: ExecJson,
     "convc-explain/2": lambda: ExplainJson,
+    "convc-inspect/1": lambda: InspectJson,
+    "convc-layers/1": _layers,
     "convc-network/2": _network,
     "convc-network-run/2": lambda: NetworkRunJson,
     "convc-run/1": lambda: RunJson,
+    "convc-time/1": lambda: TimeJson,
     "convc-verify/2": _verify,
     "convc-verify-models/1": _models,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +14,7 @@ from convc.timing.kernel import Dependence, KernelTime, spread
 from convc.timing.passes import steps
 
 if TYPE_CHECKING:
+    from convc.report.schemas import TimedLayer, TimeJson
     from convc.timing.tensor_core import MmaShape
 
 Row = tuple[str, str, float | None, KernelTime]
@@ -134,9 +135,9 @@ def _print_steps(console: Console, shape: MmaShape, kernel: KernelTime, count: i
         )
 
 
-def times_json(source: str, chip: str, rows: Iterable[Row]) -> dict[str, Any]:
+def times_json(source: str, chip: str, rows: Iterable[Row]) -> TimeJson:
     """The times of a report as plain data."""
-    layers: list[dict[str, Any]] = []
+    layers: list[TimedLayer] = []
     for name, schedule, rate, kernel in rows:
         launch = kernel.launch
         layers.append(
