@@ -41,6 +41,8 @@ def load(
         >>> network.convs[0].problem.kernel
         (5, 5)
     """
-    size = batch if isinstance(batch, int) else None
-    shapes = {} if batch is None or isinstance(batch, int) else batch
-    return read_network(model, ReadOptions(batch=size, shapes=shapes, dtype=dtype, precision=precision, fuse=fuse))
+    if isinstance(batch, Mapping):
+        reading = ReadOptions(shapes=batch, dtype=dtype, precision=precision, fuse=fuse)
+    else:
+        reading = ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse)
+    return read_network(model, reading)

@@ -119,7 +119,8 @@ def run_network(
         whole = targets.pop("") if targets.keys() == {""} and targets[""].suffix == ".npz" else None
         files = targets_of(graph, targets)
         arrays = cast_feeds(graph, _drawn(graph, data, reading))
-        check_feeds(graph.inputs, graph.optional, arrays)
+        with errors_in(model):
+            check_feeds(graph.inputs, graph.optional, arrays)
         data.keep(arrays)
         with errors_in(model):
             results = graph.run(arrays, progress=Progress(chosen.progress))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
-from convc.api.options import ReadOptions
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -144,7 +143,7 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
         asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
         view = dataclasses.replace(view, nests=view.nests or "nests" in view.only, tile=asked)
     if example:
-        if model or layer or chosen != Chosen(read=ReadOptions(fuse=chosen.read.fuse)) or view.only:
+        if model or layer or chosen != Chosen() or view.only:
             raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
         _show_example(view)
         return

@@ -33,7 +33,6 @@ from convc.cli.options import (
 )
 from convc.cli.streams import DASH, check_once, model_source, named_files, sources_of, write_stdout
 from convc.errors import InputError
-from convc.support.arrays import npy_bytes, storable
 from convc.support.guessing import hint_of
 
 
@@ -153,7 +152,7 @@ def _run_layer(
     if not run.ok:
         raise click.exceptions.Exit(1)
     if piped:
-        write_stdout(npy_bytes(storable(run.name, run.y)))
+        _write_array(run.name, run.y)
     print_layer_run(out, run, target)
 
 
@@ -194,7 +193,14 @@ def _pipe(outputs: Mapping[str, Any], name: str) -> None:
     found = name or next(iter(outputs))
     if found not in outputs:
         raise InputError(f"the model has no output named {name!r}", hint=hint_of(name, list(outputs), "outputs"))
-    write_stdout(npy_bytes(storable(found, outputs[found])))
+    _write_array(found, outputs[found])
+
+
+def _write_array(name: str, values: Any) -> None:
+    """Write an array to stdout, as a .npy file."""
+    from convc.support.arrays import npy_bytes, storable
+
+    write_stdout(npy_bytes(storable(name, values)))
 
 
 def _looks_like_model(path: Path) -> bool:
@@ -206,6 +212,8 @@ def _looks_like_model(path: Path) -> bool:
 
 def _one_file(files: dict[str, Path], spelling: str) -> Path:
     """The one file that a layer takes, without a name."""
+    if not files:
+        raise click.UsageError(f"Missing option '{spelling}': a layer of a build folder takes one file.")
     if list(files) != [""]:
         raise click.UsageError(f"a layer of a build folder takes one '{spelling}', a file without NAME.")
     return files[""]

@@ -89,7 +89,8 @@ def _wanted_extent(
     """The output's extents where the node says them and leaves the pads open; None where it says the pads."""
     mode = attributes.auto_pad
     if mode not in (b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID"):
-        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {mode!r}")
+        got = mode.decode(errors="replace")
+        raise refuse(f"auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got {got}")
     shape = attributes.output_shape
     if shape:
         if len(shape) not in (rank, rank + 2):

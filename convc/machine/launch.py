@@ -22,19 +22,18 @@ from convc import ptx
 from convc.errors import InputError, LaunchError, LimitError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.launch import BufferSpec, LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
-from convc.ir.tensormap import check as check_tensor_map
+from convc.ir.launch import BufferSpec, LaunchSpec
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
 from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.parameters import parameters_of
 from convc.machine.state.counters import Counters
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
-from convc.machine.state.variables import LIMITS, SHARED_BASE, Parameter
+from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
-from convc.machine.tma.load import TensorLoader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +208,7 @@ def _run(
     workspace = memory.add_variable("the workspace of the grid", np.zeros(WORKSPACE_BYTES, np.uint8))
     if watch is not None:
         memory.watch = memory.by_name[watch[0]].base + watch[1]
-    params, maps = _parameters(decoded.variables.parameters, launch, memory)
+    params, maps = parameters_of(decoded.variables.parameters, launch, memory)
     state = Launch(
         program=decoded,
         memory=memory,
@@ -342,72 +341,3 @@ def _contents(name: str, spec: BufferSpec, given: np.ndarray | None) -> np.ndarr
             f"the array given is {array.dtype} {list(array.shape)} ({array.nbytes} bytes)"
         )
     return array.reshape(-1).view(np.uint8).copy()
-
-
-def _parameters(
-    slots: list[Parameter], launch: LaunchSpec, memory: GlobalMemory
-) -> tuple[np.ndarray, dict[int | bytes, tuple[str, TensorLoader]]]:
-    """Lay the arguments out in parameter space, and attach a loader to each tensor map."""
-    if len(slots) != len(launch.params):
-        raise LaunchError(
-            f"entry {launch.entry!r} has {len(slots)} parameters ({', '.join(s.name for s in slots)}), "
-            f"the launch file gives {len(launch.params)}"
-        )
-    space = np.zeros(max(1, max((s.offset + s.size for s in slots), default=0)), np.uint8)
-    maps: dict[int | bytes, tuple[str, TensorLoader]] = {}
-    for slot, param in zip(slots, launch.params, strict=True):
-        if not isinstance(param, StructParam):
-            _put(space, slot, param, memory, maps)
-            continue
-        if param.bytes is not None:
-            _store(space, slot, np.frombuffer(bytes.fromhex(param.bytes), np.uint8))
-        for field in param.fields:
-            if field.at + field.size > slot.size:
-                raise LaunchError(
-                    f"parameter {slot.name!r} has {slot.size} bytes; its field at byte {field.at} takes {field.size}"
-                )
-            part = Parameter(name=f"{slot.name}+{field.at}", offset=slot.offset + field.at, size=field.size)
-            _put(space, part, field.param, memory, maps)
-    return space, maps
-
-
-def _put(
-    space: np.ndarray,
-    slot: Parameter,
-    param: Part,
-    memory: GlobalMemory,
-    maps: dict[int | bytes, tuple[str, TensorLoader]],
-) -> None:
-    """Lay one argument out at its place, or attach a loader there."""
-    match param:
-        case TensorMapParam(map=tmap):
-            if slot.size != 128:
-                raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
-            buffer = memory.by_name[tmap.buffer]
-            check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
-            maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
-        case PointerParam(buffer=name, offset=offset):
-            value = np.array([memory.by_name[name].base + offset], np.uint64)
-            _store(space, slot, value.view(np.uint8))
-        case ScalarParam(dtype=dtype, value=number):
-            _store(space, slot, _scalar(slot.name, dtype, number))
-
-
-def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
-    """Bytes (uint8) of a number; an integer type takes only integers in its range."""
-    kind = ARRAY_TYPES[dtype]
-    try:
-        if kind.kind not in "iu":
-            return np.array([number]).astype(kind).view(np.uint8)
-        if not isinstance(number, int):
-            raise OverflowError
-        return np.array([number], kind).view(np.uint8)
-    except OverflowError:
-        raise LaunchError(f"parameter {name!r}: {number!r} does not fit in {dtype}") from None
-
-
-def _store(space: np.ndarray, slot: Parameter, data: np.ndarray) -> None:
-    """Put an argument's bytes into its place."""
-    if data.size != slot.size:
-        raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes, the launch file gives {data.size}")
-    space[slot.offset : slot.offset + slot.size] = data

@@ -38,7 +38,9 @@ def read_arrays(path: Path, accept: Accept = lambda name, header: None) -> dict[
         LimitError: the arrays do not fit into memory.
     """
     if not path.is_file():
-        message = "expected a file of arrays, this is none" if path.exists() else "the file does not exist"
+        message = (
+            "expected a .npy or .npz file, this is not a regular file" if path.exists() else "the file does not exist"
+        )
         raise InputError(message, where=str(path))
     try:
         with path.open("rb") as stream:

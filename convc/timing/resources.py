@@ -12,6 +12,9 @@ from convc.timing.parameters import Chip
 from convc.timing.tensor_core import interval, latency
 from convc.timing.trace import Work
 
+FIXED = {"shift": "tensor_memory.shift"}
+"""Operations of the tensor core that take a fixed time; the others of tensor memory move bytes."""
+
 
 @dataclass(slots=True)
 class Server:
@@ -88,11 +91,9 @@ class Streaming:
         if work.mma is not None:
             cycles = interval(work.mma, chip)
             after = latency(work.mma, chip) - cycles
-        elif work.kind == "shift":
-            cycles = chip["tensor_memory.shift"]
-            after = chip["tensor_core.depth"]
         else:
-            cycles = work.bytes / chip["tensor_memory.copy"]
+            known = FIXED.get(work.kind)
+            cycles = work.bytes / chip["tensor_memory.copy"] if known is None else chip[known]
             after = chip["tensor_core.depth"]
         begin, cause = self.tensor.take(accepted, cycles, event)
         self.queued.append(begin)

@@ -46,7 +46,6 @@ verify m.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range 
 verify m.onnx --batch -3 => 2 Invalid value for '--batch': -3 is not in the range x>=1.
 verify m.onnx --batch 3 => 2 error[I100]: the model has a batch of 1, got 3
 verify m.onnx --batch many => 2 Invalid value for '--batch': 'many' is not a valid integer range.
-verify open.onnx => 2 error[O200]: the shape of the input 'x' is not fixed: (?, 4, 8, 8)
 verify open.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
 verify m.onnx --dtype f64 => 2 Invalid value for '--dtype': 'f64' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
 verify m.onnx --dtype F16 => 2 Invalid value for '--dtype': 'F16' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
@@ -70,7 +69,7 @@ verify m.onnx --executor ray => 2 error[I100]: expected an executor, processes o
 verify m.onnx --executor dask:// => 2 error[I100]: expected an executor, processes or dask://HOST:PORT, got 'dask
 verify m.onnx --executor dask://localhost => 2 error[I100]: expected an executor, processes or dask://HOST:PORT,
 verify m.onnx --executor dask://localhost:1 --jobs 2 => 2 error[I100]: jobs are processes of this machine; a Dask
-verify m.onnx --host onnxruntime => 2 --host is for whole networks: give --reweight too.
+verify m.onnx --host onnxruntime => 2 --host is for whole networks: give --reweight or --input too.
 verify m.onnx --host gpu => 2 Invalid value for '--host': 'gpu' is not one of 'reference', 'onnxruntime'.
 verify m.onnx --reweight x => 2 Invalid value for '--reweight': 'x' is not a valid integer range.
 verify m.onnx --reweight -1 => 2 Invalid value for '--reweight': -1 is not in the range x>=0.
@@ -162,11 +161,10 @@ compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of
 compile m.onnx -o new --shift windows => 2 error[I100]: windows is a variant of shift: name the schedule too
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
-compile open.onnx -o new => 2 error[O200]: the shape of the input 'x' is not fixed: (?, 4, 8, 8)
 compile m.onnx -o new --assemble=yes => 2 Option '--assemble' does not take a value.
 compile m.onnx -o new --numerics exact => 2 No such option
 run => 2 Missing argument 'DIR|MODEL.onnx'.
-run b => 2 Missing option '--input': a layer of a build folder takes one file.
+run b => 2 Missing option '-o': a layer of a build folder takes one file.
 run b --input x.npy => 2 Missing option '-o': a layer of a build folder takes one file.
 run b -o y.npy => 2 Missing option '--input': a layer of a build folder takes one file.
 run nope --input x.npy -o y.npy => 2 error[B100]: expected a build folder
@@ -189,7 +187,7 @@ run b --input x_header.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: read
 run b --input x_empty.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: reading magic string, expected 8 bytes
 run b --input x_csv.npy -o y.npy => 2 error[I100]: not a .npy file: EOF: reading magic string, expected 8 bytes g
 run b --input x_version.npy -o y.npy => 2 error[I100]: not a .npy file: its format version is 9.0; 1.0 and 2.0 ar
-run b --input x_dir.npy -o y.npy => 2 error[I100]: expected a .npy file, this is not a regular file
+run b --input x_dir.npy -o y.npy => 2 error[I100]: expected a .npy or .npz file, this is not a regular file
 run b --input m.onnx -o y.npy => 2 error[I100]: not a .npy file: the magic string is not correct; expected b'\\x93
 run b --input x.npy -o void => 2 error[I100]: expected the name of a file, this is a folder
 run b --input x.npy -o no/y.npy => 2 error[I100]: the folder to write to does not exist
@@ -201,16 +199,16 @@ run b --input x.npy -o y.npy --layer cnov => 2 error[I100]: there is no layer 'c
 run b2 --input x2.npy -o y.npy => 2 error[I100]: there are 2 layers: say which with --layer
 run b2 --input x2.npy -o y.npy --layer '*e*' => 2 error[I100]: '*e*' fits 2 layers: one is wanted here
 run b --input x.npy -o y.npy --residual x.npy => 2 error[I100]: the layer adds no residual, and there is one
-run b --input x.npy -o y.npy --dtype f16 => 2 --dtype, --precision, --no-fuse, --host and --no-cache are for mode
-run b --input x.npy -o y.npy --no-fuse => 2 --dtype, --precision, --no-fuse, --host and --no-cache are for models
-run b --input x.npy -o y.npy --host onnxruntime => 2 --dtype, --precision, --no-fuse, --host and --no-cache are f
+run b --input x.npy -o y.npy --dtype f16 => 2 --dtype, --precision, --batch, --shape, --no-fuse, --host
+run b --input x.npy -o y.npy --no-fuse => 2 --dtype, --precision, --batch, --shape, --no-fuse, --host
+run b --input x.npy -o y.npy --host onnxruntime => 2 --dtype, --precision, --batch, --shape, --no-fuse, --host
 run b --input x.npy -o y.npy --switch elected=highest => 2 error[I100]: there is no switch 'elected'
 run b --input x.npy -o y.npy --switch elect=first => 2 error[I100]: switch elect must be one of lowest, highest,
 run b --input x.npy -o y.npy --switch elect => 2 error[I100]: switch elect must be one of lowest, highest, got no
 run b --input x.npy -o y.npy --switch elect=lowest --switch elect=highest => 2 error[I100]: switch elect is given
 run b --input x.npy -o y.npy --numerics half => 2 Invalid value for '--numerics': 'half' is not one of 'float32',
 run b --input x.npy -o y.npy --json y.npy => 2 error[I100]: two reports would go to one file
-run b --input x.npy -o y.npy --batch 2 => 2 No such option
+run b --input x.npy -o y.npy --batch 2 => 2 --dtype, --precision, --batch, --shape, --no-fuse, --host
 run m.onnx => 2 error[I100]: the input 'x' is missing
 run m.onnx --input z=x.npy => 2 error[I100]: the model has no input named 'z'
 run m.onnx --input x.npy -o z=y.npy => 2 error[I100]: the model has no output named 'z'
@@ -251,10 +249,10 @@ run broken/buffer --input x.npy -o y.npy => 2 error[B100]: buffer 'output' must 
 run broken/weights --input x.npy -o y.npy => 2 error[B100]: expected float16 [24, 9, 16], got float16 [3]
 run broken/cutweights --input x.npy -o y.npy => 2 error[B100]: the file is cut short: float16 [24, 9, 16] takes 6
 run broken/typo --input x.npy -o y.npy => 2 error[P100]: unknown instruction 'mbarier'
-run b --input /dev/null -o y.npy => 2 error[I100]: expected a .npy file, this is not a regular file
+run b --input /dev/null -o y.npy => 2 error[I100]: expected a .npy or .npz file, this is not a regular file
 run b --input x.npy -o y.npy --residual nope.npy => 2 error[I100]: the file does not exist
 run b --input x.npy -o y.npy --json void => 2 error[I100]: expected the name of a file, this is a folder
-run m.onnx --input x.npy --batch 2 => 2 No such option
+run m.onnx --input x.npy --batch 2 => 2 error[I100]: a run has the extents of its feeds: batch is for inputs that
 run m.onnx --input x.npy --host gpu => 2 Invalid value for '--host': 'gpu' is not one of 'reference', 'onnxruntim
 run m.onnx --input x.npy --precision fp32 => 2 Invalid value for '--precision': 'fp32' is not one of 'tf32', 'bf1
 check => 2 Missing argument 'DIR'.

@@ -111,7 +111,7 @@ def test_the_same_in_python(model, given, tmp_path):
         (["--input", "x.npz", "--expect", "small.npy"], "the model has 2 outputs: say which with --expect NAME=FILE"),
         (["--input", "x.npz", "--expect", "q=small.npy"], "the model has no output named 'q'"),
         (["--input", "x.npz", "--expect", "y=small.npy"], "the output's shape [2, 4, 6, 6], got [3]"),
-        (["--input", "x.npz", "--json", "x.npz"], "would be overwritten"),
+        (["--input", "x.npz", "--json", "x.npz"], "would overwrite"),
         (["--input", "-", "--expect", "-"], "can be read once"),
         (["--input", "absent.npz"], "the file does not exist"),
     ],

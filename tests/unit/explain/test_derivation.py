@@ -201,7 +201,7 @@ def test_a_derivation_as_text(maps):
     ) in last
     assert (
         "      out[(tile*16 + lane) // 9, p, (tile*16 + lane) % 9, tile_n*4 + column] = acc[lane, column] "
-        "where tile_n*4 + column < 6 and tile*16 + lane < 18"
+        "+ bias[tile_n*4 + column] where tile_n*4 + column < 6 and tile*16 + lane < 18"
     ) in last
     other = derivation_lines(derive(maps, STATIONARY, MMA), since=3)
     assert other[0] == "1. swap_operands"

@@ -114,7 +114,7 @@ def test_no_convolution(tmp_path):
         ({"strides": [0, 1], "auto_pad": "SAME_UPPER"}, NodeError, "strides must be at least 1, got (0, 1)"),
         ({"dilations": [1, -1]}, ProblemError, "dilation must be at least 1 along every axis, got (1, -1)"),
         ({"pads": [0, -1, 0, 0]}, ProblemError, "pad_lo must be at least 0 along every axis, got (0, -1)"),
-        ({"auto_pad": "SAME"}, NodeError, "auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got b'SAME'"),
+        ({"auto_pad": "SAME"}, NodeError, "auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got SAME"),
         (
             {"auto_pad": "SAME_UPPER", "pads": [2, 0, 0, 0]},
             NodeError,

@@ -14,6 +14,7 @@ from multiprocessing import resource_tracker
 import numpy as np
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 import convc
 from convc.build.folder import Build, LayerRecord, NetworkRecord
@@ -239,10 +240,8 @@ def test_long_work_names_its_layers_on_a_terminal(monkeypatch, tmp_path, capsys,
     }.get(verb, [model])
     monkeypatch.setattr(consoles, "PATIENCE_S", 0.0)
     seen: list[str] = []
-    update = consoles.Progress.update
-    monkeypatch.setattr(
-        consoles.Progress, "update", lambda *a, **k: (seen.append(k.get("description", "")), update(*a, **k))
-    )
+    update = Progress.update
+    monkeypatch.setattr(Progress, "update", lambda *a, **k: (seen.append(k.get("description", "")), update(*a, **k)))
     resource_tracker.ensure_running()  # it lives on, and would hold the terminal that it is started on
     call = [*verb.split(), *map(str, arguments)]
     drawn = on_terminal(monkeypatch, lambda: main(call, standalone_mode=False))
