@@ -142,7 +142,7 @@ VERDICTS = {
     "stopped": "The kernel came to no end: it faults or hangs (M100, M200). The exit code is 1.",
     "findings": ("The elements are right, but the machine noticed something wrong while it ran. The exit code is 1."),
     "stray writes": (
-        "The elements of a sample are right, but the CTAs that were run wrote outside of their tiles. The exit code is 1."
+        "The elements of a sample are right, but its CTAs wrote outside of their tiles. The exit code is 1."
     ),
     "DEPARTED": ("An output of the network is further from onnxruntime's than rounding explains. The exit code is 1."),
 }
