@@ -27,6 +27,9 @@ TIME_DEPENDENT = {
 }
 """Instructions after which control flow may depend on time."""
 
+MOST_ITEMS = 1_000_000
+"""Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
+
 WAIT = "mbarrier.try_wait"
 """An instruction that comes again while it is blocked."""
 
@@ -42,6 +45,7 @@ class Recorder(Observer):
         self._counted: dict[tuple[int, int], int] = {}
         self._before: dict[tuple[int, int], int] = {}  # phases of objects that were at the same place earlier
         self._tensor: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        self._items = 0
         self.most_columns = 0  # of tensor memory that a CTA holds
         self._columns: dict[int, int] = {}
         self._values: dict[Warp, Values] = {}
@@ -76,10 +80,22 @@ class Recorder(Observer):
                 items[-1] = self._item(instr, lanes)
                 items[-1].needs = needs
             else:
+                self._count(instr)
                 known = self._values[row, warp].note(instr, len(items))
                 items.append(self._item(instr, lanes))
                 items[-1].repeats = known.repeats
                 items[-1].needs = known.needs
+
+    def _count(self, instr: Instr) -> None:
+        """One instruction more; `UnmodelledError` where there are so many that the kernel does not seem to end."""
+        self._items += 1
+        if self._items > MOST_ITEMS:
+            raise UnmodelledError(
+                f"more than {MOST_ITEMS} instructions were recorded and there is no end",
+                span=instr.span,
+                hint="one cluster runs alone: a kernel that waits for other CTAs, or loops on data, cannot be timed; "
+                "give the data in the launch file if it is only that",
+            )
 
     def _item(self, instr: Instr, lanes: np.ndarray) -> Item:
         return Item(

@@ -19,9 +19,6 @@ PURE = ("int.", "logic.", "cvt", "selp", "setp", "shf", "mov", "lop3", "prmt", "
 RESULTS = ("d", "p", "r")
 """Names of operands that an instruction writes."""
 
-CONSTANT = "constant"
-"""Begins the value of what is known when the text is assembled."""
-
 
 class Known(NamedTuple):
     """An instruction and the values around it.
@@ -36,66 +33,79 @@ class Known(NamedTuple):
 
 
 class Values:
-    """The values that the registers of one warp hold."""
+    """The values that the registers of one warp hold, by number; a number stands for what made it, however deep."""
 
     def __init__(self, constant: frozenset[int]) -> None:
         """``constant``: positions in the body of instructions that count the turns of loops that are unrolled."""
-        self._constant = constant
-        self._held: dict[int, object] = {}
-        self._made: dict[object, int] = {}  # the item that computed a value
-        self._known: set[object] = set()
+        self._counters = constant
+        self._held: dict[int, int] = {}  # number of the value in a register
+        self._made: dict[int, int] = {}  # the item that computed a value
+        self._numbers: dict[tuple[object, ...], int] = {}  # of what pure instructions compute
+        self._constants: set[int] = set()  # values that are known when the text is assembled
+        self._next = 0
 
     def note(self, instr: Instr, item: int) -> Known:
         """Take an instruction, the item with this number of its warp."""
         sources = [reg.slot for operand in _read(instr) for reg in _registers(operand)]
         if instr.guard is not None:
             sources.append(instr.guard.slot)
-        held = [self._held.get(slot) for slot in sources]
+        held = [self._of(slot) for slot in sources]
         needs = tuple({self._made[value] for value in held if value in self._made})
         written = [reg.slot for operand in _written(instr) for reg in _registers(operand)]
-        pure = instr.guard is None and len(written) == 1 and instr.form.name.startswith(PURE)
-        value: object = (item,)
-        if pure:
-            value = (instr.form.name, instr.mods, *(self._key(operand) for operand in _read(instr)))
-            counts = instr.index in self._constant
-            if counts or (held and all(_is_constant(one) for one in held)):
-                value = (CONSTANT, value)
-        repeats = pure and (value in self._known or _is_constant(value))
         if instr.form.name == "bra" and instr.guard is not None:
-            repeats = _is_constant(self._held.get(instr.guard.slot))
-        for slot in written:
-            self._held[slot] = value
-        if written and not repeats:
-            self._known.add(value)
-            self._made[value] = item
+            repeats = self._of(instr.guard.slot) in self._constants
+        elif instr.guard is None and len(written) == 1 and instr.form.name.startswith(PURE):
+            repeats = self._pure(instr, item, written[0], held)
+        else:
+            repeats = False
+            for slot in written:
+                self._held[slot] = self._fresh()
+                self._made[self._held[slot]] = item
         return Known(repeats, () if repeats else needs)
+
+    def _pure(self, instr: Instr, item: int, target: int, held: list[int]) -> bool:
+        """Take an instruction whose result depends on its sources alone; whether that was there already."""
+        folds = instr.index in self._counters or (bool(held) and self._constants.issuperset(held))
+        key = (folds, instr.form.name, instr.mods, *(self._key(operand) for operand in _read(instr)))
+        number = self._numbers.get(key)
+        known = number is not None
+        if number is None:
+            number = self._numbers[key] = self._fresh()
+            if folds:
+                self._constants.add(number)
+            else:
+                self._made[number] = item
+        self._held[target] = number
+        return known or folds
+
+    def _of(self, slot: int) -> int:
+        """The value in a register; a new one where nobody has written there."""
+        if slot not in self._held:
+            self._held[slot] = self._fresh()
+        return self._held[slot]
 
     def _key(self, operand: Operand) -> object:
         """What stands for the value of an operand."""
         if isinstance(operand, Reg):
-            return self._held.setdefault(operand.slot, ("before", operand.slot))
+            return self._of(operand.slot)
         return operand if isinstance(operand, Imm) else repr(operand)
 
-
-def _is_constant(value: object) -> bool:
-    """Whether a value is known when the text is assembled."""
-    return isinstance(value, tuple) and bool(value) and value[0] == CONSTANT
-
-
-def _written(instr: Instr) -> Iterator[Operand]:
-    """Operands that an instruction writes."""
-    for name in RESULTS:
-        operand = instr.args.get(name)
-        if operand is not None and instr.operands and operand is instr.operands[0]:
-            yield operand
+    def _fresh(self) -> int:
+        """The number of a new value."""
+        self._next += 1
+        return self._next
 
 
-def _read(instr: Instr) -> Iterator[Operand]:
-    """Operands that an instruction reads."""
-    written = list(_written(instr))
-    for operand in instr.operands:
-        if not any(operand is one for one in written):
-            yield operand
+def _written(instr: Instr) -> tuple[Operand, ...]:
+    """Operands that an instruction writes: the first one, where the form calls it a result."""
+    if instr.operands and any(instr.args.get(name) is instr.operands[0] for name in RESULTS):
+        return instr.operands[:1]
+    return ()
+
+
+def _read(instr: Instr) -> tuple[Operand, ...]:
+    """Operands that an instruction reads; one register may be read and written."""
+    return instr.operands[len(_written(instr)) :]
 
 
 def _registers(operand: Operand) -> Iterator[Reg]:

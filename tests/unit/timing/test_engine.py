@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from convc.errors import UnmodelledError
-from convc.ir.launch import LaunchSpec, load_launch
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
+from convc.timing import recorder
 from convc.timing.attribution import critical_path
 from convc.timing.chip import Footprint, most_beside, side_by_side
 from convc.timing.engine import Replay
@@ -136,3 +138,32 @@ def test_control_flow_that_depends_on_time_is_refused_by_name():
     launch = LaunchSpec(entry="poll", grid=(1, 1, 1), block=(32, 1, 1), buffers={}, params=())
     with pytest.raises(UnmodelledError, match=r"mbarrier\.test_wait\.parity cannot be timed: it polls"):
         time_kernel(POLLING, launch, {}, B200)
+
+
+SPINNING = """
+.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry spin(.param .u64 flag) {
+    .reg .pred %p;
+    .reg .b32 %v;
+    .reg .b64 %flag;
+    ld.param.u64 %flag, [flag];
+    cvta.to.global.u64 %flag, %flag;
+again:
+    ld.global.relaxed.gpu.b32 %v, [%flag];
+    setp.ne.u32 %p, %v, 1;
+    @%p bra again;
+    ret;
+}
+"""
+
+
+def test_a_kernel_that_waits_for_another_cluster_is_given_up(monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_ITEMS", 1000)
+    flag = {"flag": BufferSpec(dtype="u32", shape=(1,))}
+    launch = LaunchSpec(
+        entry="spin", grid=(2, 1, 1), block=(32, 1, 1), buffers=flag, params=(PointerParam(buffer="flag"),)
+    )
+    with pytest.raises(UnmodelledError, match="more than 1000 instructions were recorded and there is no end"):
+        time_kernel(SPINNING, launch, {"flag": np.zeros(1, np.uint32)}, B200)
