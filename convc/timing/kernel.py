@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
@@ -127,7 +128,8 @@ def time_kernel(
     Args:
         text: PTX.
         launch: how it is launched.
-        buffers: contents of its buffers; they matter only where control flow depends on them.
+        buffers: contents of its buffers, zeros for those that are left out; they matter only where control flow or an
+            address depends on them.
         chip: parameters.
         name: what the kernel is called in reports; by default its entry.
         file: what the text is called in messages.
@@ -141,7 +143,15 @@ def time_kernel(
     recorder = Recorder(_unrolled(text, file, launch.entry))
     # A cluster in the middle of the grid is one without a border, as most are.
     first = launch.ctas // cluster // 2 * cluster
-    run(text, launch, buffers, file=file, options=RunOptions(ctas=(first, first + cluster)), observer=recorder)
+    contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
+    run(
+        text,
+        launch,
+        contents | dict(buffers),
+        file=file,
+        options=RunOptions(ctas=(first, first + cluster)),
+        observer=recorder,
+    )
     trace = recorder.trace
     footprint = Footprint(
         shared_bytes=launch.shared_bytes, columns=recorder.most_columns, threads=math.prod(launch.block)
