@@ -5,11 +5,15 @@ What ptxas makes of a text is not known here: these are costs of classes, taken 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from convc.timing.parameters import Chip
 from convc.timing.trace import Item
 
-FREE = ("tcgen05.fence", "fence.mbarrier_init", "mov", "cvta", "bar.warp.sync", "ret")
-"""Forms that ptxas leaves out, or that cost nothing to speak of."""
+FREE: Mapping[str, str] = dict.fromkeys(
+    ("tcgen05.fence", "fence.mbarrier_init", "mov", "cvta", "bar.warp.sync", "ret"), "free"
+)
+"""Forms that ptxas leaves out, or that cost nothing to speak of, by their name up to some dot."""
 
 HOLDS = {
     "mbarrier.try_wait": "mbarrier.ready", "mbarrier.arrive": "mbarrier.arrive", "mbarrier.init": "mbarrier.arrive",
@@ -28,7 +32,7 @@ RESULTS = {
 
 def holds(item: Item, chip: Chip, jumps: bool) -> float:
     """Cycles until the warp can issue its next instruction; ``jumps``: that one is not the next in the text."""
-    if item.repeats or item.name.startswith(FREE):
+    if _is_free(item):
         return 0.0
     if item.name == "bra" and jumps:
         return chip["threads.branch"]
@@ -38,12 +42,17 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
 
 def result(item: Item, chip: Chip) -> float:
     """Cycles until a result can be read."""
-    if item.repeats or item.name.startswith(FREE):
+    if _is_free(item):
         return 0.0
     return chip[_of(RESULTS, item.name, "threads.alu")]
 
 
-def _of(table: dict[str, str], name: str, other: str) -> str:
+def _is_free(item: Item) -> bool:
+    """Whether nothing of an instruction is left when ptxas is done."""
+    return item.repeats or _of(FREE, item.name, "") != ""
+
+
+def _of(table: Mapping[str, str], name: str, other: str) -> str:
     """The entry of a name, or of what it begins with up to some dot."""
     while name:
         if name in table:

@@ -68,7 +68,6 @@ class Replay:
         self.sms = [Streaming(chip, l2, cold, trace.prefetches) for _ in range(sms)]
         self.events: list[Event] = []
         self.work_ends: dict[int, tuple[float, int]] = {}
-        self.item_ends: dict[tuple[Warp, int], tuple[float, int | None]] = {}
         self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings
         self._latest: dict[object, tuple[float, int | None]] = {}
         self._stopped: dict[object, list[_Strand]] = defaultdict(list)
@@ -170,7 +169,7 @@ class Replay:
             strand.groups.append(strand.group)
             strand.group = []
         if item.left is not None:
-            gone = strand.groups[: len(strand.groups) - item.left] if item.left else strand.groups
+            gone = strand.groups[: max(0, len(strand.groups) - item.left)]
             ends = [self.work_ends[work] for group in gone for work in group]
             last = max(ends, default=(start, None))
             if last[0] > start + own:

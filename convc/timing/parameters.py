@@ -6,7 +6,6 @@ A chip is a TOML file in ``chips/``, with a table for each part of the chip: ``[
 
 from __future__ import annotations
 
-import difflib
 import functools
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from convc.errors import InputError
+from convc.support.guessing import nearest
 
 FOLDER = Path(__file__).with_name("chips")
 
@@ -116,5 +116,5 @@ def _setting(chip: Chip, text: str) -> tuple[str, float]:
 
 def _guess(name: str, known: Iterable[str]) -> str:
     """What may have been meant, as the end of a sentence."""
-    close = difflib.get_close_matches(name, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    near = nearest(name, known)
+    return "" if near is None else f"; did you mean {near}?"

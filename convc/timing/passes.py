@@ -129,12 +129,3 @@ def _strip(shape: MmaShape, chip: Chip, mma: int, strip: int, start: float) -> I
                 columns=(column, column + width - 1),
                 accumulator_bytes=each * width * ACCUMULATOR_BYTES,
             )
-
-
-def interval_of(shape: MmaShape, chip: Chip, count: int = 40) -> float:
-    """Cycles from the last but one to the last MMA of a chain, by when their first strips are multiplied."""
-    firsts: dict[int, float] = {}
-    for step in steps(shape, chip, count):
-        if step.unit == "multiply":
-            firsts.setdefault(step.mma, step.cycle)
-    return firsts[count - 1] - firsts[count - 2]

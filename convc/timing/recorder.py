@@ -14,7 +14,7 @@ from convc.machine.state.observer import LaneAccess, Observer, Operation, Places
 from convc.ptx import Address, Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
-from convc.timing.trace import Contribution, Item, Meeting, Phase, Trace, Warp, Work
+from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
 from convc.timing.values import Values
 
 SECTOR = 32
@@ -35,7 +35,7 @@ WAIT = "mbarrier.try_wait"
 
 
 class Recorder(Observer):
-    """Writes the trace of the first cluster of the first cohort that it watches."""
+    """Writes the trace of the cluster that is run; a launch of several would mix theirs."""
 
     def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
         """``unrolled``: loops of the text that ptxas unrolls."""
@@ -69,7 +69,7 @@ class Recorder(Observer):
                 span=instr.span,
                 hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
             )
-        for _, row, _, warp, lanes in actors(strand):
+        for _, row, _, warp, _ in actors(strand):
             if (row, warp) not in self.trace.items:
                 self.trace.items[row, warp] = []
                 self._values[row, warp] = Values(self._unrolled.counters)
@@ -77,12 +77,12 @@ class Recorder(Observer):
             again = items and name.startswith(WAIT) and items[-1].index == instr.index and items[-1].waits is None
             if again:
                 needs = items[-1].needs
-                items[-1] = self._item(instr, lanes)
+                items[-1] = self._item(instr)
                 items[-1].needs = needs
             else:
                 self._count(instr)
                 known = self._values[row, warp].note(instr, len(items))
-                items.append(self._item(instr, lanes))
+                items.append(self._item(instr))
                 items[-1].repeats = known.repeats
                 items[-1].needs = known.needs
 
@@ -97,15 +97,13 @@ class Recorder(Observer):
                 "give the data in the launch file if it is only that",
             )
 
-    def _item(self, instr: Instr, lanes: np.ndarray) -> Item:
+    def _item(self, instr: Instr) -> Item:
         return Item(
             name=_class(instr),
             step=instr.step or "",
-            role=instr.role or "",
             line=instr.span.line,
             index=instr.index,
             unrolled=instr.index in self._unrolled.bodies,
-            lanes=len(lanes),
         )
 
     def _last(self, row: int, warp: int) -> Item:
@@ -139,8 +137,7 @@ class Recorder(Observer):
         lines = 0
         filled = 0
         if transfer.memory is not None:
-            for positions, offsets, size in transfer.memory.lines(np.array([position])):
-                del positions
+            for _, offsets, size in transfer.memory.lines(np.array([position])):
                 lines += offsets.size
                 filled += int(np.count_nonzero(offsets < 0)) * size
         self.trace.works.append(
@@ -152,7 +149,6 @@ class Recorder(Observer):
                 bytes=moved,
                 filled=min(filled, moved),
                 lines=lines,
-                destinations=max(1, transfer.homes.shape[1]),
                 mode=_mode(instr),
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
             )
@@ -328,9 +324,3 @@ def _mode(instr: Instr) -> str:
 def _a_in_tensor(instr: Instr) -> bool:
     """Whether A of an MMA lies in tensor memory."""
     return isinstance(instr.args["a"], Address)
-
-
-def missing(trace: Trace) -> set[Phase]:
-    """Phases that somebody waits for and nobody completes: none in a trace of a run that came to its end."""
-    waited = {item.waits for items in trace.items.values() for item in items if item.waits is not None}
-    return {phase for phase in waited if phase[2] >= 0 and phase not in trace.phases}

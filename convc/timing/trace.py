@@ -29,7 +29,7 @@ class Work:
         row: the CTA that issues it.
         step, line: of the instruction that issues it.
         bytes: that it moves. filled: of those, how many are not read but filled in.
-        lines: pieces of contiguous global memory. destinations: CTAs that a load writes to.
+        lines: pieces of contiguous global memory.
         mode: of a TMA copy: tile, im2col or bulk.
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
@@ -42,7 +42,6 @@ class Work:
     bytes: int = 0
     filled: int = 0
     lines: int = 0
-    destinations: int = 1
     mode: str = ""
     mma: MmaShape | None = None
     buffer: str = ""
@@ -54,13 +53,13 @@ class Item:
 
     Attributes:
         name: of its form, as ``mbarrier.try_wait``.
-        step, role: the mark above it, or "".
+        step: the mark above it, or "".
         line: in the text, from 1. index: in the kernel's body.
         works: that it issues.
         waits: phase that must be complete before the warp goes on.
         meets, leaves: barrier that it arrives at, or that must be complete before the warp goes on.
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
-        sectors: of 32 bytes of global memory, whole and in part. lanes: that execute.
+        sectors: of 32 bytes of global memory, whole and in part.
         cells: of tensor memory, a lane, that it loads or stores.
         needs: items of the warp, by number, that computed what it reads.
         unrolled: it is in a loop that ptxas unrolls.
@@ -69,7 +68,6 @@ class Item:
 
     name: str
     step: str
-    role: str
     line: int
     index: int
     works: list[int] = field(default_factory=list[int])
@@ -79,7 +77,6 @@ class Item:
     group: bool = False
     left: int | None = None
     sectors: tuple[int, int] = (0, 0)
-    lanes: int = 32
     cells: int = 0
     needs: tuple[int, ...] = ()
     unrolled: bool = False
