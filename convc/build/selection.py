@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from convc.errors import InputError
+from convc.support.guessing import nearest
 
 LISTED = 20
 """So many names fit into a message."""
@@ -71,8 +71,8 @@ def names_of(wanted: LayerNames) -> tuple[str, ...]:
 def _hint(name: str, known: Sequence[str]) -> str:
     """The nearest name, if one is near, and those there are."""
     listed = f"layers: {_listed(known)}"
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
+    near = nearest(name, known)
+    return listed if near is None else f"did you mean {near!r}? {listed}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from convc import errors
 from convc.cli.options import json_option
 from convc.errors import ConvcError, InputError
 from convc.report.codes import FINDINGS, VERDICTS
+from convc.support.guessing import nearest
 from convc.support.resources import SCHEMAS, schema_file
 
 NEAR = 3
@@ -134,8 +135,8 @@ def _print_schema(format: str) -> None:
     """The shipped schema of a format; `InputError` with the formats that there are."""
     known = sorted("/".join(file.stem.rsplit("-", 1)) for file in SCHEMAS.glob("*.json"))
     if format not in known:
-        near = difflib.get_close_matches(format, known, n=1)
-        guess = f"did you mean {near[0]}? " if near else ""
+        near = nearest(format, known)
+        guess = "" if near is None else f"did you mean {near}? "
         raise InputError(f"there is no format {format!r}", hint=f"{guess}formats: {', '.join(known)}")
     click.echo(schema_file(format).read_text("utf-8"), nl=False)
 

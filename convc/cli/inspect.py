@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from convc.cli.options import (
 )
 from convc.cli.suggest import print_next
 from convc.explain.sections import SECTION_NAMES
+from convc.support.guessing import nearest
 
 if TYPE_CHECKING:
     from convc.api.inspecting import Inspection
@@ -74,8 +74,8 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     known = (*SECTION_NAMES, *VIEWS)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            guess = f"did you mean {near[0]!r}? " if near else ""
+            near = nearest(name, known)
+            guess = "" if near is None else f"did you mean {near!r}? "
             raise click.BadParameter(f"there is no section {name!r}; {guess}sections: {', '.join(known)}")
     return names
 

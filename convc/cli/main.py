@@ -13,7 +13,6 @@ command is quick, and ``convc run`` of a build folder never loads the compiler.
 
 from __future__ import annotations
 
-import difflib
 import gc
 import importlib
 import io
@@ -25,6 +24,7 @@ import click
 
 from convc._version import __version__
 from convc.errors import ConvcError, InputError, LimitError
+from convc.support.guessing import nearest
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -64,10 +64,10 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is called; the nearest is guessed where there is none."""
-        near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-        if args[0] in COMMANDS or not near:
+        near = nearest(args[0], COMMANDS)
+        if args[0] in COMMANDS or near is None:
             return super().resolve_command(ctx, args)
-        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 LISTED = 8
 """Names that a hint lists."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is nearest to one that there is not; None where none is near."""
+    near = difflib.get_close_matches(name[:100], list(known)[:5000], n=1)
+    return near[0] if near else None
 
 
 def hint_of(name: str, known: Sequence[str], what: str) -> str:
@@ -18,5 +24,5 @@ def hint_of(name: str, known: Sequence[str], what: str) -> str:
     """
     more = f" and {len(known) - LISTED} more" if len(known) > LISTED else ""
     listed = f"{what}: {', '.join(map(repr, known[:LISTED])) or 'none'}{more}"
-    near = difflib.get_close_matches(name[:100], list(known)[:5000], n=1)
-    return f"did you mean {near[0]!r}? {listed}" if near else listed
+    near = nearest(name, known)
+    return listed if near is None else f"did you mean {near!r}? {listed}"

@@ -18,7 +18,7 @@ ARROWS = {
     "frontend layout": "ir support",
     "machine": "ir ptx",
     "sanitizer": "ir ptx machine",
-    "timing": "ir ptx machine",
+    "timing": "ir ptx machine support",
     "compiler": "_version ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels",
     "runtime": "ir build compiler.kernels layout frontend machine support",
