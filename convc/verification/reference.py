@@ -213,14 +213,15 @@ def _windows(
 ) -> np.ndarray:
     """View (N, C, *kernel, *out): entry [n, c, tap, pixel] is x[n, c, pixel*stride + tap*dilation]."""
     steps = x.strides[2:]
+
+    def strides(factors: Sequence[int], extents: Sequence[int]) -> Iterator[int]:
+        """Bytes from one to the next; none where there is one alone, whose stride may be too large for numpy."""
+        return (s * f if e > 1 else 0 for s, f, e in zip(steps, factors, extents, strict=True))
+
     return np.lib.stride_tricks.as_strided(
         x,
         shape=(*x.shape[:2], *kernel, *out),
-        strides=(
-            *x.strides[:2],
-            *(s * d for s, d in zip(steps, dilation, strict=True)),
-            *(s * u for s, u in zip(steps, stride, strict=True)),
-        ),
+        strides=(*x.strides[:2], *strides(dilation, kernel), *strides(stride, out)),
         writeable=False,
     )
 

@@ -157,6 +157,13 @@ def test_special_values_flow_through():
     assert np.array_equal(reference.conv(x, np.ones((1, 1, 1, 1))), x, equal_nan=True)
 
 
+def test_a_stride_of_64_bits_where_there_is_one_pixel():
+    x = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4)
+    w = np.ones((1, 1, 3, 1), np.float32)
+    y = reference.conv(x, w, stride=(2**63 - 1, 2), dilation=(1, 2**63 - 1))
+    assert y.tolist() == [[[[12, 18]]]]
+
+
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match="do not fit together with 1 group"):
         reference.conv(np.zeros((1, 3, 5, 5)), np.zeros((2, 4, 1, 1)))
