@@ -20,6 +20,13 @@ WORKERS ?= 2
 # One BLAS thread a process: small products stall on more, and the test workers fill the cores.
 export OPENBLAS_NUM_THREADS ?= 1
 
+# Where the environment forbids bytecode beside the sources, it is kept in build/: each of the hundreds of commands that
+# the tests start would compile all its modules again.
+ifneq ($(PYTHONDONTWRITEBYTECODE),)
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/pycache
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test slow bench versions docs lint clean
 
