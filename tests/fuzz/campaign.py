@@ -15,8 +15,8 @@ from fuzz.limits import limit_memory
 from fuzz.subjects import Subject, minimise, wrong_with
 
 TESTS = Path(__file__).parents[1]
-BATCH = 20
-"""Cases of a worker process."""
+BATCH = 100
+"""Cases of a worker process: its start costs as much as ten of them."""
 
 CASE_S = 60
 """Seconds that a case may take in all, on the average of its batch."""
