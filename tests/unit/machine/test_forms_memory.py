@@ -150,6 +150,15 @@ def test_isspacep(space, wanted):
     assert np.array_equal(run_ids(body, TILE).buffers["out"], where == wanted)
 
 
+def test_cvta_param_stays_inside_64_bits():
+    y = run_ids("""
+    .reg .b64 %m, %g; .reg .pred %above; .reg .b32 %x;
+    mov.u64 %m, -1; cvta.param.u64 %g, %m;
+    setp.gt.u64 %above, %g, %m; selp.u32 %x, 1, 0, %above; st.global.u32 [%o], %x;
+    """)  # fmt: skip
+    assert not y.buffers["out"].any()
+
+
 def test_cvta_to_takes_the_window_off_again():
     body = (
         SPACES

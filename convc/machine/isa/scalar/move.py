@@ -119,7 +119,7 @@ def _generic_parameter(a: Value) -> Value:
     called = LOCAL_WINDOW - LOCAL_PARAMETERS
     if isinstance(a, np.ndarray):
         return a + np.where(a < np.uint64(LOCAL_PARAMETERS), np.uint64(PARAM_WINDOW), np.uint64(called))
-    return a + (PARAM_WINDOW if a < LOCAL_PARAMETERS else called)
+    return (a + (PARAM_WINDOW if a < LOCAL_PARAMETERS else called)) & MASK[64]
 
 
 @op("isspacep")
