@@ -133,7 +133,7 @@ class Replay:
         heapq.heappush(self._heap, (strand.time, self._turn, strand))
 
     def complete(self, phase: Phase) -> float:
-        """When a phase was complete."""
+        """The time at which a phase was complete."""
         return self._complete[phase][0]
 
     # ---- one item ------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Slice:
 
     @property
     def cycles(self) -> float:
-        """How long it takes."""
+        """Its length."""
         return self.end - self.start
 
 
