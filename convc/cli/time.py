@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,7 +25,45 @@ from convc.cli.options import (
     path_type,
     precision_option,
     schedule_options,
+    target_type,
 )
+
+if TYPE_CHECKING:
+    from convc import TimeReport
+    from convc.report.console import Console
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Parts of a report that are shown or written on demand."""
+
+    timeline: bool
+    passes: bool
+    passes_file: Path | None
+    trace_file: Path | None
+    csv_file: Path | None
+    json_file: Path | None
+
+    def check(self) -> None:
+        """Raise click.UsageError where options do not go together."""
+        if self.passes_file is None:
+            return
+        if not self.passes:
+            raise click.UsageError("-o is where --passes goes: give --passes too.")
+        if self.passes_file.suffix not in (".csv", ".svg"):
+            raise click.UsageError(
+                f"--passes are written as .csv or .svg: expected one of these, got {self.passes_file}"
+            )
+
+    def check_single(self) -> None:
+        """Raise click.UsageError where something of a single kernel is asked for, and there are several."""
+        for option, asked in (
+            ("--timeline", self.timeline),
+            ("--trace", self.trace_file is not None),
+            ("--passes with -o", self.passes_file is not None),
+        ):
+            if asked:
+                raise click.UsageError(f"{option} is about one kernel: choose a layer with --layer.")
 
 
 @click.command("time")
@@ -36,7 +76,30 @@ from convc.cli.options import (
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."
 )
 @click.option("--cold", is_flag=True, help="Nothing is in L2 when a kernel begins.")
+@click.option("--timeline", is_flag=True, help="Also show what each warp and unit does meanwhile, as text.")
 @click.option("--passes", is_flag=True, help="Also show an MMA of each shape step by step, inside the tensor core.")
+@click.option(
+    "-o",
+    "--output",
+    "passes_file",
+    type=target_type,
+    metavar="FILE.csv|.svg",
+    help="With --passes: write the steps there, as CSV or as a picture, in place of showing them.",
+)
+@click.option(
+    "--trace",
+    "trace_file",
+    type=target_type,
+    metavar="FILE.pftrace",
+    help="Write the first round of a kernel as a trace that ui.perfetto.dev opens (extra convc[trace]).",
+)
+@click.option(
+    "--csv",
+    "csv_file",
+    type=target_type,
+    metavar="FILE",
+    help="Write a row per layer as CSV, or of a single kernel a row per event (- is stdout).",
+)
 @batch_option
 @dtype_option
 @precision_option
@@ -45,13 +108,13 @@ from convc.cli.options import (
 @no_cache_option
 @json_option
 @collected("chip", ChipOptions)
+@collected("shown", Shown)
 @chosen_options
 def time_command(
     source: Path,
     launch: Path | None,
     layer: Layers,
-    passes: bool,
-    json_file: Path | None,
+    shown: Shown,
     chip: ChipOptions,
     chosen: Chosen,
 ) -> None:
@@ -63,10 +126,14 @@ def time_command(
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
-    from convc.report.output import check_reports, json_text, write_report
-    from convc.report.timing import print_kernel, print_passes, print_times, times_json
+    from convc.report.output import check_reports
+    from convc.report.perfetto import require_perfetto
+    from convc.report.timing import print_kernel, print_times
 
-    out = console(stderr=check_reports(json_file))
+    shown.check()
+    if shown.trace_file is not None:
+        require_perfetto()
+    out = console(stderr=check_reports(shown.json_file, shown.csv_file, shown.trace_file, shown.passes_file))
     with progress_bar() as progress:
         report = api.time(
             source,
@@ -81,9 +148,32 @@ def time_command(
     if len(rows) == 1:
         print_kernel(out, rows[0])
     else:
+        shown.check_single()
         print_times(out, rows)
-    if passes:
-        for row in rows:
-            print_passes(out, row[3])
-    if json_file is not None:
-        write_report(json_file, json_text(times_json(report.source, chip.chip, rows)))
+    _show_more(out, report, shown)
+
+
+def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
+    """Show and write all else that is asked for."""
+    from convc.report.output import json_text, write_report
+    from convc.report.passes import passes_csv, passes_svg, print_passes
+    from convc.report.perfetto import trace_bytes
+    from convc.report.time_files import events_csv, layers_csv, times_json
+    from convc.report.timeline import print_timeline
+
+    rows = [(one.name, one.schedule, one.tflops, one.kernel) for one in report.layers]
+    kernels = [one.kernel for one in report.layers]
+    if shown.timeline:
+        print_timeline(out, kernels[0])
+    if shown.passes_file is not None:
+        written = passes_svg if shown.passes_file.suffix == ".svg" else passes_csv
+        write_report(shown.passes_file, written(kernels[0]))
+    elif shown.passes:
+        for kernel in kernels:
+            print_passes(out, kernel)
+    if shown.trace_file is not None:
+        write_report(shown.trace_file, trace_bytes(kernels[0]))
+    if shown.csv_file is not None:
+        write_report(shown.csv_file, events_csv(kernels[0]) if len(rows) == 1 else layers_csv(rows))
+    if shown.json_file is not None:
+        write_report(shown.json_file, json_text(times_json(report.source, report.chip.name, rows)))

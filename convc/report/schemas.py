@@ -145,28 +145,45 @@ class TimedPart(TypedDict):
     cycles: float
 
 
+class TimedStep(TypedDict):
+    """Cycles of a critical path in a step, and the share of them by cause."""
+
+    step: str
+    cycles: float
+    waits_for: dict[str, float]
+
+
 class TimedLayer(TypedDict):
-    """The time of a kernel on a chip: ``use`` has the share of the first round in which each unit works."""
+    """The time of a kernel on a chip, and its share of the time of all.
+
+    ``use`` has the share of the first round in which each resource works; ``round_cycles`` is the length of each round.
+    The cycles of ``steps`` and those of ``critical_path`` add up to the length of the first round.
+    """
 
     layer: str
     schedule: str | None
     cycles: float
     microseconds: float
+    share: float
     tflops: float | None
     ctas: int
     ctas_per_sm: int
     rounds: int
+    round_cycles: list[float]
     l2_bytes_per_clk: float
     use: dict[str, float]
+    steps: list[TimedStep]
     critical_path: list[TimedPart]
 
 
 class TimeJson(TypedDict):
-    """Times of ``convc time``, kernel by kernel."""
+    """Times of ``convc time``, kernel by kernel and in all; ``waits_for``: share of the whole time by cause."""
 
     format: Literal["convc-time/1"]
     source: str
     chip: str
+    microseconds: float
+    waits_for: dict[str, float]
     layers: list[TimedLayer]
 
 

@@ -1,18 +1,30 @@
-"""The critical path of a replay: back from the last event along what let each begin or end when it did."""
+"""The critical path of a replay, back from the last event along what let each begin or end when it did.
+
+Every cycle of the path has a step and a cause. Causes are a unit that works, its latency, a warp's own instructions, a
+value that is not there yet, or a barrier.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from convc.timing.engine import Event
 
-CAUSES = {
-    "load": "copy through TMA", "store": "store through TMA", "mma": "tensor core", "mma.ashift": "tensor core",
-    "cp": "tcgen05.cp", "shift": "tcgen05.shift",
+BUSY = {
+    "mma": "tensor core", "mma.ashift": "tensor core", "cp": "tcgen05.cp", "shift": "tcgen05.shift",
 }  # fmt: skip
-"""What people call the work of a unit."""
+"""Who performs a work of the tensor core while it is busy with it; a copy has what limits it."""
+
+LATENCY = {"load": "latency of TMA", "store": "bulk stores"}
+"""Cycles of a work in which its unit is not busy with it; "latency of the tensor core" where it is none of these."""
+
+LATE = {
+    "global memory": "loads of global memory", "tensor memory": "loads of tensor memory",
+    "shared memory": "loads of shared memory and parameters", "alu": "result",
+}  # fmt: skip
+"""What an instruction waits for, by who makes the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +33,23 @@ class Part:
 
     Attributes:
         step: whose instruction it is; where the text has no steps, its line.
-        cause: what took them: a unit, ``own instructions``, ``queue of the tensor core``, ``sectors of global memory``,
-            ``wake-up``, ``result`` (of an instruction before), ``barrier``, or ``entry``.
+        cause: what took them: a unit or its latency, ``own instructions``, ``queue of the tensor core``, ``wake-up``,
+            ``result`` (of an instruction before), ``loads`` of a memory, ``barrier``, or ``entry``.
         cycles: how many.
     """
 
     step: str
     cause: str
     cycles: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Cycles of the critical path in a step, and share of them by cause, most first."""
+
+    step: str
+    cycles: float
+    waits: Mapping[str, float]
 
 
 def critical_path(events: Sequence[Event]) -> tuple[Part, ...]:
@@ -39,15 +60,17 @@ def critical_path(events: Sequence[Event]) -> tuple[Part, ...]:
     while at is not None:
         event = events[at]
         before = None if event.cause is None else events[event.cause]
+        place = place_of(event)
         if event.edge in ("phase", "barrier", "group") and before is not None:
             reached = min(before.end, time)
-            spent[_place(event), "barrier" if event.edge == "barrier" else "wake-up"] += time - reached
+            spent[place, "barrier" if event.edge == "barrier" else "wake-up"] += time - reached
         else:
             began = min(event.start, time)
-            spent[_place(event), _reason(event)] += time - began
+            for cause, cycles in reasons(event, time - began):
+                spent[place, cause] += cycles
             reached = began
             if before is not None and event.edge == "program" and before.end < began:
-                spent[_place(event), "result"] += began - before.end
+                spent[place, LATE.get(event.late, "result")] += began - before.end
                 reached = before.end
         time = reached
         at = event.cause
@@ -56,14 +79,21 @@ def critical_path(events: Sequence[Event]) -> tuple[Part, ...]:
     return tuple(sorted(parts, key=lambda part: -part.cycles))
 
 
-def _reason(event: Event) -> str:
-    """What an event's own time goes to."""
-    if event.edge == "queue" and event.track.startswith(("warp", "CTA")):
-        return "queue of the tensor core" if event.name.startswith("tcgen05") else "sectors of global memory"
-    return CAUSES.get(event.name, "own instructions")
+def reasons(event: Event, cycles: float) -> Iterable[tuple[str, float]]:
+    """The causes of an event's own first ``cycles``."""
+    if event.work is not None:
+        busy = min(cycles, event.busy)
+        yield BUSY.get(event.name, event.unit), busy
+        yield LATENCY.get(event.name, "latency of the tensor core"), cycles - busy
+    elif event.edge == "queue" and event.unit == "alu":
+        yield "queue of the tensor core", cycles
+    else:
+        busy = min(cycles, event.busy)
+        yield "sectors of global memory", busy
+        yield "own instructions", cycles - busy
 
 
-def _place(event: Event) -> str:
+def place_of(event: Event) -> str:
     """The step that an event belongs to, or its line."""
     return event.step or f"line {event.line}"
 
@@ -74,3 +104,15 @@ def by_cause(parts: Sequence[Part]) -> Mapping[str, float]:
     for part in parts:
         spent[part.cause] += part.cycles
     return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
+
+
+def by_step(parts: Sequence[Part]) -> tuple[StepTime, ...]:
+    """The critical path by step, most first; the lines of a text without steps are steps."""
+    steps: dict[str, list[Part]] = defaultdict(list)
+    for part in parts:
+        steps[part.step].append(part)
+    found: list[StepTime] = []
+    for step, own in steps.items():
+        cycles = sum(part.cycles for part in own)
+        found.append(StepTime(step, cycles, {part.cause: part.cycles / cycles for part in own}))
+    return tuple(sorted(found, key=lambda one: -one.cycles))

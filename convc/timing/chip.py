@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
-from convc.timing.trace import Contribution, Item, Trace
+from convc.timing.tensor_core import read_a_cycles, read_b_cycles
+from convc.timing.trace import Contribution, Item, Trace, Work
 
 CTA_BYTES = 1024
 """Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
@@ -42,8 +43,10 @@ class Launch:
         beside: CTAs that an SM holds at the same time. rounds: how many follow each other.
         busy: SMs that have work in the first round.
         l2: bytes a cycle that each of them gets of L2.
-        events: of one SM in the first round.
-        use: share of the first round's time in which each unit of that SM works.
+        replay: of one cluster's SMs in the first round.
+        use: share of the first round's time in which each unit of the first of them works; ``L2`` and ``memory``: of
+            what all SMs that are busy could get.
+        clusters: of each round. lengths: cycles of each.
     """
 
     cycles: float
@@ -51,8 +54,15 @@ class Launch:
     rounds: int
     busy: int
     l2: float
-    events: Sequence[Event]
+    replay: Replay
     use: dict[str, float]
+    clusters: tuple[int, ...]
+    lengths: tuple[float, ...]
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Of the first round, on the SMs of one cluster."""
+        return self.replay.events
 
 
 def time_launch(trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False) -> Launch:
@@ -63,13 +73,14 @@ def time_launch(trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold:
     slots = sms // trace.ctas
     whole, rest = divmod(clusters, slots * beside)
     first = _round(trace, min(clusters, slots * beside), slots, chip, cold)
-    cycles = first.cycles * max(whole, 1)
-    rounds = whole
+    each = first.clusters * max(whole, 1)
+    lengths = (first.cycles,) * max(whole, 1)
     if whole and rest:
-        cycles += _round(trace, rest, slots, chip, cold).cycles
-    rounds += bool(rest)
-    cycles += (rounds - 1) * chip["launch.replace"]
-    return replace(first, cycles=cycles, beside=beside, rounds=rounds)
+        each += (rest,)
+        lengths += (_round(trace, rest, slots, chip, cold).cycles,)
+    rounds = len(lengths)
+    cycles = sum(lengths) + (rounds - 1) * chip["launch.replace"]
+    return replace(first, cycles=cycles, beside=beside, rounds=rounds, clusters=each, lengths=lengths)
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -93,16 +104,38 @@ def _round(trace: Trace, clusters: int, slots: int, chip: Chip, cold: bool) -> L
         l2 = min(l2, chip["chip.memory"] * 1e3 / chip["chip.clock"] / busy)
     replay = Replay(side_by_side(trace, beside), chip, l2, trace.ctas, cold)
     cycles = replay.run()
-    sm = replay.sms[0]
-    use = {
-        "tensor core": sm.tensor.busy,
-        "fill": sm.fill.busy,
-        "bulk stores": sm.stores.busy,
-        "sectors": sm.sectors.busy,
-        "tensor memory": max(lane.busy for lane in sm.lanes),
-    }
-    share = {name: cycles_busy / cycles for name, cycles_busy in use.items()}
-    return Launch(cycles=cycles, beside=beside, rounds=1, busy=busy, l2=l2, events=replay.events, use=share)
+    return Launch(
+        cycles=cycles,
+        beside=beside,
+        rounds=1,
+        busy=busy,
+        l2=l2,
+        replay=replay,
+        use=_use(replay, cycles, busy, cold),
+        clusters=(clusters,),
+        lengths=(cycles,),
+    )
+
+
+def _use(replay: Replay, cycles: float, busy: int, cold: bool) -> dict[str, float]:
+    """Share of a round in which each resource works; of the read port what MMAs, tcgen05.cp and bulk stores read."""
+    chip = replay.chip
+    units = {name: unit.busy for name, unit in replay.sms[0].units.items()}
+    lanes = [units.pop(name) for name in list(units) if name.startswith("tensor memory")]
+    mine = [work for work in replay.trace.works if work.row % len(replay.sms) == 0]
+    port = sum(port_cycles(work, chip) for work in mine)
+    read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
+    spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / chip["chip.l2"]}
+    if cold:
+        spent["memory"] = read / (chip["chip.memory"] * 1e3 / chip["chip.clock"])
+    return {name: worked / cycles for name, worked in spent.items()}
+
+
+def port_cycles(work: Work, chip: Chip) -> float:
+    """Cycles of the port through which shared memory is read, for a work."""
+    if work.mma is not None:
+        return read_a_cycles(work.mma, chip) + read_b_cycles(work.mma, chip)
+    return work.bytes / chip["shared_memory.read_port"] if work.kind in ("cp", "store") else 0.0
 
 
 def side_by_side(trace: Trace, copies: int) -> Trace:
@@ -116,6 +149,7 @@ def side_by_side(trace: Trace, copies: int) -> Trace:
             whole.items[row + rows, warp] = [_moved(item, rows, first, copy) for item in items]
         for (row, address, number), contributions in trace.phases.items():
             whole.phases[row + rows, address, number] = [_contribution(one, rows, first) for one in contributions]
+        whole.barriers |= {(row + rows, address): name for (row, address), name in trace.barriers.items()}
         for meeting, arrivals in trace.arrivals.items():
             whole.arrivals[*meeting, copy] = [((row + rows, warp), item) for (row, warp), item in arrivals]
     return whole

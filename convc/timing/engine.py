@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from convc.timing.costs import holds, result
 from convc.timing.parameters import Chip
 from convc.timing.resources import Streaming
-from convc.timing.trace import Item, Trace, Warp
+from convc.timing.trace import Item, Phase, Trace, Warp
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +28,12 @@ class Event:
         start, end: cycles from the CTA's entry.
         cause: the event that it had to wait for, None where it went on by itself.
         edge: how: ``program``, ``phase``, ``queue``, ``barrier``, ``group``, ``data``.
+        row, warp: the CTA and the warp that did it, or issued it.
+        work: of a unit: its number. phase: of a wait: what it needs.
+        unit: that a warp's instruction uses, or that limits a copy.
+        busy: of a work: cycles of its unit; the rest of its time is latency. Of a store to global memory: cycles of
+            the sectors, and of waiting for those of other warps.
+        late: of an instruction that had to wait for a value: who makes it.
     """
 
     track: str
@@ -38,6 +44,13 @@ class Event:
     end: float
     cause: int | None = None
     edge: str = "program"
+    row: int = 0
+    warp: int = 0
+    work: int | None = None
+    phase: Phase | None = None
+    unit: str = ""
+    busy: float = 0.0
+    late: str = ""
 
 
 @dataclass(slots=True)
@@ -56,6 +69,15 @@ class _Strand:
     copies: bool = False  # whether this step has issued a copy
     group: list[int] = field(default_factory=list[int])
     groups: list[list[int]] = field(default_factory=list[list[int]])
+
+
+def _unit(item: Item) -> str:
+    """The unit that performs an instruction of a warp."""
+    if sum(item.sectors):
+        return "global memory"
+    if item.cells:
+        return "tensor memory"
+    return "shared memory" if item.name == "ld" else "alu"
 
 
 class Replay:
@@ -110,6 +132,10 @@ class Replay:
         self._turn += 1
         heapq.heappush(self._heap, (strand.time, self._turn, strand))
 
+    def complete(self, phase: Phase) -> float:
+        """The time at which a phase was complete."""
+        return self._complete[phase][0]
+
     # ---- one item ------------------------------------------------------------------------------------------------
 
     def _advance(self, strand: _Strand) -> bool:
@@ -129,11 +155,16 @@ class Replay:
             strand.copies = False
             strand.fetched = None
         start = max([strand.time, *(strand.ready[need] for need in item.needs)])
+        late = "" if start == strand.time else _unit(strand.items[max(item.needs, key=strand.ready.__getitem__)])
         jumps = strand.at + 1 < len(strand.items) and strand.items[strand.at + 1].index != item.index + 1
         own = holds(item, self.chip, jumps)
         strand.ready[strand.at] = start + result(item, self.chip)
         cause, edge = self._perform(strand, item, start, own)
         number = self._event(strand, item, start, cause, edge)
+        event = self.events[number]
+        event.late = late
+        if event.unit == "global memory":
+            event.busy = event.end - start - own
         self._finished((strand.warp, strand.at), strand.time, number)
         strand.last = number
         strand.at += 1
@@ -204,10 +235,14 @@ class Replay:
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
                 begin, end, queued = sm.copy(work, time, event)
                 track = "tma"
+                unit = sm.limit
+                busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]
                 strand.group.append(number)
             else:
                 accepted, begin, end, queued = sm.tensor_work(work, time, event)
                 track = "tensor core"
+                unit = track
+                busy = sm.tensor.served[-1][1]
                 if accepted > time:
                     time = accepted
                     cause = queued
@@ -221,6 +256,11 @@ class Replay:
                     end=end,
                     cause=strand.last if queued is None else queued,
                     edge="program" if queued is None else "queue",
+                    row=strand.warp[0],
+                    warp=strand.warp[1],
+                    work=number,
+                    unit=unit,
+                    busy=busy,
                 )
             )
             self._finished(number, end, event)
@@ -270,6 +310,10 @@ class Replay:
                 end=strand.time,
                 cause=strand.last if cause is None or edge == "queue" else cause,
                 edge=edge,
+                row=row,
+                warp=warp,
+                phase=item.waits,
+                unit=_unit(item),
             )
         )
         return len(self.events) - 1

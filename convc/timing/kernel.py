@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,6 +107,17 @@ class KernelTime:
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
+
+
+def waits_of_all(kernels: Iterable[KernelTime]) -> Mapping[str, float]:
+    """Share of the time of several kernels by cause, most first; each round is taken to wait as its first one does."""
+    spent: dict[str, float] = defaultdict(float)
+    total = 0.0
+    for kernel in kernels:
+        total += kernel.microseconds
+        for cause, share in kernel.waits.items():
+            spent[cause] += share * kernel.microseconds
+    return {cause: time / total for cause, time in sorted(spent.items(), key=lambda pair: -pair[1])}
 
 
 def spread(dependences: tuple[Dependence, ...]) -> float:

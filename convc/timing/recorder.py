@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -26,6 +27,9 @@ TIME_DEPENDENT = {
     "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
 }
 """Instructions after which control flow may depend on time."""
+
+CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
+"""A comment behind an instruction that is a name, as ``// full_a[0]``."""
 
 MOST_ITEMS = 1_000_000
 """Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
@@ -195,8 +199,11 @@ class Recorder(Observer):
 
     def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """A new object, also where there was one before: its phases are counted on."""
+        called = CALLED.search(instr.span.text)
         for _, row, _, _, _ in actors(strand):
             home = (row, barrier)
+            if called is not None:
+                self.trace.barriers[home] = called[1]
             self._open.pop(home, None)
             self._before[home] = self._before.get(home, 0) + self._counted.pop(home, 0)
 

@@ -24,11 +24,13 @@ class Server:
         free: when it is free.
         last: number of the event that it was busy with last.
         busy: cycles of work so far.
+        served: begin, cycles and event of every request, in order.
     """
 
     free: float = 0.0
     last: int | None = None
     busy: float = 0.0
+    served: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
 
     def take(self, time: float, cycles: float, event: int) -> tuple[float, int | None]:
         """Begin of a request, and the event that it had to wait for, if any."""
@@ -37,6 +39,7 @@ class Server:
         self.free = begin + cycles
         self.last = event
         self.busy += cycles
+        self.served.append((begin, cycles, event))
         return begin, cause
 
 
@@ -49,6 +52,7 @@ class Streaming:
         l2: bytes a cycle that this SM gets of L2 while all that are busy ask.
         cold: operands come from memory, not from L2.
         prefetched: tensor maps were fetched early.
+        limit: that set the rate of the latest copy.
     """
 
     chip: Chip
@@ -62,16 +66,32 @@ class Streaming:
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     queued: list[float] = field(default_factory=list[float])
+    limit: str = ""
+
+    @property
+    def units(self) -> dict[str, Server]:
+        """The units that take one request after the other, by the names that reports have for them."""
+        lanes = {f"tensor memory {index}": lane for index, lane in enumerate(self.lanes)}
+        return {
+            "tensor core": self.tensor,
+            "fill": self.fill,
+            "bulk stores": self.stores,
+            "sectors": self.sectors,
+            **lanes,
+        }
 
     def copy(self, work: Work, time: float, event: int) -> tuple[float, float, int | None]:
         """Begin and end of a copy through TMA, and what it had to wait for."""
         chip = self.chip
         if work.kind == "store":
+            self.limit = "bulk stores"
             begin, cause = self.stores.take(time, work.bytes / chip["shared_memory.store_port"], event)
             return begin, self.stores.free, cause
         read = work.bytes - work.filled
         rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
-        begin, cause = self.fill.take(time, max(work.bytes / chip["tma.fill"], rows, read / self.l2), event)
+        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows, "L2": read / self.l2}
+        self.limit = max(times, key=times.__getitem__)
+        begin, cause = self.fill.take(time, times[self.limit], event)
         wait = chip["tma.memory_latency" if self.cold else "tma.latency"]
         if work.mode == "im2col":
             wait += chip["tma.im2col"]

@@ -108,6 +108,7 @@ class Trace:
         arrivals: at each meeting, the items that arrive.
         ctas: of the cluster.
         prefetches: the kernel fetches its tensor maps before it needs them.
+        barriers: what the text calls the mbarrier at an address of a CTA, behind the instruction that makes it.
     """
 
     items: dict[Warp, list[Item]]
@@ -116,3 +117,4 @@ class Trace:
     arrivals: dict[Meeting, list[tuple[Warp, int]]]
     ctas: int
     prefetches: bool = False
+    barriers: dict[tuple[int, int], str] = field(default_factory=dict[tuple[int, int], str])

@@ -72,6 +72,7 @@ DOORS = {
         "frontend/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/", "timing/",
         "verification/",
     ),
+    "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
     "platformdirs": ("compiler/cache.py",),
     "rich": ("report/", "explain/"),

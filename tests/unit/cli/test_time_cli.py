@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
+import io
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
 import convc as package
 from convc import ChipOptions
+from convc.cli.main import main
+from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
+from convc.report.passes import passes_svg
+from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
+from convc.support.resources import model_folder
+from convc.timing.passes import steps
 
 FOREIGN = Path(__file__).resolve().parents[2] / "foreign" / "matmul_tma_f16"
+FILES = (FOREIGN / "kernel.ptx", FOREIGN / "launch.json")
 
 
 def test_a_model_has_a_line_for_each_layer(convc, two):
@@ -75,3 +87,106 @@ def test_what_there_is_not_is_refused(convc, tiny, arguments, said):
 def test_a_kernel_needs_its_launch_file(convc):
     assert "a kernel is timed with its launch file" in convc.refused("time", FOREIGN / "kernel.ptx")
     assert "cannot read" in convc.refused("time", FOREIGN / "kernel.ptx", FOREIGN / "none.json")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> tuple[str, Path]:
+    """All that can be said of a kernel, on a terminal of 90 columns: what is shown, and the folder with the files."""
+    folder = tmp_path_factory.mktemp("time")
+    files = ["--csv", folder / "events.csv", "--trace", folder / "t.pftrace", "--passes", "-o", folder / "passes.csv"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "90")
+        words = ["time", model_folder() / "tiny_conv.onnx", "--timeline", *files]
+        done = CliRunner().invoke(main, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout, folder
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_a_kernel_is_shown_on_a_timeline_as_wide_as_the_terminal(written):
+    shown, _ = written
+    lines = shown[shown.index("== first round") :].splitlines()
+    tracks = [line for line in lines if "|" in line]
+    assert {len(line) for line in tracks} == {90}
+    names = [line.split("|")[0].strip() for line in tracks]
+    assert names[:6] == [*(f"epilogue warp {warp}" for warp in range(4)), "load warp 4", "mma warp 5"]
+    assert {"tensor core", "fill", "copies in flight", "full_a[0]"} <= set(names)
+    assert "T waits for copy through TMA" in lines[-1]
+    assert "TTTT" in next(line for line in tracks if line.startswith("mma"))
+
+
+def test_a_kernel_is_written_event_by_event(written, tiny):
+    events = rows_of((written[1] / "events.csv").read_text())
+    assert tuple(events[0]) == EVENT_COLUMNS
+    [layer] = package.time(tiny).layers
+    assert max(float(event["end_cycle"]) for event in events) == pytest.approx(layer.kernel.cycles)
+    loads = [event for event in events if event["name"] == "load"]
+    assert all(int(event["bytes"]) > 0 and event["track"] == "tma" for event in loads)
+    assert "copy through TMA" in {event["waits_for"] for event in events}
+
+
+def test_a_trace_is_written(written):
+    assert (written[1] / "t.pftrace").stat().st_size > 10_000
+
+
+def test_passes_are_written_as_rows(written):
+    shown, folder = written
+    assert "step by step" not in shown
+    rows = rows_of((folder / "passes.csv").read_text())
+    assert tuple(rows[0]) == PASS_COLUMNS
+    assert {row["unit"] for row in rows} == {"read B", "multiply"}
+    assert {row["shape"] for row in rows} == {"128 x 32, A in tensor memory"}
+
+
+def test_passes_are_drawn():
+    kernel = package.time(*FILES).layers[0].kernel
+    picture = ElementTree.fromstring(passes_svg(kernel))
+    said = [title.text or "" for title in picture.iter("{http://www.w3.org/2000/svg}title")]
+    [shape] = kernel.shapes
+    assert len(said) == 1 + len(list(steps(shape, kernel.chip, 2)))
+    assert any("read A, rows 0 to 127" in text for text in said)
+
+
+def test_the_profile_of_a_network_adds_up(convc, two, tmp_path):
+    shown = convc.good("time", two, "--json", tmp_path / "t.json", "--csv", tmp_path / "t.csv")
+    report = json.loads((tmp_path / "t.json").read_text())
+    assert sum(layer["microseconds"] for layer in report["layers"]) == pytest.approx(report["microseconds"])
+    assert sum(layer["share"] for layer in report["layers"]) == pytest.approx(1)
+    assert sum(report["waits_for"].values()) == pytest.approx(1)
+    for layer in report["layers"]:
+        assert sum(step["cycles"] for step in layer["steps"]) == pytest.approx(layer["round_cycles"][0])
+    assert "100.0 %" in shown
+    assert f"the largest waits: {next(iter(report['waits_for']))}" in shown
+
+    layers = rows_of((tmp_path / "t.csv").read_text())
+    assert tuple(layers[0]) == LAYER_COLUMNS
+    assert [layer["layer"] for layer in layers] == ["stem", "head"]
+    assert sum(float(layer["share"]) for layer in layers) == pytest.approx(1)
+    assert float(layers[-1]["cumulated_share"]) == pytest.approx(1)
+
+
+def test_names_in_the_picture_are_only_text(tiny):
+    kernel = package.time(tiny).layers[0].kernel
+    named = dataclasses.replace(kernel, name='</title><script>"&\x00')
+    assert ElementTree.fromstring(passes_svg(named))[0].text.startswith('</title><script>"&?: MMAs')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-o", "x.svg"], "give --passes too"),
+        (["--passes", "-o", "x.png"], "expected one of these, got x.png"),
+        (["--trace", "-", "--csv", "-"], "only one report can go to stdout"),
+    ],
+)
+def test_files_that_cannot_be_are_refused(convc, tiny, arguments, said):
+    assert said in convc.refused("time", tiny, *arguments)
+
+
+def test_what_is_about_one_kernel_needs_one(convc, two, tmp_path):
+    said = convc.refused("time", two, "--trace", tmp_path / "t.pftrace")
+    assert "--trace is about one kernel: choose a layer with --layer" in said
+    assert list(tmp_path.iterdir()) == []
