@@ -1,7 +1,8 @@
 """The grid on the chip: CTAs on SMs, in rounds, and what each SM gets of what all share.
 
 A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins
-when the one before has ended. All SMs that are busy ask L2 at the same rate, and get equal shares.
+when the one before has ended. In the first round all SMs do the same at the same time and get equal shares of L2; in
+later ones they have drifted apart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
+from convc.timing.resources import Share
 from convc.timing.trace import Contribution, Item, Trace
 
 CTA_BYTES = 1024
@@ -31,6 +33,20 @@ class Footprint:
     shared_bytes: int
     columns: int
     threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """Bytes of the buffers that a launch reads, and of those that it only writes."""
+
+    read: int = 0
+    written: int = 0
+
+
+NO_OPERANDS = Operands()
+
+TURNS = 4
+"""Turns after which a round's share of L2 and its time agree to a percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,21 +71,125 @@ class Launch:
     use: dict[str, float]
 
 
-def time_launch(trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False) -> Launch:
-    """Time a launch of ``ctas`` CTAs that all do what the trace shows."""
-    sms = int(chip["chip.sms"]) // trace.ctas * trace.ctas
+def time_launch(
+    trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False, operands: Operands = NO_OPERANDS
+) -> Launch:
+    """Time a launch of ``ctas`` CTAs that all do what the trace shows.
+
+    Args:
+        trace: of one cluster.
+        ctas: of the grid.
+        footprint: what a CTA takes of its SM.
+        chip: parameters.
+        cold: nothing is in L2 yet.
+        operands: what the launch reads and writes.
+    """
     clusters = ctas // trace.ctas
     beside = most_beside(footprint, chip)
-    slots = sms // trace.ctas
+    slots = int(chip["chip.sms"]) // trace.ctas
+    grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
-    first = _round(trace, min(clusters, slots * beside), slots, chip, cold)
-    cycles = first.cycles * max(whole, 1)
-    rounds = whole
+    first = grid.round(min(clusters, slots * beside))
+    cycles = first.cycles
+    rounds = whole + bool(rest)
+    if whole > 1:
+        cycles += (whole - 1) * grid.later(slots * beside, first)
     if whole and rest:
-        cycles += _round(trace, rest, slots, chip, cold).cycles
-    rounds += bool(rest)
+        cycles += grid.later(rest, first)
     cycles += (rounds - 1) * chip["launch.replace"]
+    cycles = max(cycles, grid.least(clusters))
     return replace(first, cycles=cycles, beside=beside, rounds=rounds)
+
+
+def _misses(trace: Trace, clusters: int, operands: Operands, chip: Chip, cold: bool) -> tuple[float, float]:
+    """Part of all reads that comes from memory, and bytes that memory moves for each that is read.
+
+    Each byte of the operands comes from memory once where L2 does not hold all of them at the start: it is taken to
+    hold what it was given last, and data of more than its size pass through it.
+    """
+    fits = operands.read + operands.written <= chip["chip.l2_bytes"]
+    if not cold and fits:
+        return 0.0, 0.0
+    read = clusters * _bytes(trace, "load")
+    if not read or not operands.read:
+        return float(cold), float(cold)
+    missed = min(1.0, operands.read / read)
+    return missed, missed if fits else missed * (1 + operands.written / operands.read)
+
+
+def _bytes(trace: Trace, kind: str) -> int:
+    """Bytes that copies of a kind move to or from memory or L2."""
+    return sum(work.bytes - work.filled for work in trace.works if work.kind == kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A grid of equal clusters.
+
+    Attributes:
+        trace: of one. slots: of clusters, side by side on the chip.
+        missed, traffic: see `_misses`.
+    """
+
+    trace: Trace
+    slots: int
+    chip: Chip
+    missed: float
+    traffic: float
+
+    def round(self, clusters: int, reading: float = 1.0) -> Launch:
+        """A round of that many clusters; ``reading``: part of the SMs that read at the same time.
+
+        Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
+        at different times each has more of L2 while it does, but its requests still meet some of the others.
+        """
+        chip = self.chip
+        beside = -(-clusters // self.slots)
+        asking = clusters / beside * self.trace.ctas
+        crowd = sm_share(chip, asking, self.missed, self.traffic)
+        share = crowd
+        if reading < 1:
+            share = sm_share(chip, max(1.0, asking * reading), self.missed, self.traffic)
+            share = replace(share, own=crowd.own, behind=1 / crowd.l2 - 1 / share.l2)
+        replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
+        cycles = replay.run()
+        sm = replay.sms[0]
+        use = {
+            "tensor core": sm.tensor.busy,
+            "fill": sm.fill.busy,
+            "bulk stores": sm.stores.busy,
+            "sectors": sm.sectors.busy,
+            "tensor memory": max(lane.busy for lane in sm.lanes),
+        }
+        return Launch(
+            cycles=cycles,
+            beside=beside,
+            rounds=1,
+            busy=min(clusters, self.slots) * self.trace.ctas,
+            l2=share.l2,
+            events=replay.events,
+            use={name: busy / cycles for name, busy in use.items()},
+        )
+
+    def later(self, clusters: int, first: Launch) -> float:
+        """Cycles of a later round, in which SMs no longer do the same at the same time.
+
+        A fixed point between the part of its time in which an SM reads and what it gets while it does.
+        """
+        reading = first.use["fill"]
+        cycles = first.cycles
+        for _ in range(TURNS):
+            later = self.round(clusters, reading)
+            cycles = later.cycles
+            reading = (reading + later.use["fill"] * cycles / (cycles + self.chip["launch.replace"])) / 2
+        return cycles
+
+    def least(self, clusters: int) -> float:
+        """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
+        a_cycle = 1e12 / (self.chip["chip.clock"] * 1e9)
+        written = clusters * _bytes(self.trace, "store") / (self.chip["chip.stores"] * a_cycle)
+        moved = clusters * _bytes(self.trace, "load") * self.traffic / (self.chip["chip.memory"] * a_cycle)
+        return max(written, moved)
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -84,25 +204,24 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
     return max(1, min(limits))
 
 
-def _round(trace: Trace, clusters: int, slots: int, chip: Chip, cold: bool) -> Launch:
-    """A round of that many clusters on the chip."""
-    beside = -(-clusters // slots)
-    busy = min(clusters, slots) * trace.ctas
-    l2 = min(chip["chip.l2"] / busy, chip["tma.fill"])
-    if cold:
-        l2 = min(l2, chip["chip.memory"] * 1e3 / chip["chip.clock"] / busy)
-    replay = Replay(side_by_side(trace, beside), chip, l2, trace.ctas, cold)
-    cycles = replay.run()
-    sm = replay.sms[0]
-    use = {
-        "tensor core": sm.tensor.busy,
-        "fill": sm.fill.busy,
-        "bulk stores": sm.stores.busy,
-        "sectors": sm.sectors.busy,
-        "tensor memory": max(lane.busy for lane in sm.lanes),
-    }
-    share = {name: cycles_busy / cycles for name, cycles_busy in use.items()}
-    return Launch(cycles=cycles, beside=beside, rounds=1, busy=busy, l2=l2, events=replay.events, use=share)
+def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0) -> Share:
+    """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
+
+    L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs. SMs that
+    read the same share a request with those of their GPC, `gpc.merged` of the time.
+
+    Args:
+        chip: parameters.
+        asking: how many SMs ask at the same time, on average.
+        missed: part of what they read that comes from memory.
+        traffic: bytes that memory moves for each byte that is read.
+    """
+    clock = chip["chip.clock"] * 1e9
+    together = max(1.0, asking / chip["gpc.count"])
+    l2 = min(chip["chip.l2"] * 1e12 / clock / asking, chip["gpc.port"] / together, chip["tma.fill"])
+    if traffic:
+        l2 = min(l2, chip["chip.memory"] * 1e12 / clock / asking / traffic)
+    return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
 
 
 def side_by_side(trace: Trace, copies: int) -> Trace:
