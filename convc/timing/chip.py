@@ -1,7 +1,8 @@
 """The grid on the chip: CTAs on SMs, in rounds, and what each SM gets of what all share.
 
 A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins
-when the one before has ended. All SMs that are busy ask L2 at the same rate, and get equal shares.
+when the one before has ended. In the first round all SMs do the same at the same time and get equal shares of L2; in
+later ones they have drifted apart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
+from convc.timing.resources import Share
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Contribution, Item, Trace, Work
 
@@ -32,6 +34,20 @@ class Footprint:
     shared_bytes: int
     columns: int
     threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operands:
+    """Bytes of the buffers that a launch reads, and of those that it only writes."""
+
+    read: int = 0
+    written: int = 0
+
+
+NO_OPERANDS = Operands()
+
+TURNS = 4
+"""Turns after which a round's share of L2 and its time agree to a percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,22 +81,128 @@ class Launch:
         return self.replay.events
 
 
-def time_launch(trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False) -> Launch:
-    """Time a launch of ``ctas`` CTAs that all do what the trace shows."""
-    sms = int(chip["chip.sms"]) // trace.ctas * trace.ctas
+def time_launch(
+    trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False, operands: Operands = NO_OPERANDS
+) -> Launch:
+    """Time a launch of ``ctas`` CTAs that all do what the trace shows.
+
+    Args:
+        trace: of one cluster.
+        ctas: of the grid.
+        footprint: what a CTA takes of its SM.
+        chip: parameters.
+        cold: nothing is in L2 yet.
+        operands: what the launch reads and writes.
+    """
     clusters = ctas // trace.ctas
     beside = most_beside(footprint, chip)
-    slots = sms // trace.ctas
+    slots = int(chip["chip.sms"]) // trace.ctas
+    grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
-    first = _round(trace, min(clusters, slots * beside), slots, chip, cold)
-    each = first.clusters * max(whole, 1)
-    lengths = (first.cycles,) * max(whole, 1)
+    first = grid.round(min(clusters, slots * beside))
+    lengths = [first.cycles]
+    each = [min(clusters, slots * beside)]
+    if whole > 1:
+        lengths += [grid.later(slots * beside, first)] * (whole - 1)
+        each += [slots * beside] * (whole - 1)
     if whole and rest:
-        each += (rest,)
-        lengths += (_round(trace, rest, slots, chip, cold).cycles,)
-    rounds = len(lengths)
-    cycles = sum(lengths) + (rounds - 1) * chip["launch.replace"]
-    return replace(first, cycles=cycles, beside=beside, rounds=rounds, clusters=each, lengths=lengths)
+        lengths.append(grid.later(rest, first))
+        each.append(rest)
+    gaps = (len(lengths) - 1) * chip["launch.replace"]
+    stretch = max(1.0, (grid.least(clusters) - gaps) / sum(lengths))
+    return replace(
+        first,
+        cycles=stretch * sum(lengths) + gaps,
+        beside=beside,
+        rounds=len(lengths),
+        clusters=tuple(each),
+        lengths=tuple(stretch * length for length in lengths),
+    )
+
+
+def _misses(trace: Trace, clusters: int, operands: Operands, chip: Chip, cold: bool) -> tuple[float, float]:
+    """Part of all reads that comes from memory, and bytes that memory moves for each that is read.
+
+    Each byte of the operands comes from memory once where L2 does not hold all of them at the start: it is taken to
+    hold what it was given last, and data of more than its size pass through it.
+    """
+    fits = operands.read + operands.written <= chip["chip.l2_bytes"]
+    if not cold and fits:
+        return 0.0, 0.0
+    read = clusters * _bytes(trace, "load")
+    if not read or not operands.read:
+        return float(cold), float(cold)
+    missed = min(1.0, operands.read / read)
+    return missed, missed if fits else missed * (1 + operands.written / operands.read)
+
+
+def _bytes(trace: Trace, kind: str) -> int:
+    """Bytes that copies of a kind move to or from memory or L2."""
+    return sum(work.bytes - work.filled for work in trace.works if work.kind == kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A grid of equal clusters.
+
+    Attributes:
+        trace: of one. slots: of clusters, side by side on the chip.
+        missed, traffic: see `_misses`.
+    """
+
+    trace: Trace
+    slots: int
+    chip: Chip
+    missed: float
+    traffic: float
+
+    def round(self, clusters: int, reading: float = 1.0) -> Launch:
+        """A round of that many clusters; ``reading``: part of the SMs that read at the same time.
+
+        Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
+        at different times each has more of L2 while it does, but its requests still meet some of the others.
+        """
+        chip = self.chip
+        beside = -(-clusters // self.slots)
+        asking = clusters / beside * self.trace.ctas
+        crowd = sm_share(chip, asking, self.missed, self.traffic)
+        share = crowd
+        if reading < 1:
+            share = sm_share(chip, max(1.0, asking * reading), self.missed, self.traffic)
+            share = replace(share, own=crowd.own, behind=1 / crowd.l2 - 1 / share.l2)
+        replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
+        cycles = replay.run()
+        busy = min(clusters, self.slots) * self.trace.ctas
+        return Launch(
+            cycles=cycles,
+            beside=beside,
+            rounds=1,
+            busy=busy,
+            l2=share.l2,
+            replay=replay,
+            use=_use(replay, cycles, busy, self.traffic),
+            clusters=(clusters,),
+            lengths=(cycles,),
+        )
+
+    def later(self, clusters: int, first: Launch) -> float:
+        """Cycles of a later round, in which SMs no longer do the same at the same time.
+
+        A fixed point between the part of its time in which an SM reads and what it gets while it does.
+        """
+        reading = first.use["fill"]
+        cycles = first.cycles
+        for _ in range(TURNS):
+            later = self.round(clusters, reading)
+            cycles = later.cycles
+            reading = (reading + later.use["fill"] * cycles / (cycles + self.chip["launch.replace"])) / 2
+        return cycles
+
+    def least(self, clusters: int) -> float:
+        """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
+        written = clusters * _bytes(self.trace, "store") / _a_cycle(self.chip, "chip.stores")
+        moved = clusters * _bytes(self.trace, "load") * self.traffic / _a_cycle(self.chip, "chip.memory")
+        return max(written, moved)
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -95,29 +217,7 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
     return max(1, min(limits))
 
 
-def _round(trace: Trace, clusters: int, slots: int, chip: Chip, cold: bool) -> Launch:
-    """A round of that many clusters on the chip."""
-    beside = -(-clusters // slots)
-    busy = min(clusters, slots) * trace.ctas
-    l2 = min(chip["chip.l2"] / busy, chip["tma.fill"])
-    if cold:
-        l2 = min(l2, chip["chip.memory"] * 1e3 / chip["chip.clock"] / busy)
-    replay = Replay(side_by_side(trace, beside), chip, l2, trace.ctas, cold)
-    cycles = replay.run()
-    return Launch(
-        cycles=cycles,
-        beside=beside,
-        rounds=1,
-        busy=busy,
-        l2=l2,
-        replay=replay,
-        use=_use(replay, cycles, busy, cold),
-        clusters=(clusters,),
-        lengths=(cycles,),
-    )
-
-
-def _use(replay: Replay, cycles: float, busy: int, cold: bool) -> dict[str, float]:
+def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, float]:
     """Share of a round in which each resource works; of the read port what MMAs, tcgen05.cp and bulk stores read."""
     chip = replay.chip
     units = {name: unit.busy for name, unit in replay.sms[0].units.items()}
@@ -125,10 +225,15 @@ def _use(replay: Replay, cycles: float, busy: int, cold: bool) -> dict[str, floa
     mine = [work for work in replay.trace.works if work.row % len(replay.sms) == 0]
     port = sum(port_cycles(work, chip) for work in mine)
     read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
-    spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / chip["chip.l2"]}
-    if cold:
-        spent["memory"] = read / (chip["chip.memory"] * 1e3 / chip["chip.clock"])
+    spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
+    if traffic:
+        spent["memory"] = read * traffic / _a_cycle(chip, "chip.memory")
     return {name: worked / cycles for name, worked in spent.items()}
+
+
+def _a_cycle(chip: Chip, rate: str) -> float:
+    """Bytes in a cycle of the SM clock, of a rate in TB/s."""
+    return chip[rate] * 1e3 / chip["chip.clock"]
 
 
 def port_cycles(work: Work, chip: Chip) -> float:
@@ -136,6 +241,25 @@ def port_cycles(work: Work, chip: Chip) -> float:
     if work.mma is not None:
         return read_a_cycles(work.mma, chip) + read_b_cycles(work.mma, chip)
     return work.bytes / chip["shared_memory.read_port"] if work.kind in ("cp", "store") else 0.0
+
+
+def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0) -> Share:
+    """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
+
+    L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs. SMs that
+    read the same share a request with those of their GPC, `gpc.merged` of the time.
+
+    Args:
+        chip: parameters.
+        asking: how many SMs ask at the same time, on average.
+        missed: part of what they read that comes from memory.
+        traffic: bytes that memory moves for each byte that is read.
+    """
+    together = max(1.0, asking / chip["gpc.count"])
+    l2 = min(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together, chip["tma.fill"])
+    if traffic:
+        l2 = min(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
+    return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
 
 
 def side_by_side(trace: Trace, copies: int) -> Trace:

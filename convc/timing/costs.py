@@ -32,6 +32,8 @@ RESULTS = {
 
 def holds(item: Item, chip: Chip, jumps: bool) -> float:
     """Cycles until the warp can issue its next instruction; ``jumps``: that one is not the next in the text."""
+    if item.cycles is not None:
+        return item.cycles
     if _is_free(item):
         return 0.0
     if item.name == "bra" and jumps:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from convc.timing.costs import holds, result
 from convc.timing.parameters import Chip
-from convc.timing.resources import Streaming
+from convc.timing.resources import Share, Streaming
 from convc.timing.trace import Item, Phase, Trace, Warp
 
 
@@ -83,11 +83,11 @@ def _unit(item: Item) -> str:
 class Replay:
     """One cluster on SMs of its own."""
 
-    def __init__(self, trace: Trace, chip: Chip, l2: float, sms: int, cold: bool = False) -> None:
-        """``l2``: bytes a cycle that an SM gets of L2. ``sms``: rows lie on them in turns. ``cold``: L2 is empty."""
+    def __init__(self, trace: Trace, chip: Chip, share: Share, sms: int) -> None:
+        """``share``: what an SM gets of what all share. ``sms``: rows lie on them in turns."""
         self.chip = chip
         self.trace = trace
-        self.sms = [Streaming(chip, l2, cold, trace.prefetches) for _ in range(sms)]
+        self.sms = [Streaming(chip, share, trace.prefetches) for _ in range(sms)]
         self.events: list[Event] = []
         self.work_ends: dict[int, tuple[float, int]] = {}
         self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings
@@ -243,6 +243,8 @@ class Replay:
                 track = "tensor core"
                 unit = track
                 busy = sm.tensor.served[-1][1]
+                if item.name.startswith("wgmma"):  # its groups are waited for as those of copies are
+                    strand.group.append(number)
                 if accepted > time:
                     time = accepted
                     cause = queued

@@ -15,7 +15,7 @@ from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.attribution import Part, by_cause, critical_path
-from convc.timing.chip import Footprint, Launch, time_launch
+from convc.timing.chip import Footprint, Launch, Operands, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops
 from convc.timing.parameters import Chip
 from convc.timing.recorder import Recorder
@@ -60,6 +60,7 @@ class KernelTime:
         trace: what one cluster does.
         footprint: what a CTA takes of its SM.
         cold: operands come from memory.
+        operands: bytes that the launch reads and writes.
     """
 
     name: str
@@ -71,6 +72,7 @@ class KernelTime:
     trace: Trace
     footprint: Footprint
     cold: bool
+    operands: Operands
 
     @property
     def cycles(self) -> float:
@@ -103,7 +105,8 @@ class KernelTime:
         if value == self.chip[name]:
             return 0.0
         chip = self.chip.changed({name: value})
-        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold).cycles / self.cycles - 1
+        changed = time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
+        return changed.cycles / self.cycles - 1
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
@@ -153,7 +156,7 @@ def time_kernel(
     """
     cluster = math.prod(launch.cluster)
     recorder = Recorder(_unrolled(text, file, launch.entry))
-    # A cluster in the middle of the grid is one without a border, as most are.
+    # A cluster in the middle of the grid is one without a border, as most are; the next says what is read twice.
     first = launch.ctas // cluster // 2 * cluster
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     run(
@@ -161,14 +164,15 @@ def time_kernel(
         launch,
         contents | dict(buffers),
         file=file,
-        options=RunOptions(ctas=(first, first + cluster)),
+        options=RunOptions(ctas=(first, min(first + 2 * cluster, launch.ctas))),
         observer=recorder,
     )
     trace = recorder.trace
     footprint = Footprint(
         shared_bytes=launch.shared_bytes, columns=recorder.most_columns, threads=math.prod(launch.block)
     )
-    timed = time_launch(trace, launch.ctas, footprint, chip, cold)
+    operands = Operands(read=_size(launch, recorder.read), written=_size(launch, recorder.written - recorder.read))
+    timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,
@@ -180,7 +184,13 @@ def time_kernel(
         trace=trace,
         footprint=footprint,
         cold=cold,
+        operands=operands,
     )
+
+
+def _size(launch: LaunchSpec, names: Iterable[str]) -> int:
+    """Bytes of some buffers."""
+    return sum(launch.buffers[name].size_bytes for name in names)
 
 
 @functools.lru_cache(maxsize=64)

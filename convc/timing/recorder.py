@@ -1,4 +1,4 @@
-"""An observer that writes down a trace of the first cluster of a launch."""
+"""An observer that writes down a trace of the first cluster of a launch, and which copies the next one repeats."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from convc.errors import UnmodelledError
 from convc.machine.isa.observe import actors
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import LaneAccess, Observer, Operation, Places, Transfer
+from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
 from convc.ptx import Address, Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
@@ -39,7 +39,7 @@ WAIT = "mbarrier.try_wait"
 
 
 class Recorder(Observer):
-    """Writes the trace of the cluster that is run; a launch of several would mix theirs."""
+    """Writes the trace of the first cluster that is run; of the next one, in the same cohort, what it copies alike."""
 
     def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
         """``unrolled``: loops of the text that ptxas unrolls."""
@@ -52,6 +52,8 @@ class Recorder(Observer):
         self._items = 0
         self.most_columns = 0  # of tensor memory that a CTA holds
         self._columns: dict[int, int] = {}
+        self.read: set[str] = set()  # buffers
+        self.written: set[str] = set()
         self._values: dict[Warp, Values] = {}
 
     def begin(self, cohort: ObservedCohort) -> None:
@@ -123,10 +125,12 @@ class Recorder(Observer):
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """A copy through TMA, which arrives at a barrier or belongs to a group."""
         told: set[tuple[int, int]] = set()
-        for position, row in enumerate(transfer.rows.tolist()):
+        at = {row: position for position, row in enumerate(transfer.rows.tolist())}
+        for row, position in at.items():
             if row >= self.cohort.watched:
                 continue
-            number = self._work(strand, instr, row, transfer, position)
+            beside = at.get(row + self.cohort.watched)
+            number = self._work(strand, instr, row, transfer, position, beside)
             self._last(row, transfer.thread[0]).works.append(number)
             if transfer.barrier is None:
                 continue
@@ -136,7 +140,10 @@ class Recorder(Observer):
                     told.add((home, transfer.barrier))
         self._settle(told)
 
-    def _work(self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int) -> int:
+    def _work(
+        self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int, beside: int | None
+    ) -> int:
+        """Write down a CTA's copy; ``beside``: position of the same CTA of the next cluster, if it copies too."""
         moved = max(len(transfer.reads), len(transfer.writes))
         lines = 0
         filled = 0
@@ -144,6 +151,7 @@ class Recorder(Observer):
             for _, offsets, size in transfer.memory.lines(np.array([position])):
                 lines += offsets.size
                 filled += int(np.count_nonzero(offsets < 0)) * size
+            self._note(transfer.memory.buffer, transfer.memory.kind)
         self.trace.works.append(
             Work(
                 kind="store" if transfer.barrier is None and len(transfer.reads) else "load",
@@ -155,9 +163,14 @@ class Recorder(Observer):
                 lines=lines,
                 mode=_mode(instr),
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
+                common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
             )
         )
         return len(self.trace.works) - 1
+
+    def _note(self, buffer: str, kind: str) -> None:
+        """A buffer is read, or only written so far."""
+        (self.written if kind == "st" else self.read).add(buffer)
 
     def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
         """An operation of the tensor core, in the order of its thread."""
@@ -281,6 +294,7 @@ class Recorder(Observer):
         mask: Places | None,
     ) -> None:
         """Count the sectors that each warp touches."""
+        self._note(buffer, kind)
         shape = (strand.row_count, len(strand.warps), 32)
         starts = np.broadcast_to(np.asarray(offset), shape)
         active = None if mask is None else np.broadcast_to(mask, shape)
@@ -300,6 +314,12 @@ class Recorder(Observer):
         """Count the columns that a CTA holds."""
         self._columns[row] = self._columns.get(row, 0) + (-columns if free else columns)
         self.most_columns = max(self.most_columns, self._columns[row])
+
+
+def _equal(memory: GlobalRange, one: int, other: int) -> bool:
+    """Whether two CTAs copy the same lines."""
+    pairs = zip(memory.lines(np.array([one])), memory.lines(np.array([other])), strict=False)
+    return all(np.array_equal(first[1], second[1]) for first, second in pairs)
 
 
 def _sectors(starts: np.ndarray, size: int) -> tuple[int, int]:

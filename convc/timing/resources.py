@@ -43,21 +43,36 @@ class Server:
         return begin, cause
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The part that an SM has of what all SMs share, while those that are busy ask.
+
+    Attributes:
+        l2: bytes a cycle that it reads.
+        missed: part of what it reads that comes from memory.
+        own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
+        behind: cycles a byte that a request waits behind those of other SMs, while it does not hold this SM's port.
+    """
+
+    l2: float
+    missed: float = 0.0
+    own: float = 1.0
+    behind: float = 0.0
+
+
 @dataclass(slots=True)
 class Streaming:
     """The resources of one SM.
 
     Attributes:
         chip: its parameters.
-        l2: bytes a cycle that this SM gets of L2 while all that are busy ask.
-        cold: operands come from memory, not from L2.
+        share: what it gets of what all share.
         prefetched: tensor maps were fetched early.
         limit: that set the rate of the latest copy.
     """
 
     chip: Chip
-    l2: float
-    cold: bool = False
+    share: Share
     prefetched: bool = False
     fill: Server = field(default_factory=Server)
     stores: Server = field(default_factory=Server)
@@ -89,10 +104,12 @@ class Streaming:
             return begin, self.stores.free, cause
         read = work.bytes - work.filled
         rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
-        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows, "L2": read / self.l2}
+        asked = read * self.share.own if work.common else read
+        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows, "L2": asked / self.share.l2}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, times[self.limit], event)
-        wait = chip["tma.memory_latency" if self.cold else "tma.latency"]
+        missed = self.share.missed
+        wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed + asked * self.share.behind
         if work.mode == "im2col":
             wait += chip["tma.im2col"]
         if not self.prefetched and (work.row, work.buffer) not in self.warmed:

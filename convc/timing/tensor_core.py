@@ -62,7 +62,7 @@ class MmaShape:
 def multiply_cycles(shape: MmaShape, chip: Chip) -> float:
     """Cycles in which the array multiplies: its strips, one after the other."""
     strips = shape.n / chip["tensor_core.strip_columns"] / shape.side_by_side
-    return strips * chip["tensor_core.strip_cycles"]
+    return strips * chip["tensor_core.strip_cycles"] * max(1.0, shape.rows / chip["tensor_core.rows"])
 
 
 def read_a_cycles(shape: MmaShape, chip: Chip) -> float:

@@ -33,6 +33,7 @@ class Work:
         mode: of a TMA copy: tile, im2col or bulk.
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
+        common: CTAs beside this one read the same at about the same time.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Work:
     mode: str = ""
     mma: MmaShape | None = None
     buffer: str = ""
+    common: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Item:
         needs: items of the warp, by number, that computed what it reads.
         unrolled: it is in a loop that ptxas unrolls.
         repeats: it computes a value that the warp has already (see `convc.timing.values`).
+        cycles: that it holds its warp, where they are known; else its class says (see `convc.timing.costs`).
     """
 
     name: str
@@ -81,6 +84,7 @@ class Item:
     needs: tuple[int, ...] = ()
     unrolled: bool = False
     repeats: bool = False
+    cycles: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

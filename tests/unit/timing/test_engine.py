@@ -15,6 +15,7 @@ from convc.timing.chip import Footprint, most_beside, side_by_side
 from convc.timing.engine import Replay
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import Chip, read_chip
+from convc.timing.resources import Share
 from convc.timing.tensor_core import interval
 
 TESTS = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ def kernel(request) -> KernelTime:
 
 
 def replayed(kernel: KernelTime, chip: Chip, l2: float = 69.0) -> float:
-    return Replay(kernel.trace, chip, l2, kernel.trace.ctas).run()
+    return Replay(kernel.trace, chip, Share(l2=l2), kernel.trace.ctas).run()
 
 
 def every_kernel() -> list:
@@ -58,7 +59,7 @@ def test_the_critical_path_adds_up(kernel):
 
 def check(kernel: KernelTime) -> None:
     """The path adds up to the round, nothing ends before it begins, and nothing is quicker than its bounds."""
-    replay = Replay(side_by_side(kernel.trace, 1), B200, kernel.launch.l2, kernel.trace.ctas)
+    replay = Replay(side_by_side(kernel.trace, 1), B200, Share(l2=kernel.launch.l2), kernel.trace.ctas)
     total = replay.run()
     assert sum(part.cycles for part in critical_path(replay.events)) == pytest.approx(total)
     assert all(event.start <= event.end for event in replay.events)
@@ -97,7 +98,7 @@ def test_a_unit_that_is_not_used_changes_nothing(kernel):
 def test_ctas_beside_each_other_share_an_sm():
     kernel = timed(TESTS / "golden" / "slide_f16")
     one = replayed(kernel, B200)
-    two = Replay(side_by_side(kernel.trace, 2), B200, 69.0, kernel.trace.ctas).run()
+    two = Replay(side_by_side(kernel.trace, 2), B200, Share(l2=69.0), kernel.trace.ctas).run()
     assert one < two < 2 * one
 
 
