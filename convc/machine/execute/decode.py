@@ -22,6 +22,7 @@ from convc.machine.state.variables import Variables
 from convc.ptx import (
     Address,
     Guard,
+    Imm,
     Instr,
     Kernel,
     Label,
@@ -139,14 +140,13 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
             refused.append(instr)
             continue
         try:
-            run = builder(instr, table)
+            run = quick(instr, table, builder)
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise
         applied = table.applied.get(instr.index)
         if applied is not None and applied.run is not run:  # more than that function: a switch chooses, say
             del table.applied[instr.index]
-        run = quick(instr, table, run)
         if instr.guard is not None and instr.form.name not in JUMPS:
             wrap = control.by_whole_warps if instr.form.name in WAITING else _guarded
             run = wrap(run, instr.guard, instr.index)
@@ -201,9 +201,14 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     operands = list(instr.operands)
     results: set[int] = set()
     if instr.form.name not in NO_RESULT and operands and isinstance(operands[0], Reg | Vector | Pair | Sink):
-        results = {r.slot for r in registers_of(operands[0])}
+        results.update([r.slot for r in registers_of(operands[0])])
         operands = operands[1:]
-    reads = {r.slot for operand in operands for r in registers_of(operand)}
+    reads: set[int] = set()
+    for operand in operands:
+        if type(operand) is Reg:
+            reads.add(operand.slot)
+        elif type(operand) is not Imm:
+            reads.update([r.slot for r in registers_of(operand)])
     if instr.guard is not None:
         reads.add(instr.guard.slot)
     if instr.form.name in CARRY_FORMS:

@@ -26,6 +26,9 @@ SCALAR = frozenset((
 ))  # fmt: skip
 """Forms that only write registers and never fault; and the wait for tcgen05.ld, which has nothing to do then."""
 
+BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
+"""Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
+
 FEWEST = 12
 """Instructions in packs that make a segment worth its while."""
 
@@ -75,19 +78,18 @@ class Segment:
 
 def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
     """The segments of a kernel, which do not overlap."""
-    leaders = {operand.target for instr in body for operand in instr.operands if isinstance(operand, Label)}
+    begins = [i for i, instr in enumerate(body) if instr.form.name in BEGINS or i in table.applied]
+    if len(begins) < FEWEST:
+        return []
+    leaders = {o.target for instr in body if instr.form.name == "bra" for o in instr.operands if isinstance(o, Label)}
     found: list[Segment] = []
-    at = 0
-    while at < len(body):
-        if _kind(body[at], table) in ("tensor", "load", "apply"):
-            run = _Run(body, table, at)
-            at = run.extend(leaders)
+    end = 0
+    for start in begins:
+        if start >= end and _kind(body[start], table) in ("tensor", "load", "apply"):
+            run = _Run(body, table, start)
+            end = run.extend(leaders)
             if sum(len(pack.members) for pack in run.packs) >= FEWEST:
-                found.append(run.segment(at))
-            else:
-                at = max(at, run.start + 1)
-        else:
-            at += 1
+                found.append(run.segment(end))
     return found
 
 
