@@ -10,6 +10,7 @@ import numpy as np
 from convc.errors import LaunchError, UnmodelledError
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.quick import quick
+from convc.machine.execute.segments import with_segments
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
 from convc.machine.isa.registry import NO_RESULT, OPS, Run
 from convc.machine.isa.sync import control
@@ -21,6 +22,7 @@ from convc.machine.state.variables import Variables
 from convc.ptx import (
     Address,
     Guard,
+    Imm,
     Instr,
     Kernel,
     Label,
@@ -63,6 +65,7 @@ class DecodedKernel:
         self.widths = self.slots.widths
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
+        self._packed: list[Run] | None = None
         self._joins: set[int] = set()
         self._flow: Flow | None = None
 
@@ -91,6 +94,13 @@ class DecodedKernel:
             self._flow = Flow([_facts(instr, self.slots) for instr in self.kernel.body])
         return self._flow
 
+    @property
+    def packed(self) -> list[Run]:
+        """The operations, with those of many instructions in the places where straight runs begin."""
+        if self._packed is None:
+            self._packed = with_segments(self.kernel.body, self.slots, self.ops)
+        return self._packed
+
     def watch_join(self, join: int | None) -> None:
         """From now on, arriving at ``join`` checks for waiting lanes.
 
@@ -99,16 +109,21 @@ class DecodedKernel:
         if join is None or join in self._joins or join >= len(self.ops):
             return
         self._joins.add(join)
-        run = self.ops[join]
+        for ops in (self.ops,) if self._packed is None else (self.ops, self._packed):
+            ops[join] = _arriving(ops[join], join)
 
-        def arrive(strand: Strand) -> int | None:
-            if strand.frames and strand.frames[-1].join == join:
-                pc = strand.meet(join)
-                if pc != join:
-                    return pc
-            return run(strand)
 
-        self.ops[join] = arrive
+def _arriving(run: Run, join: int) -> Run:
+    """The operation at a join: lanes that wait there are looked for first."""
+
+    def arrive(strand: Strand) -> int | None:
+        if strand.frames and strand.frames[-1].join == join:
+            pc = strand.meet(join)
+            if pc != join:
+                return pc
+        return run(strand)
+
+    return arrive
 
 
 def decode(module: Module, kernel: Kernel) -> DecodedKernel:
@@ -125,10 +140,13 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
             refused.append(instr)
             continue
         try:
-            run = quick(instr, table, builder(instr, table))
+            run = quick(instr, table, builder)
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise
+        applied = table.applied.get(instr.index)
+        if applied is not None and applied.run is not run:  # more than that function: a switch chooses, say
+            del table.applied[instr.index]
         if instr.guard is not None and instr.form.name not in JUMPS:
             wrap = control.by_whole_warps if instr.form.name in WAITING else _guarded
             run = wrap(run, instr.guard, instr.index)
@@ -183,9 +201,14 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     operands = list(instr.operands)
     results: set[int] = set()
     if instr.form.name not in NO_RESULT and operands and isinstance(operands[0], Reg | Vector | Pair | Sink):
-        results = {r.slot for r in registers_of(operands[0])}
+        results.update([r.slot for r in registers_of(operands[0])])
         operands = operands[1:]
-    reads = {r.slot for operand in operands for r in registers_of(operand)}
+    reads: set[int] = set()
+    for operand in operands:
+        if type(operand) is Reg:
+            reads.add(operand.slot)
+        elif type(operand) is not Imm:
+            reads.update([r.slot for r in registers_of(operand)])
     if instr.guard is not None:
         reads.add(instr.guard.slot)
     if instr.form.name in CARRY_FORMS:

@@ -27,6 +27,8 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
     """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
     cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
     ops = decoded.ops if cohort.pending.eager else _dependent(decoded)
+    if cohort.lazy is not None:
+        ops = decoded.packed
     if observer is not None:
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
@@ -145,7 +147,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
             if result is None:
                 pc += 1
             elif result >= 0:
-                if executed > TURN and result <= pc:
+                if result <= pc and executed + strand.skipped > TURN:
                     # A long run: from here on watch one loop. When it comes round with every register as it was, it
                     # spins; otherwise somebody else may have a turn.
                     if watch is None:
@@ -154,7 +156,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
                         moved = not _same(watch[1], strand.regs)
                         pc = result
                         break
-                    elif executed > 2 * TURN:
+                    elif executed + strand.skipped > 2 * TURN:
                         pc = result
                         break
                 pc = result
@@ -169,7 +171,8 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     if not moved and executed:
         strand.waiting = "something to change: it spins in a loop that changes nothing"
     strand.cohort.core.seal()
-    strand.cohort.counters.instructions += executed * len(strand.warps) * strand.row_count
+    strand.cohort.counters.instructions += (executed + strand.skipped) * len(strand.warps) * strand.row_count
+    strand.skipped = 0
     return moved
 
 

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 
 from convc.machine.base.values import MASK, width
-from convc.machine.isa.registry import Run
+from convc.machine.isa.registry import Builder, Run
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Imm, Instr, Reg
@@ -24,6 +24,9 @@ WRAPPING: dict[str, Plain] = {
 }  # fmt: skip
 """Forms whose result is that of an operation on whole numbers, modulo 2 to the width."""
 
+SHORT = frozenset((*WRAPPING, "mov", "setp", "int.mad.lo", "logic.shl", "logic.shr"))
+"""Forms that may have a short way."""
+
 COMPARING: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
@@ -32,32 +35,56 @@ INTEGERS = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b
 UNSIGNED = frozenset(("u16", "u32", "u64", "b16", "b32", "b64"))
 
 
-def quick(instr: Instr, table: SlotTable, run: Run) -> Run:
-    """``run``, the operation of an instruction, with a short way before it where there is one."""
+class Later:
+    """An operation that is made when it is first needed: most scalar instructions never leave their short way."""
+
+    __slots__ = ("_builder", "_instr", "_run", "_table")
+
+    def __init__(self, instr: Instr, table: SlotTable, builder: Builder) -> None:
+        self._builder = builder
+        self._instr = instr
+        self._table = table
+        self._run: Run | None = None
+
+    def __call__(self, strand: Strand) -> int | None:
+        run = self._run
+        if run is None:
+            run = self._run = self._builder(self._instr, self._table)
+        return run(strand)
+
+
+def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
+    """The operation of an instruction, with a short way before it where there is one."""
+    found = _short_way(instr, table, builder) if instr.form.name in SHORT else None
+    return builder(instr, table) if found is None else found
+
+
+def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
+    """The operation with a short way before it, and with all slots that both need; None where there is no such way."""
     operands = instr.operands
-    known = instr.form.name in WRAPPING or instr.form.name in ("mov", "setp", "int.mad.lo", "logic.shl", "logic.shr")
-    if not known or not instr.mods or instr.mods[-1] not in INTEGERS or not isinstance(operands[0], Reg):
-        return run
+    if not instr.mods or instr.mods[-1] not in INTEGERS or not isinstance(operands[0], Reg):
+        return None
     if not all(isinstance(operand, Reg | Imm) for operand in operands[1:]):
-        return run
+        return None
     kind = instr.mods[-1]
     bits = width(kind)
     d = operands[0].slot
     name = instr.form.name
     shifts = name in ("logic.shl", "logic.shr")
     slots = [table.slot(operand, 32 if shifts and at else bits) for at, operand in enumerate(operands[1:])]
+    run = Later(instr, table, builder)
     if name == "setp":
         plain = len(instr.mods) == 2 and instr.mods[0] in COMPARING
         signless = kind in UNSIGNED or instr.mods[0] in ("eq", "ne")
-        return _compare(COMPARING[instr.mods[0]], d, slots, run) if plain and signless and len(slots) == 2 else run
+        return _compare(COMPARING[instr.mods[0]], d, slots, run) if plain and signless and len(slots) == 2 else None
     if "sat" in instr.mods:
-        return run
+        return None
     if name == "mov":
         return _move(d, slots[0], run)
     if name == "int.mad.lo":
         return _multiply_add(d, slots, MASK[bits], run)
     if shifts:
-        return _shift(name == "logic.shl", d, slots, bits, run) if kind in UNSIGNED else run
+        return _shift(name == "logic.shl", d, slots, bits, run) if kind in UNSIGNED else None
     return _wrap(WRAPPING[name], d, slots, MASK[bits], run)
 
 

@@ -11,7 +11,7 @@ from convc.errors import UnmodelledError
 from convc.machine.base.values import DTYPE, MASK, Function, Value
 from convc.machine.isa.registry import Run
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
-from convc.machine.state.slots import SlotTable
+from convc.machine.state.slots import Applied, SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Address, Imm, Instr, NotPred, Operand, Reg
 
@@ -100,8 +100,14 @@ def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:
     return run
 
 
-def apply(instr: Instr, table: SlotTable, function: Function, *widths: int) -> Run:
-    """``d = f(a, …)`` with one source operand per given width in bits."""
+def apply(
+    instr: Instr,
+    table: SlotTable,
+    function: Function,
+    *widths: int,
+    pairs: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Run:
+    """``d = f(a, …)`` with one source operand per given width in bits; ``pairs`` as in `Applied`."""
     d = table.target(instr.operands[0])
     operands = instr.operands[1:]
     flips = [isinstance(operand, NotPred) for operand in operands]
@@ -142,6 +148,8 @@ def apply(instr: Instr, table: SlotTable, function: Function, *widths: int) -> R
                 else:
                     strand.write(d, value)
 
+    if instr.form.name.startswith(("float.", "cvt")):
+        table.applied[instr.index] = Applied(run, function, d, sources, pairs)
     return run
 
 

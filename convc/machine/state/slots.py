@@ -6,12 +6,16 @@ that executing an instruction is a few list look-ups and one numpy (or integer) 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from convc.errors import UnmodelledError
 from convc.machine.base.cluster_ranks import own_address
 from convc.machine.base.values import DTYPE, FLOAT, MASK, POISON, Value, width
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.strand import Strand
 from convc.machine.state.variables import Variables
 from convc.ptx import Func, Imm, Kernel, Operand, Pair, Reg, Sink, Special, Symbol, Vector
 from convc.ptx.special import SPECIAL_TYPES
@@ -27,12 +31,30 @@ WORKSPACE = frozenset(("envreg1", "envreg2"))
 """Halves of the address of the workspace by which the CTAs of a cooperative launch meet."""
 
 
+class Applied(NamedTuple):
+    """An instruction that computes each element of its result from the same element of its operands.
+
+    Attributes:
+        run: its operation.
+        function: from the values of ``sources`` to that of ``target``; of any number of axes.
+        target: slot. sources: slots.
+        pairs: where the sources are odd and even elements of one array: from that array to the result; or None.
+    """
+
+    run: Callable[[Strand], int | None]
+    function: Callable[..., Value]
+    target: int
+    sources: list[int]
+    pairs: Callable[[np.ndarray], np.ndarray] | None
+
+
 class SlotTable:
     """Slots of a kernel; those of constants and the like come into being as builders ask for them.
 
     Attributes:
         kernel: the kernel.
         widths: bits of the value in each slot.
+        applied: instructions on floating-point numbers that work element by element, by their index.
     """
 
     def __init__(self, kernel: Kernel, variables: Variables) -> None:
@@ -43,6 +65,7 @@ class SlotTable:
         self._specials: list[tuple[int, str]] = []
         self._shared: list[tuple[int, int]] = []
         self._known: dict[tuple, int] = {}
+        self.applied: dict[int, Applied] = {}
 
     @property
     def cooperative(self) -> bool:

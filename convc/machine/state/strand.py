@@ -98,11 +98,12 @@ class Strand:
         ready: while it is blocked, bool (rows | 1, warps | 1): whose wait is over; None where that is not known.
         ticket: what it holds while it waits at a CTA barrier.
         loads, stores: tcgen05.ld and st that its warps issued and did not wait for.
+        skipped: instructions executed in its turn besides those that the run loop has counted.
     """
 
     __slots__ = (
         "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "ready",
-        "regs", "row_count", "rows", "running", "stores", "ticket", "waiting", "warps",
+        "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +123,7 @@ class Strand:
         self.warps = warps
         self.regs = regs
         self.pc = 0
+        self.skipped = 0
         self.mask: np.ndarray | None = None
         self.outer: np.ndarray | None = None
         self.keep: frozenset[int] | None = None

@@ -23,14 +23,20 @@ def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
     pair = np.empty((*shape, 2), np.float32)
     pair[..., 0] = y
     pair[..., 1] = x
-    nan = np.isnan(pair)
-    if relu:
-        pair = np.where(nan | (pair > 0), pair, np.float32(0))
+    return round_pairs(pair.view(np.uint32), target, relu)[..., 0]
+
+
+def round_pairs(values: np.ndarray, target: str, relu: bool) -> np.ndarray:
+    """float32 numbers (their bits, …, 2 n) as f16x2 or bf16x2 words (uint32, …, n), the even ones in the lower half."""
+    numbers = values.view(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        half = pair.astype(np.float16).view(np.uint16) if target == "f16x2" else round_bf16(pair)
-    if nan.any():
+        nan = np.isnan(numbers) if np.isnan(numbers.max()) else None  # a NaN is the largest of all to numpy
+        if relu:
+            numbers = np.where(numbers > 0, numbers, np.float32(0))
+        half = numbers.astype(np.float16).view(np.uint16) if target == "f16x2" else round_bf16(numbers)
+    if nan is not None:
         half = np.where(nan, np.uint16(0x7FFF), half)
-    return half.view(np.uint32)[..., 0]
+    return half.view(np.uint32)
 
 
 def round_bf16(value: np.ndarray) -> np.ndarray:
@@ -108,7 +114,15 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     options = set(instr.mods[:-2])
     half_floats = target in ("f16x2", "bf16x2")
     if half_floats and options <= {"rn", "relu"}:
-        return apply(instr, table, lambda a, b: pack_halves(a, b, target, "relu" in options), 32, 32)
+        relu = "relu" in options
+        return apply(
+            instr,
+            table,
+            lambda a, b: pack_halves(a, b, target, relu),
+            32,
+            32,
+            pairs=lambda values: round_pairs(values, target, relu),
+        )
     one = convert(target[:-2], "f32", options) if half_floats else narrow_float("f32", target[:-2], options)
     total = width(target)
     register = table.width_of(instr.operands[0])

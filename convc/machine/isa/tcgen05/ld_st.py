@@ -108,16 +108,26 @@ class Window:
         """Registers (registers, rows, warps, 32), contiguous per register."""
         low = int(self.columns.min())
         width = int(self.columns.max()) + (2 if self.packed else 1) - low
-        cells = self.cohort.tensor.peek(low, width)[self.rows]
-        if self.whole:
-            block = cells.reshape(len(cells), 4, 32, self.span)
-        else:
+        block = self.block()
+        if block is None:
+            cells = self.cohort.tensor.peek(low, width)[self.rows]
             columns = self.columns - low
             block = cells[:, self.lanes, columns]
             if self.packed:
                 upper = cells[:, self.lanes, columns + 1]
                 block = (block & np.uint32(0xFFFF)) | (upper << np.uint32(16))
         return np.ascontiguousarray(np.moveaxis(block, -1, 0))
+
+    def block(self) -> np.ndarray | None:
+        """The registers (rows, warps, 32, registers), a view where that can be; None where cells are scattered."""
+        if not self.whole:
+            return None
+        cells = self.cohort.tensor.peek(self.start, self.span)[self.rows]
+        return cells.reshape(len(cells), 4, 32, self.span)
+
+    def unwritten(self) -> int:
+        """How many of the cells were never written."""
+        return self.cohort.tensor.written.missing(self.key, self.places().reshape(-1), self.group.rows)
 
     def write(self, values: np.ndarray, keep_upper: bool) -> None:
         """Put registers (rows, warps, 32, registers) into their cells."""
@@ -158,7 +168,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
         values: np.ndarray | None = None
         for window in found:
             group = window.group
-            missing = cohort.tensor.written.missing(window.key, window.places().reshape(-1), group.rows)
+            missing = window.unwritten()
             if missing:
                 message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
                 cohort.findings.report(
@@ -191,6 +201,21 @@ def load(instr: Instr, table: SlotTable) -> Run:
         fill(strand, _windows(strand, instr, operands[0], packed, len(slots)))
 
     return run
+
+
+def loaded(strand: Strand, instr: Instr, address: Value, count: int) -> np.ndarray | None:
+    """Read what tcgen05.ld puts into ``count`` registers: uint32 (rows, warps, 32, count), not to be changed.
+
+    None where this is not plain: cells scattered or never written, warps that read apart, operations still queued.
+    """
+    if strand.cohort.core.queue:
+        return None
+    found = _windows(strand, instr, address, packed=False, count=count)
+    if len(found) != 1 or found[0].unwritten():
+        return None
+    group = found[0].group
+    whole = isinstance(group.part, slice) and len(group.warps) == len(strand.warps)
+    return found[0].block() if whole else None
 
 
 @op("tcgen05.st", result=False)

@@ -1,0 +1,269 @@
+"""Straight runs of instructions that work on many registers alike, found once for each kernel.
+
+An epilogue loads 32 registers, adds a bias to each, converts them in pairs and stores them four at a time: sixty
+instructions, and each of them the same few array operations again. A *segment* is such a run inside a basic block; what
+its instructions do alike is one *pack*, performed as one operation on arrays with a last axis for the registers
+(`convc.machine.execute.segments` runs them).
+
+Instructions of a segment are of two kinds. *Scalar* ones compute addresses and predicates; all of them run first, one
+after the other. Packs come after them: they read what is in the registers then, or what earlier packs made. A run ends
+before the first instruction for which that would be another order than the text's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from convc.machine.base.values import width
+from convc.machine.isa.registry import NO_RESULT
+from convc.machine.state.slots import SlotTable
+from convc.ptx import Address, Guard, Imm, Instr, Label, Reg, Special, Symbol, Vector
+
+SCALAR = frozenset((
+    "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
+    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "setp", "selp",
+    "cvt", "cvta", "cvta.to", "tcgen05.wait",
+))  # fmt: skip
+"""Forms that only write registers and never fault; and the wait for tcgen05.ld, which has nothing to do then."""
+
+BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
+"""Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
+
+FEWEST = 12
+"""Instructions in packs that make a segment worth its while."""
+
+Element = tuple["Pack", int]
+"""A pack, and the position on the last axis of its result."""
+
+Source = Element | int
+"""Where a value comes from: a pack, or the register of this slot."""
+
+
+@dataclass(slots=True, eq=False)
+class Pack:
+    """Instructions that are performed together.
+
+    Attributes:
+        kind: ``tensor`` (tcgen05.ld), ``load``, ``apply`` or ``store``.
+        members: their indices in the body.
+        level: how many packs one after the other its operands need.
+        sources: for each operand, where the value comes from in each member.
+        targets: slots, one for each element of the result.
+    """
+
+    kind: str
+    members: list[int]
+    level: int
+    sources: list[list[Source]]
+    targets: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class Segment:
+    """A run of instructions of which packs are made.
+
+    Attributes:
+        start, stop: indices in the body.
+        scalars: indices of the instructions that run first.
+        packs: in the order in which they are performed; of stores there is at most one, the last.
+        left: for each pack, (position, slot) of what its elements leave in registers at the end.
+    """
+
+    start: int
+    stop: int
+    scalars: list[int]
+    packs: list[Pack]
+    left: list[list[tuple[int, int]]]
+
+
+def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
+    """The segments of a kernel, which do not overlap."""
+    begins = [i for i, instr in enumerate(body) if instr.form.name in BEGINS or i in table.applied]
+    if len(begins) < FEWEST:
+        return []
+    leaders = {o.target for instr in body if instr.form.name == "bra" for o in instr.operands if isinstance(o, Label)}
+    found: list[Segment] = []
+    end = 0
+    for start in begins:
+        if start >= end and _kind(body[start], table) in ("tensor", "load", "apply"):
+            run = _Run(body, table, start)
+            end = run.extend(leaders)
+            if sum(len(pack.members) for pack in run.packs) >= FEWEST:
+                found.append(run.segment(end))
+    return found
+
+
+def _kind(instr: Instr, table: SlotTable) -> str:
+    """What an instruction may be in a segment: a kind of pack, ``scalar``, or "" where it ends one."""
+    name = instr.form.name
+    if name in ("st", "st.mmio"):
+        return "store" if _is_global(instr, instr.operands[1], instr.operands[0]) else ""
+    if instr.guard is None:
+        if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
+            floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
+            return "apply" if floats else "scalar"
+        if name in ("ld", "ld.nc"):
+            return "load" if _is_global(instr, instr.operands[0], instr.operands[1]) else ""
+        if name == "tcgen05.ld":
+            plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
+            return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
+    if name not in SCALAR or "wait::st" in instr.mods:
+        return ""
+    known = all(isinstance(operand, Reg | Imm | Special | Symbol) for operand in instr.operands)
+    return "scalar" if known else ""
+
+
+def _is_global(instr: Instr, data: object, address: object) -> bool:
+    """Whether words of 32 bits move between registers and global memory."""
+    based = isinstance(address, Address) and isinstance(address.base, Reg)
+    words = all(isinstance(item, Reg) and width(item.type) == 32 for item in _items(data))
+    return based and words and width(instr.mods[-1]) == 32 and "global" in instr.mods
+
+
+def _items(operand: object) -> tuple[object, ...]:
+    """The elements of a vector; of anything else, itself."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _slots(operand: object) -> list[int]:
+    return [item.slot for item in _items(operand) if isinstance(item, Reg)]
+
+
+class _Run:
+    """A segment that grows."""
+
+    def __init__(self, body: tuple[Instr, ...], table: SlotTable, start: int) -> None:
+        self.body = body
+        self.table = table
+        self.start = start
+        self.scalars: list[int] = []
+        self.packs: list[Pack] = []
+        self.made: dict[int, Element] = {}  # by the slot that holds it
+        self.read: set[int] = set()  # slots that packs read as they are in the registers
+        self.open: dict[tuple, Pack] = {}  # packs that may grow
+
+    def extend(self, leaders: set[int]) -> int:
+        """Take instructions as long as they fit; returns the index behind the last."""
+        at = self.start
+        take = {
+            "tensor": self._tensor,
+            "load": self._load,
+            "apply": self._apply,
+            "store": self._store,
+            "scalar": self._scalar,
+        }
+        stored = False
+        while at < len(self.body) and (at == self.start or at not in leaders):
+            kind = _kind(self.body[at], self.table)
+            if not kind or (stored and kind != "store") or not take[kind](self.body[at]):
+                break
+            stored = kind == "store"
+            at += 1
+        return at
+
+    def segment(self, stop: int) -> Segment:
+        """What was found."""
+        packs = sorted(self.packs, key=lambda pack: (pack.level, pack.members[0]))
+        left = [[(i, slot) for i, slot in enumerate(p.targets) if self.made[slot] == (p, i)] for p in packs]
+        return Segment(start=self.start, stop=stop, scalars=self.scalars, packs=packs, left=left)
+
+    def _scalar(self, instr: Instr) -> bool:
+        slots = [s for operand in instr.operands for s in _slots(operand)]
+        guard = [] if instr.guard is None else [instr.guard.slot]
+        if any(slot in self.made for slot in (*slots, *guard)):
+            return False
+        if instr.form.name not in NO_RESULT and slots and slots[0] in self.read:
+            return False
+        self.scalars.append(instr.index)
+        return True
+
+    def _outside(self, operand: object) -> int | None:
+        """The slot of an address that no pack made."""
+        base = operand.base if isinstance(operand, Address) else None
+        if not isinstance(base, Reg) or base.slot in self.made:
+            return None
+        self.read.add(base.slot)
+        return base.slot
+
+    def _source(self, slot: int) -> Source:
+        made = self.made.get(slot)
+        if made is not None:
+            return made
+        self.read.add(slot)
+        return slot
+
+    def _grow(self, key: tuple, pack: Pack) -> None:
+        """Add to a pack that is open under a key, or open this one."""
+        known = self.open.get(key)
+        if known is None:
+            self.packs.append(pack)
+            self.open[key] = known = pack
+        else:
+            known.members += pack.members
+            for sources, more in zip(known.sources, pack.sources, strict=True):
+                sources += more
+            known.targets += pack.targets
+        first = len(known.targets) - len(pack.targets)
+        for i, slot in enumerate(pack.targets):
+            self.made[slot] = known, first + i
+
+    def _tensor(self, instr: Instr) -> bool:
+        base = self._outside(instr.args["taddr"])
+        if base is None:
+            return False
+        self._grow(("tensor", instr.index), Pack("tensor", [instr.index], 0, [], _slots(instr.args["r"])))
+        return True
+
+    def _load(self, instr: Instr) -> bool:
+        address = instr.operands[1]
+        base = self._outside(address)
+        if base is None or not isinstance(address, Address):
+            return False
+        slots = _slots(instr.operands[0])
+        # A pack reads one row: words that follow one another.
+        self._follow("load", base, address.offset, Pack("load", [instr.index], 0, [], slots), len(slots))
+        return True
+
+    def _follow(self, kind: str, base: int, offset: int, pack: Pack, words: int) -> None:
+        """Continue the pack whose words end where these begin, or open one that may be continued where they end."""
+        size = 4 * words
+        known = self.open.pop((kind, base, size, offset), None)
+        key = (kind, base, size, offset + size)
+        self.open.pop(key, None)
+        if known is not None:
+            self.open[key] = known
+        self._grow(key, pack)
+
+    def _apply(self, instr: Instr) -> bool:
+        applied = self.table.applied[instr.index]
+        sources: list[list[Source]] = [[self._source(slot)] for slot in applied.sources]
+        levels = [source[0][0].level for source in sources if not isinstance(source[0], int)]
+        level = 1 + max(levels, default=0)
+        bits = self.table.widths[applied.target]
+        key = ("apply", instr.form.name, instr.mods, level, bits)
+        self._grow(key, Pack("apply", [instr.index], level, sources, [applied.target]))
+        return True
+
+    def _store(self, instr: Instr) -> bool:
+        address = instr.operands[0]
+        if instr.guard is not None and instr.guard.slot in self.made:
+            return False
+        base = self._outside(address)
+        if base is None or not isinstance(address, Address):
+            return False
+        slots = _slots(instr.operands[1])
+        if any(pack.kind == "store" for pack in self.packs):
+            size = 4 * len(slots)
+            known = self.open.get(("store", base, size, address.offset))
+            if known is None or _guard(self.body[known.members[0]]) != _guard(instr):
+                return False
+        pack = Pack("store", [instr.index], 1 << 30, [[self._source(slot) for slot in slots]])
+        if instr.guard is not None:
+            self.read.add(instr.guard.slot)
+        self._follow("store", base, address.offset, pack, len(slots))
+        return True
+
+
+def _guard(instr: Instr) -> tuple[int, bool] | None:
+    guard: Guard | None = instr.guard
+    return None if guard is None else (guard.slot, guard.negate)

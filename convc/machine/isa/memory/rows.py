@@ -1,0 +1,95 @@
+"""Many neighbouring words of global memory in one access: what a straight run of ld.global or st.global moves.
+
+Neither function faults: each says where an access is not plain, and changes nothing then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.base.values import Value
+from convc.machine.isa.threads import thread_shape
+from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
+from convc.machine.state.strand import Strand
+
+UNITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: CHUNK}
+"""What one load of so many bytes moves."""
+
+
+def read_rows(memory: GlobalMemory, address: Value, words: int, size: int) -> np.ndarray | None:
+    """The ``words`` words from the address of each thread on, uint32 (rows | 1, warps | 1, lanes | 1, words).
+
+    None where loads of ``size`` bytes, one after the other, would fault, or where threads use several buffers. All
+    threads are active.
+    """
+    one = not isinstance(address, np.ndarray)
+    low, high = (address, address) if one else (int(address.min()), int(address.max()))
+    buffer = memory.at(low)
+    if buffer is None or high + 4 * words > buffer.base + buffer.size:
+        return None
+    first = low - buffer.base
+    if one:
+        return None if first % size else buffer.data[first : first + 4 * words].view(np.uint32).reshape(1, 1, 1, words)
+    offset = (address - np.uint64(buffer.base)).view(np.int64)
+    if (offset & (size - 1)).any():
+        return None
+    units = buffer.data[: buffer.data.size // size * size].view(UNITS[size])
+    return units[(offset // size)[..., None] + np.arange(4 * words // size)].view(np.uint32)
+
+
+def row_writer(
+    strand: Strand, address: Value, words: np.ndarray, mask: np.ndarray | None, size: int
+) -> Callable[[], None] | None:
+    """Prepare to store a row of words in each thread, as one store of ``size`` bytes after the other would.
+
+    Args:
+        strand: all of its threads are active.
+        address: of the row's first byte; uint64 where threads differ.
+        words: uint32 (rows | 1, warps | 1, lanes | 1, words).
+        mask: bool, broadcastable to `thread_shape`: the threads that store; None for all.
+        size: of one store.
+
+    Returns:
+        A function that stores; None where a store would fault, where threads use several buffers, or where rows
+        overlap in part: then the order of the stores shows.
+    """
+    shape = thread_shape(strand)
+    if not isinstance(address, np.ndarray):
+        return None
+    taking = None if mask is None else np.broadcast_to(mask, shape)
+    chosen = np.broadcast_to(address, shape)
+    chosen = chosen.reshape(-1) if taking is None else chosen[taking]
+    if not chosen.size:
+        return _nothing
+    cohort = strand.cohort
+    launch = cohort.launch
+    low = int(chosen.min())
+    buffer = launch.memory.at(low)
+    total = 4 * words.shape[-1]
+    if buffer is None or int(chosen.max()) - buffer.base + total > buffer.size or low >> SHIFT != buffer.base >> SHIFT:
+        return None
+    offset = (chosen - np.uint64(buffer.base)).view(np.int64)
+    first = (low - buffer.base) % total
+    if first % size or ((offset - first) % total).any():
+        return None
+    unit = np.dtype((np.void, total))
+    index = (offset - first) // total
+    full = np.broadcast_to(words, (*shape, words.shape[-1]))
+    units = np.ascontiguousarray(full).view(unit).reshape(-1)
+    units = units if taking is None else units[taking.reshape(-1)]
+    step = -1 if launch.switches.colliding_stores == "lowest" else 1
+
+    def write() -> None:
+        cohort.counters.global_store_bytes += total * chosen.size
+        launch.about_to_change(buffer.name)
+        rows = buffer.data[first:]
+        rows[: rows.size // total * total].view(unit)[index[::step]] = units[::step]
+        launch.contents_changed(buffer.name)
+
+    return write
+
+
+def _nothing() -> None:
+    """No thread stores."""

@@ -1,0 +1,121 @@
+"""Straight runs of loads, arithmetic and stores, performed at once: nobody can tell."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.both_ways import run_both_ways
+from support.kernels import module
+
+from convc.errors import MachineFault
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.machine.execute.decode import decode
+from convc.machine.execute.straight import segments_of
+from convc.ptx import parse
+
+HEAD = """
+.reg .b32 %t, %g, %c, %w, %n; .reg .b64 %row, %from, %to; .reg .pred %p;
+.reg .f32 %v<16>, %b<4>; .reg .b32 %h<8>;
+mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %w, %ntid.x; mad.lo.u32 %g, %c, %w, %t; setp.lt.u32 %p, %t, 40;
+mul.wide.u32 %row, %g, {pitch}; add.u64 %to, %row, %p_out; mul.wide.u32 %from, %g, 64; add.u64 %from, %from, %p_x;
+"""
+
+
+def epilogue(
+    *, pitch: int = 32, guard: str = "", offsets: tuple[int, ...] = (0, 16), bias: tuple[int, ...] = (0, 16, 32, 48)
+) -> str:
+    """Sixteen values a thread: a bias added, relu, rounded to f16 in pairs, and stored in pieces of 16 bytes."""
+    lines = [HEAD.format(pitch=pitch)]
+    for i in range(0, 16, 4):
+        lines.append(f"ld.global.v4.f32 {{%v{i}, %v{i + 1}, %v{i + 2}, %v{i + 3}}}, [%from+{4 * i}];")
+    for i, offset in zip(range(0, 16, 4), bias, strict=True):
+        lines.append(f"ld.global.nc.v4.f32 {{%b0, %b1, %b2, %b3}}, [%p_bias+{offset}];")
+        lines += [f"add.rn.f32 %v{i + j}, %v{i + j}, %b{j};" for j in range(4)]
+    lines += [f"max.f32 %v{i}, %v{i}, 0f00000000;" for i in range(16)]
+    lines += [f"cvt.rn.f16x2.f32 %h{i}, %v{2 * i + 1}, %v{2 * i};" for i in range(8)]
+    for piece, offset in enumerate(offsets):
+        words = ", ".join(f"%h{4 * piece + word}" for word in range(4))
+        lines.append(f"{guard} st.global.v4.b32 [%to+{offset}], {{{words}}};")
+    return "\n".join(lines)
+
+
+def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14):
+    """Run both ways; whether the lazy one has segments."""
+    text = module(body, pointers=("x", "bias", "out"))
+    rng = np.random.default_rng(3)
+    values = rng.standard_normal(16 * ctas * threads).astype(np.float32) * 100
+    values[::7] = np.array([np.nan, np.inf, -np.inf, 7e4, -0.0, 1e-7, 65519.9, 6e-8], np.float32).repeat(2)[
+        rng.integers(16)
+    ]
+    bias = rng.standard_normal(16).astype(np.float32)
+    bias[3] = np.nan
+    buffers = {"x": values.view(np.uint32), "bias": bias.view(np.uint32), "out": np.zeros(out // 4, np.uint32)}
+    launch = LaunchSpec(
+        entry="k",
+        grid=(ctas, 1, 1),
+        block=(threads, 1, 1),
+        cluster=(1, 1, 1),
+        params=tuple(PointerParam(buffer=name) for name in buffers),
+        buffers={name: BufferSpec(dtype="u32", shape=data.shape) for name, data in buffers.items()},
+    )
+    kernel = parse(text, "k.ptx")
+    decoded = decode(kernel, kernel.kernels[0])
+    found = segments_of(decoded.kernel.body, decoded.slots)
+    return run_both_ways(text, launch, buffers), found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"guard": "@%p"},
+        {"guard": "@!%p"},
+        {"pitch": 64},
+        {"pitch": 16},  # rows overlap in part: the order of the stores shows
+        {"pitch": 0},  # all threads store the same row
+        {"offsets": (16, 0)},
+        {"offsets": (0, 0)},
+        {"offsets": (0, 32), "pitch": 64},
+        {"bias": (0, 32, 32, 48)},
+        {"bias": (48, 32, 16, 0)},
+        {"bias": (0, 0, 0, 0)},
+    ],
+    ids=str,
+)
+def test_an_epilogue(changes):
+    result, found = both(epilogue(**changes))
+    assert not isinstance(result, Exception)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"pitch": 40}, {"bias": (0, 16, 32, 56)}, {"bias": (0, 16, 32, 64)}, {"pitch": 1 << 12}, {"offsets": (0, 8)}],
+    ids=str,
+)
+def test_a_fault_is_at_the_instruction(changes):
+    result, _ = both(epilogue(**changes))
+    assert isinstance(result, MachineFault)
+    assert result.span is not None
+
+
+def test_registers_keep_what_the_last_instruction_left():
+    more = "".join(f"add.rn.f32 %v{i}, %v{i}, %b{i % 4}; st.global.f32 [%to+{4 * i}], %v{i};" for i in range(8))
+    result, _ = both(epilogue(pitch=64) + "bar.sync 0;" + more)
+    assert not isinstance(result, Exception)
+
+
+def test_lanes_that_part_execute_one_by_one():
+    body = epilogue().replace("ld.global.v4", "@%p bra END;\nld.global.v4", 1) + "\nEND:"
+    result, found = both(body)
+    assert not isinstance(result, Exception)
+    assert found
+
+
+def test_an_address_that_an_earlier_result_decides_ends_a_segment():
+    body = epilogue().replace(
+        "max.f32 %v0,", "mov.b32 %n, %v0; and.b32 %n, %n, 48; cvt.u64.u32 %row, %n;\nmax.f32 %v0,"
+    )
+    result, found = both(body)
+    assert not isinstance(result, Exception)
+    assert [segment.start for segment in found]
