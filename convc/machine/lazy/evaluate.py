@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import Tiles
-from convc.machine.lazy.widen import Rooms, is_finite
+from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 
@@ -20,6 +20,9 @@ BLOCK = 1 << 20
 
 FILTERS = 1 << 25
 """Bytes of B kept in float32 at a time (at most four for each of its own); more is multiplied in several parts of K."""
+
+EXACT = 1 << 24
+"""Up to here float32 holds every whole number."""
 
 
 class Step(NamedTuple):
@@ -52,7 +55,8 @@ class Waiting:
 
 def evaluate(tensor: TensorMemory, key: tuple[int, int], waiting: Waiting, rooms: tuple[Rooms, Rooms]) -> None:
     """Multiply, and put D into ``key[1]`` columns from column ``key[0]`` on."""
-    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.float32)
+    whole = waiting.elements[0] in WHOLE
+    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.int32 if whole else np.float32)
     steps = _even(waiting.steps)
     tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
     count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
@@ -157,7 +161,17 @@ class _Joint:
                     target[cta, rows:] = 0
 
     def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-        if self.accumulate:
+        if out.dtype == np.int32:
+            self._whole_into(a, b, out)
+        elif self.accumulate:
             out += np.matmul(a, b.T)
         else:
             np.matmul(a, b.T, out=out)
+
+    def _whole_into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        """Sums of whole numbers, modulo 2^32: in float32 no more products at a time than it adds exactly."""
+        most = EXACT // (WHOLE[self.elements[0]] * WHOLE[self.elements[1]])
+        if not self.accumulate:
+            out[...] = 0
+        for low in range(0, a.shape[1], most):
+            out += np.matmul(a[:, low : low + most], b[:, low : low + most].T).astype(np.int32)
