@@ -44,7 +44,7 @@ class Tiles:
 
     Attributes:
         first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
-        rows: of a tile. units: of a row in each step.
+        rows: of a tile. run: bytes of a row in each step.
     """
 
     def __init__(self, steps: Sequence[TensorRows], masks: Sequence[LaneMask | None], ctas: int) -> None:
@@ -52,10 +52,11 @@ class Tiles:
         self.ctas = ctas
         self.loader = steps[0].regions[0].loader
         self.rows = len(steps[0].rows)
-        self.units = steps[0].units
+        self.run = 16 * steps[0].units
         self.first, self.which = self._distinct(masks)
         self._joints: dict[tuple[int | bytes, ...], np.ndarray] = {}
-        self.groups, self._unit = self._groups()
+        self.groups, self.piece = self._groups()
+        self._places: np.ndarray | None = None
         self.outside = [self._outside(step, mask) for step, mask in zip(steps, masks, strict=True)]
 
     def _distinct(self, masks: Sequence[LaneMask | None]) -> tuple[np.ndarray, np.ndarray]:
@@ -79,15 +80,16 @@ class Tiles:
         return first, which.reshape(-1)
 
     def _groups(self) -> tuple[list[_Group], int]:
-        """Steps by the rows that they read, and the units of a piece.
+        """Steps by the rows that they read, and the bytes of a piece.
 
-        These are the most that can be moved at once: a power of two that divides all unit numbers and the run.
+        These are the most that can be moved at once: units whose number is a power of two that divides all unit numbers
+        and the run.
         """
         kinds: dict[tuple[Ids, int], list[int]] = {}
         for number, step in enumerate(self.steps):
             kinds.setdefault((tuple([id(r.walk) for r in step.regions]), id(step.rows)), []).append(number)
         found: list[tuple[list[int], np.ndarray, np.ndarray]] = []
-        bits = self.units
+        bits = self.steps[0].units
         for numbers in kinds.values():
             step = self.steps[numbers[0]]
             base = self._joined([r.walk.base for r in step.regions], step)
@@ -103,7 +105,13 @@ class Tiles:
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             where = slice(numbers[0], numbers[-1] + 1) if run else np.array(numbers)
             groups.append(_Group(base >> power, where, (shifts >> power)[:, None]))
-        return groups, unit
+        return groups, 16 * unit
+
+    def narrow(self, size: int) -> None:
+        """Only the first ``size`` bytes of each unit matter, a power of two, where a row has one unit in each step."""
+        pieces = 16 // size
+        self.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
+        self.run = self.piece = size
 
     def _joined(self, tables: list[np.ndarray], step: TensorRows) -> np.ndarray:
         """For each tile, tables (copies, rows) of the regions of a step, end to end, of the rows that it reads."""
@@ -153,8 +161,7 @@ class Tiles:
         """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
         count = part.stop - part.start
         steps = len(self.steps)
-        unit = self._unit
-        per = self.units // unit
+        per = self.run // self.piece
         index = rooms.room("index", count * rows * steps * per, np.dtype(np.int64)).reshape(count, rows, steps, per)
         for group in self.groups:
             own = group.shifts if per == 1 else group.shifts + np.arange(per)
@@ -162,23 +169,37 @@ class Tiles:
                 np.add(group.base[part, :rows, None, None], own, out=index[:, :, group.steps])
             else:
                 index[:, :, group.steps] = group.base[part, :rows, None, None] + own
-        kind = np.dtype((np.void, 16 * unit))
-        source = self.loader.source
+        kind = np.dtype((np.void, self.piece))
+        source = self.loader.source.view(np.uint8)
         raw = rooms.room("raw", index.size, kind)
-        source[: source.size // unit * unit].view(kind).take(index.reshape(-1), out=raw, mode="clip")
-        self._fill(raw.view(np.dtype((np.void, 16 * self.units))), part, rows)
+        source[: source.size // self.piece * self.piece].view(kind).take(index.reshape(-1), out=raw, mode="clip")
+        self._fill(raw.view(np.dtype((np.void, self.run))), part, rows)
         return raw
 
-    def _fill(self, units: np.ndarray, part: slice, rows: int) -> None:
-        """Fill what is outside among the runs of units (tiles x rows x steps,) of some tiles."""
-        steps = len(self.steps)
-        kinds: dict[int, list[int]] = {}
-        for number, table in enumerate(self.outside):
-            if table is not None:
-                kinds.setdefault(id(table), []).append(number)
-        for numbers in kinds.values():
-            table = self.outside[numbers[0]]
-            found = np.flatnonzero(table[part, :rows])
-            if found.size:
-                fill = np.repeat(self.loader.fill[:1], self.units).view(units.dtype)[0]
-                units[(steps * found[:, None] + np.array(numbers)).reshape(-1)] = fill
+    def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
+        """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""
+        line = len(self.steps)
+        places = self._places_outside()
+        low, high = np.searchsorted(places, (part.start * self.rows * line, part.stop * self.rows * line))
+        found = places[low:high] - part.start * self.rows * line
+        if rows < self.rows:
+            tile, found = np.divmod(found, self.rows * line)
+            found = (found + tile * rows * line)[found < rows * line]
+        if found.size:
+            fill = np.repeat(self.loader.fill[:1], -(-self.run // 16)).view(np.uint8)[: self.run]
+            runs[found] = fill.view(runs.dtype)[0]
+
+    def _places_outside(self) -> np.ndarray:
+        """int64: the runs (of tiles x rows x steps) that are outside, in order."""
+        if self._places is None:
+            kinds: dict[int, list[int]] = {}
+            for number, table in enumerate(self.outside):
+                if table is not None:
+                    kinds.setdefault(id(table), []).append(number)
+            bad = np.zeros((len(self.first) * self.rows, len(self.steps)), bool)
+            for numbers in kinds.values():
+                table = self.outside[numbers[0]]
+                lines = np.flatnonzero(table)
+                bad[lines[:, None], np.array(numbers)] = True
+            self._places = np.flatnonzero(bad)
+        return self._places
