@@ -162,7 +162,9 @@ class Deferral:
         if generation != self._generation:
             self._generation = generation
             self._checked.clear()
-        key = (first.shape, first.d, first.accumulate, first.a_in_tensor, *[m.a for m in run], *[m.b for m in run])
+        shape = first.shape  # of which these two say everything: hashing all of it takes longer
+        key = (shape.word, shape.kind, first.d, first.accumulate, first.a_in_tensor)
+        key += tuple([m.a for m in run]) + tuple([m.b for m in run])
         if key in self._checked:
             return
         operands = Operands(path, run)

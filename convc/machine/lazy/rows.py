@@ -31,6 +31,9 @@ KEPT = 8192
 _known: dict[tuple, Located | None] = {}
 """Where operands lie, by their units and by the starts and layouts of the regions that hold them."""
 
+_starts: dict[int, int] = {}
+"""Where the copy began that held an operand from an address on: the next one probably does as well."""
+
 _row_numbers: dict[bytes, np.ndarray] = {}
 """Row numbers by their bytes."""
 
@@ -76,11 +79,9 @@ class TensorRows:
 def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int) -> TensorRows | None:
     """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else."""
     low, high = _extent(index_of, arguments)
-    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    regions = _regions(shared, low, high)
     if not regions:
         return None
-    if len(regions) > 1:
-        regions.sort(key=_start)
     first = regions[0]
     key = (index_of, arguments, *[(r.start, r.place.number) for r in regions])
     if key not in _known:
@@ -96,6 +97,21 @@ def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: i
     numbers, column, full = found
     units = min(full, first.inside - column)
     return TensorRows(tuple(regions), numbers, column, units, full) if units > 0 else None
+
+
+def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:
+    """The copies that wait for a range of addresses, in their order."""
+    known = shared.put_off.get(_starts.get(low, low))
+    if isinstance(known, Region) and known.start <= low and known.stop >= high:
+        return [known]
+    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    if len(regions) > 1:
+        regions.sort(key=_start)
+    elif regions:
+        if len(_starts) >= KEPT:
+            _starts.clear()
+        _starts[low] = regions[0].start
+    return regions
 
 
 @lru_cache(maxsize=8192)

@@ -192,14 +192,12 @@ class Tiles:
     def _places_outside(self) -> np.ndarray:
         """int64: the runs (of tiles x rows x steps) that are outside, in order."""
         if self._places is None:
-            kinds: dict[int, list[int]] = {}
+            kinds: dict[int, tuple[np.ndarray, list[int]]] = {}
             for number, table in enumerate(self.outside):
                 if table is not None:
-                    kinds.setdefault(id(table), []).append(number)
+                    kinds.setdefault(id(table), (table, []))[1].append(number)
             bad = np.zeros((len(self.first) * self.rows, len(self.steps)), bool)
-            for numbers in kinds.values():
-                table = self.outside[numbers[0]]
-                lines = np.flatnonzero(table)
-                bad[lines[:, None], np.array(numbers)] = True
+            for table, numbers in kinds.values():
+                bad[np.flatnonzero(table)[:, None], np.array(numbers)] = True
             self._places = np.flatnonzero(bad)
         return self._places
