@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.layers import resnet50
+from benchmarks.layers import launch_of, resnet50
 from benchmarks.timing import best, yardstick
 from convc import machine
-from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
-from convc.runtime.layer import input_buffers
 from convc.sanitizer.run import check_kernel
-from convc.verification.data import normal_data
 
 
 def measure(selection: str) -> dict[str, float]:
@@ -25,12 +22,11 @@ def measure(selection: str) -> dict[str, float]:
     kernels = Kernels()
     checks: list[tuple[float, float, float]] = []
     for problem in (p for p in resnet50(selection) if p.kernel == (3, 3)):
-        x, w, b = normal_data(problem, seed=0)
-        layer = layer_of(problem, kernels.compiled(problem), w, b)
-        launch = layer.ptx, layer.launch, input_buffers(layer, x)
+        launch = launch_of(kernels, problem)
+        text = launch[0]
         checked = best(lambda launch=launch: check_kernel(*launch), time.perf_counter)
         plain = best(lambda launch=launch: machine.run(*launch), time.perf_counter)
-        parsed = best(lambda text=layer.ptx: parse(text), time.perf_counter) * 2000 / len(layer.ptx.splitlines())
+        parsed = best(lambda text=text: parse(text), time.perf_counter) * 2000 / len(text.splitlines())
         checks.append((checked, checked / plain, parsed))
     seconds, ratio, _ = max(checks)
     parse_seconds = max(parsed for *_, parsed in checks)

@@ -6,8 +6,15 @@ import dataclasses
 import functools
 from pathlib import Path
 
+import numpy as np
+
+from convc.build.writer import layer_of
+from convc.compiler.kernels import Kernels
+from convc.ir.launch import LaunchSpec
 from convc.ir.problem import ConvProblem
+from convc.runtime.layer import input_buffers
 from convc.support.resources import make_models
+from convc.verification.data import normal_data
 
 
 def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:
@@ -29,6 +36,13 @@ def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:
         )
         for layer in make_models().read_layers(selection)
     )
+
+
+def launch_of(kernels: Kernels, problem: ConvProblem) -> tuple[str, LaunchSpec, dict[str, np.ndarray]]:
+    """Text, launch and buffers of a layer on normal data, as `convc.machine.run` takes them."""
+    x, w, b = normal_data(problem, seed=0)
+    layer = layer_of(problem, kernels.compiled(problem), w, b)
+    return layer.ptx, layer.launch, input_buffers(layer, x)
 
 
 def light_files() -> dict[str, Path]:

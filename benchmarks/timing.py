@@ -11,19 +11,28 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 REPEATS = 3
 
 
-def best(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
-    """Seconds of the fastest of `REPEATS` runs, by the processor's clock or another."""
+def best(work: Callable[[], object], clock: Callable[[], float] = time.process_time, repeats: int = REPEATS) -> float:
+    """Seconds of the fastest of a few runs, by the processor's clock or another."""
     times = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         started = clock()
         work()
         times.append(clock() - started)
     return min(times)
+
+
+def in_turns(works: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Processor seconds of the fastest of `REPEATS` runs of each, taken in turns: other work slows all of them."""
+    times = dict.fromkeys(works, float("inf"))
+    for _ in range(REPEATS):
+        for name, work in works.items():
+            times[name] = min(times[name], best(work, repeats=1))
+    return times
 
 
 def children_time() -> float:

@@ -14,7 +14,7 @@ from convc.machine.lazy.evaluate import Step, Waiting, evaluate
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import Tiles
-from convc.machine.lazy.widen import EXPONENTS, Rooms, is_finite
+from convc.machine.lazy.widen import CODES, Rooms, is_finite
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tensor_core.copy_shift import unit_index
 from convc.machine.tensor_core.datapath import Datapath
@@ -162,7 +162,9 @@ class Deferral:
         if generation != self._generation:
             self._generation = generation
             self._checked.clear()
-        key = (first.shape, first.d, first.accumulate, first.a_in_tensor, *[m.a for m in run], *[m.b for m in run])
+        shape = first.shape  # of which these two say everything: hashing all of it takes longer
+        key = (shape.word, shape.kind, first.d, first.accumulate, first.a_in_tensor)
+        key += tuple([m.a for m in run]) + tuple([m.b for m in run])
         if key in self._checked:
             return
         operands = Operands(path, run)
@@ -205,16 +207,17 @@ class Deferral:
 
 
 def _may_wait(first: Mma) -> bool:
-    """Whether a run is plain: all CTAs, all lanes of D one row each, K-major elements of whole bytes, sums in f32."""
+    """Whether a run is plain: all CTAs, all lanes of D one row each, K-major elements of whole bytes, plain sums."""
     shape = first.shape
     desc = shape.desc
     plain = first.rows is None and first.zero is None and not first.scale and not shape.factors and not shape.ws
-    layout = shape.banks == 1 and not shape.pair and not shape.spread_lanes and shape.d_type == "f32"
-    if not plain or not layout or desc.transpose_a or desc.transpose_b or desc.negate_a != desc.negate_b:
+    layout = shape.banks == 1 and not shape.pair and not shape.spread_lanes
+    sums = shape.d_type == "f32" or (shape.d_type == "s32" and not shape.saturate)
+    if not plain or not layout or not sums or desc.transpose_a or desc.transpose_b or desc.negate_a != desc.negate_b:
         return False
     if first.mask is not None and not first.accumulate:
         return False
-    return desc.a_type in EXPONENTS and desc.b_type in EXPONENTS
+    return desc.a_type in CODES and desc.b_type in CODES
 
 
 def _overlapping(table: dict[Columns, Waiting] | dict[Columns, TensorRows], column: int, width: int) -> list[Columns]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import Tiles
-from convc.machine.lazy.widen import Rooms, is_finite
+from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 
@@ -20,6 +20,9 @@ BLOCK = 1 << 20
 
 FILTERS = 1 << 25
 """Bytes of B kept in float32 at a time (at most four for each of its own); more is multiplied in several parts of K."""
+
+EXACT = 1 << 24
+"""Up to here float32 holds every whole number."""
 
 
 class Step(NamedTuple):
@@ -52,7 +55,8 @@ class Waiting:
 
 def evaluate(tensor: TensorMemory, key: tuple[int, int], waiting: Waiting, rooms: tuple[Rooms, Rooms]) -> None:
     """Multiply, and put D into ``key[1]`` columns from column ``key[0]`` on."""
-    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.float32)
+    whole = waiting.elements[0] in WHOLE
+    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.int32 if whole else np.float32)
     steps = _even(waiting.steps)
     tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
     count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
@@ -101,6 +105,7 @@ class _Joint:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
         right = self.right
         tiles = len(right.first)
+        self._narrow()
         b = right.gather(slice(0, tiles), right.rows, self.elements[1], self.finite[1], self.rooms[1])
         ctas = np.arange(len(self.target))
         grid = np.full((len(self.left.first), tiles), -1)
@@ -120,6 +125,21 @@ class _Joint:
             a = self._gather(part, used)
             for number in range(tiles):
                 self._block(a, b[number], grid[part, number], used)
+
+    def _narrow(self) -> None:
+        """Leave out the ends of units that are zero in all of B, as those of a convolution of few channels are.
+
+        In place of finite elements of A, which are multiplied by zero.
+        """
+        right = self.right
+        if right.run != 16 or not self.finite[0]:
+            return
+        raw = right.raw(slice(0, len(right.first)), right.rows, self.rooms[1])
+        used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
+        words = 1 << int(used[-1]).bit_length() if used.size else 1
+        if words < 4:
+            self.left.narrow(4 * words)
+            right.narrow(4 * words)
 
     def _one_by_one(self, b: np.ndarray) -> None:
         """CTAs that share both operands: each has its own accumulator all the same."""
@@ -157,7 +177,17 @@ class _Joint:
                     target[cta, rows:] = 0
 
     def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-        if self.accumulate:
+        if out.dtype == np.int32:
+            self._whole_into(a, b, out)
+        elif self.accumulate:
             out += np.matmul(a, b.T)
         else:
             np.matmul(a, b.T, out=out)
+
+    def _whole_into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        """Sums of whole numbers, modulo 2^32: in float32 no more products at a time than it adds exactly."""
+        most = EXACT // (WHOLE[self.elements[0]] * WHOLE[self.elements[1]])
+        if not self.accumulate:
+            out[...] = 0
+        for low in range(0, a.shape[1], most):
+            out += np.matmul(a[:, low : low + most], b[:, low : low + most].T).astype(np.int32)

@@ -9,7 +9,7 @@ import numpy as np
 from convc.ir.tensormap import PADDED
 from convc.machine.tma.cache import Coordinate, LoadResult, Walk
 from convc.machine.tma.layout import Layout
-from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.load import Plan, TensorLoader
 from convc.machine.tma.walk import ROWS4, Form
 
 
@@ -60,6 +60,44 @@ def region(
     once are copies whose bytes are changed on their way or leave gaps in shared memory, that start at different or
     negative channels, or end inside a chunk.
     """
+    first = coords[0]
+    if type(first) is int:
+        key = (first, address, limit, offsets, mode, len(coords))
+        if key not in loader.plans:
+            loader.plans[key] = _plan(loader, limit, address, coords, offsets, mode)
+        plan = loader.plans[key]
+    else:
+        plan = _plan(loader, limit, address, coords, offsets, mode)
+    if plan is None:
+        return None
+    form, place, lead, shift, inside = plan
+    if walk is None:
+        walk = loader.walks.find(coords[1:], form.steps, ctas)
+    outside, result = _lines(loader, walk, form, place, inside)
+    return Region(
+        start=address,
+        stop=address + place.extent,
+        loader=loader,
+        walk=walk,
+        form=form,
+        place=place,
+        lead=lead,
+        shift=shift,
+        outside=outside,
+        inside=inside >> 4,
+        result=result,
+    )
+
+
+def _plan(
+    loader: TensorLoader,
+    limit: int,
+    address: int,
+    coords: tuple[Coordinate, ...],
+    offsets: tuple[int, ...],
+    mode: str | None,
+) -> Plan | None:
+    """What follows from all but the outer coordinates; None where the copy must be performed at once."""
     tmap = loader.tmap
     if tmap.dtype in PADDED or mode == ROWS4:
         return None
@@ -74,25 +112,10 @@ def region(
     low, high = loader.window(lead)
     if low or high % 16 or high <= 0 or (high < tmap.row_bytes and tmap.fill != "zero"):
         return None
-    if walk is None:
-        walk = loader.walks.find(coords[1:], form.steps, ctas)
-    outside, result = _lines(loader, walk, form, place, high)
     shift = lead >> 4
     for tap, stride in zip(form.taps, tmap.strides, strict=True):
         shift += tap * (stride >> 4)
-    return Region(
-        start=address,
-        stop=address + place.extent,
-        loader=loader,
-        walk=walk,
-        form=form,
-        place=place,
-        lead=lead,
-        shift=shift,
-        outside=outside,
-        inside=high >> 4,
-        result=result,
-    )
+    return Plan(form, place, lead, shift, high)
 
 
 def _lines(

@@ -9,7 +9,7 @@ of the schedule `slide` included.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
@@ -30,6 +30,12 @@ KEPT = 8192
 
 _known: dict[tuple, Located | None] = {}
 """Where operands lie, by their units and by the starts and layouts of the regions that hold them."""
+
+_starts: dict[int, int] = {}
+"""Where the copy began that held an operand from an address on: the next one probably does as well."""
+
+_row_numbers: dict[bytes, np.ndarray] = {}
+"""Row numbers by their bytes."""
 
 WINDOW = 32
 """Lanes of a sub-partition of tensor memory."""
@@ -61,23 +67,21 @@ class TensorRows:
 
     def part(self, first: int, units: int) -> TensorRows:
         """Some units of an operand that is whole."""
-        return replace(self, first=self.first + first, units=units, full=units)
+        return TensorRows(self.regions, self.rows, self.first + first, units, units)
 
     def moved(self) -> TensorRows:
         """Row i becomes what row i + 1 was, inside each sub-partition; its last row stays."""
         rows = self.rows.copy().reshape(-1, WINDOW)
         rows[:, :-1] = rows[:, 1:]
-        return replace(self, rows=rows.reshape(-1))
+        return TensorRows(self.regions, _one_of(rows.reshape(-1)), self.first, self.units, self.full)
 
 
 def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int) -> TensorRows | None:
     """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else."""
     low, high = _extent(index_of, arguments)
-    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    regions = _regions(shared, low, high)
     if not regions:
         return None
-    if len(regions) > 1:
-        regions.sort(key=_start)
     first = regions[0]
     key = (index_of, arguments, *[(r.start, r.place.number) for r in regions])
     if key not in _known:
@@ -93,6 +97,21 @@ def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: i
     numbers, column, full = found
     units = min(full, first.inside - column)
     return TensorRows(tuple(regions), numbers, column, units, full) if units > 0 else None
+
+
+def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:
+    """The copies that wait for a range of addresses, in their order."""
+    known = shared.put_off.get(_starts.get(low, low))
+    if isinstance(known, Region) and known.start <= low and known.stop >= high:
+        return [known]
+    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    if len(regions) > 1:
+        regions.sort(key=_start)
+    elif regions:
+        if len(_starts) >= KEPT:
+            _starts.clear()
+        _starts[low] = regions[0].start
+    return regions
 
 
 @lru_cache(maxsize=8192)
@@ -117,4 +136,15 @@ def _locate(index: np.ndarray, rows: int, regions: list[Region]) -> Located | No
     column = column[at]
     if (row != row[:, :1]).any() or (column != column[0, 0] + np.arange(at.shape[1])).any():
         return None
-    return np.ascontiguousarray(row[:, 0]), int(column[0, 0]), at.shape[1]
+    return _one_of(row[:, 0]), int(column[0, 0]), at.shape[1]
+
+
+def _one_of(rows: np.ndarray) -> np.ndarray:
+    """The array that stands for all with the same row numbers: the stages of a ring hold the same rows."""
+    key = rows.tobytes()
+    known = _row_numbers.get(key)
+    if known is None:
+        if len(_row_numbers) >= KEPT:
+            _row_numbers.clear()
+        known = _row_numbers[key] = np.ascontiguousarray(rows)
+    return known

@@ -24,9 +24,9 @@ class _Group:
     """Steps that read the same rows.
 
     Attributes:
-        base: int64 (tiles, rows), unit of each row of each tile.
+        base: int64 (tiles, rows), where each row of each tile is, in pieces as long as can be moved at once.
         steps: which steps they are, in the order of K.
-        shifts: int64 (steps,), how far behind ``base`` each of them reads.
+        shifts: int64 (steps, 1), how far behind ``base`` each of them reads.
     """
 
     base: np.ndarray
@@ -44,7 +44,7 @@ class Tiles:
 
     Attributes:
         first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
-        rows: of a tile. units: of a row in each step.
+        rows: of a tile. run: bytes of a row in each step.
     """
 
     def __init__(self, steps: Sequence[TensorRows], masks: Sequence[LaneMask | None], ctas: int) -> None:
@@ -52,10 +52,11 @@ class Tiles:
         self.ctas = ctas
         self.loader = steps[0].regions[0].loader
         self.rows = len(steps[0].rows)
-        self.units = steps[0].units
+        self.run = 16 * steps[0].units
         self.first, self.which = self._distinct(masks)
         self._joints: dict[tuple[int | bytes, ...], np.ndarray] = {}
-        self.groups, self.alignment = self._groups()
+        self.groups, self.piece = self._groups()
+        self._places: np.ndarray | None = None
         self.outside = [self._outside(step, mask) for step, mask in zip(steps, masks, strict=True)]
 
     def _distinct(self, masks: Sequence[LaneMask | None]) -> tuple[np.ndarray, np.ndarray]:
@@ -79,21 +80,38 @@ class Tiles:
         return first, which.reshape(-1)
 
     def _groups(self) -> tuple[list[_Group], int]:
-        """Steps by the rows that they read, and all bits of all unit numbers: what they are aligned to."""
+        """Steps by the rows that they read, and the bytes of a piece.
+
+        These are the most that can be moved at once: units whose number is a power of two that divides all unit numbers
+        and the run.
+        """
         kinds: dict[tuple[Ids, int], list[int]] = {}
         for number, step in enumerate(self.steps):
             kinds.setdefault((tuple([id(r.walk) for r in step.regions]), id(step.rows)), []).append(number)
-        groups: list[_Group] = []
-        bits = 0
+        found: list[tuple[list[int], np.ndarray, np.ndarray]] = []
+        bits = self.steps[0].units
         for numbers in kinds.values():
             step = self.steps[numbers[0]]
             base = self._joined([r.walk.base for r in step.regions], step)
             shifts = np.array([self.steps[n].regions[0].shift + self.steps[n].first for n in numbers], np.int64)
+            found.append((numbers, base, shifts))
+            bits |= int(np.bitwise_or.reduce(base, axis=None)) | int(np.bitwise_or.reduce(shifts))
+        unit = bits & -bits
+        while self.loader.source.size < unit:
+            unit >>= 1
+        power = unit.bit_length() - 1
+        groups: list[_Group] = []
+        for numbers, base, shifts in found:
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             where = slice(numbers[0], numbers[-1] + 1) if run else np.array(numbers)
-            groups.append(_Group(base, where, shifts))
-            bits |= int(np.bitwise_or.reduce(base, axis=None)) | int(np.bitwise_or.reduce(shifts))
-        return groups, bits
+            groups.append(_Group(base >> power, where, (shifts >> power)[:, None]))
+        return groups, 16 * unit
+
+    def narrow(self, size: int) -> None:
+        """Only the first ``size`` bytes of each unit matter, a power of two, where a row has one unit in each step."""
+        pieces = 16 // size
+        self.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
+        self.run = self.piece = size
 
     def _joined(self, tables: list[np.ndarray], step: TensorRows) -> np.ndarray:
         """For each tile, tables (copies, rows) of the regions of a step, end to end, of the rows that it reads."""
@@ -102,7 +120,9 @@ class Tiles:
             members = region.walk.members
             if len(table) > 1:
                 table = table[self.first if members is None else members[self.first]]
-            parts.append(np.broadcast_to(table, (len(self.first), table.shape[1])))
+            elif len(self.first) > 1:
+                table = table.repeat(len(self.first), axis=0)
+            parts.append(table)
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).take(step.rows, axis=1)
 
     def _outside(self, step: TensorRows, mask: LaneMask | None) -> np.ndarray | None:
@@ -141,30 +161,43 @@ class Tiles:
         """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
         count = part.stop - part.start
         steps = len(self.steps)
-        unit = self._unit()
-        per = self.units // unit
+        per = self.run // self.piece
         index = rooms.room("index", count * rows * steps * per, np.dtype(np.int64)).reshape(count, rows, steps, per)
         for group in self.groups:
-            own = group.base[part, :rows, None] + group.shifts
-            own >>= unit.bit_length() - 1
-            index[:, :, group.steps] = own[..., None] + np.arange(per)
-        kind = np.dtype((np.void, 16 * unit))
-        source = self.loader.source
+            own = group.shifts if per == 1 else group.shifts + np.arange(per)
+            if isinstance(group.steps, slice):
+                np.add(group.base[part, :rows, None, None], own, out=index[:, :, group.steps])
+            else:
+                index[:, :, group.steps] = group.base[part, :rows, None, None] + own
+        kind = np.dtype((np.void, self.piece))
+        source = self.loader.source.view(np.uint8)
         raw = rooms.room("raw", index.size, kind)
-        source[: source.size // unit * unit].view(kind).take(index.reshape(-1), out=raw, mode="clip")
-        row = raw.view(np.dtype((np.void, 16 * self.units)))
-        if any(table is not None for table in self.outside):
-            bad = rooms.room("outside", row.size, np.dtype(bool)).reshape(count, rows, steps)
-            for number, table in enumerate(self.outside):
-                bad[:, :, number] = False if table is None else table[part, :rows]
-            found = np.flatnonzero(bad)
-            if found.size:
-                row[found] = np.repeat(self.loader.fill[:1], self.units).view(row.dtype)[0]
+        source[: source.size // self.piece * self.piece].view(kind).take(index.reshape(-1), out=raw, mode="clip")
+        self._fill(raw.view(np.dtype((np.void, self.run))), part, rows)
         return raw
 
-    def _unit(self) -> int:
-        """Most units that can be moved in one piece: a power of two that divides all unit numbers and the run."""
-        unit = self.units & -self.units
-        while self.alignment & (unit - 1) or self.loader.source.size < unit:
-            unit >>= 1
-        return unit
+    def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
+        """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""
+        line = len(self.steps)
+        places = self._places_outside()
+        low, high = np.searchsorted(places, (part.start * self.rows * line, part.stop * self.rows * line))
+        found = places[low:high] - part.start * self.rows * line
+        if rows < self.rows:
+            tile, found = np.divmod(found, self.rows * line)
+            found = (found + tile * rows * line)[found < rows * line]
+        if found.size:
+            fill = np.repeat(self.loader.fill[:1], -(-self.run // 16)).view(np.uint8)[: self.run]
+            runs[found] = fill.view(runs.dtype)[0]
+
+    def _places_outside(self) -> np.ndarray:
+        """int64: the runs (of tiles x rows x steps) that are outside, in order."""
+        if self._places is None:
+            kinds: dict[int, tuple[np.ndarray, list[int]]] = {}
+            for number, table in enumerate(self.outside):
+                if table is not None:
+                    kinds.setdefault(id(table), (table, []))[1].append(number)
+            bad = np.zeros((len(self.first) * self.rows, len(self.steps)), bool)
+            for table, numbers in kinds.values():
+                bad[np.flatnonzero(table)[:, None], np.array(numbers)] = True
+            self._places = np.flatnonzero(bad)
+        return self._places

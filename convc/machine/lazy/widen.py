@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.machine.base.narrow_formats import table
 from convc.machine.tensor_core import formats
 from convc.machine.tma.load import TensorLoader
 
@@ -17,7 +18,16 @@ EXPONENTS = {
     "e5m2": (np.dtype(np.uint8), 0x7C),
     "e4m3": (np.dtype(np.uint8), 0x7F),
 }
-"""The bits that are all set in an infinity or a NaN, and only there; the elements of these formats can wait."""
+"""The bits that are all set in an infinity or a NaN, and only there."""
+
+WHOLE = {"u8": 255, "s8": 128}
+"""The largest magnitude of a type of whole numbers."""
+
+CODES = {
+    "f16": np.dtype(np.int16), "bf16": np.dtype(np.uint16), "tf32": np.dtype(np.uint32), "e4m3": np.dtype(np.uint8),
+    "e5m2": np.dtype(np.uint8), "u8": np.dtype(np.uint8), "s8": np.dtype(np.int8),
+}  # fmt: skip
+"""The formats whose elements can wait, and what their bits are read as to be widened."""
 
 
 class Rooms:
@@ -36,20 +46,34 @@ class Rooms:
 
 def is_finite(loader: TensorLoader, element: str) -> bool:
     """Whether copies of a tensor bring only finite elements."""
+    if element in WHOLE:
+        return True
     return loader.tmap.fill == "zero" and not loader.any_word(*EXPONENTS[element])
 
 
 def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.ndarray:
-    """float32 (elements,) of raw elements in any contiguous array."""
-    if element != "f16" or not finite:
-        return formats.widen(raw.view(np.uint8), element, "plain")
-    halves = raw.view(np.int16)
-    out = rooms.room("widened", halves.size, np.dtype(np.float32))
-    for low in range(0, halves.size, BLOCK):
-        # as in `formats.widen_f16`: fields into place, then the exponent
-        part = out[low : low + BLOCK]
-        words = part.view(np.int32)
-        np.left_shift(halves[low : low + BLOCK], 13, out=words, dtype=np.int32, casting="unsafe")
-        np.bitwise_and(words, -0x70002000, out=words)
-        np.multiply(part, np.float32(2.0**112), out=part)
+    """float32 (elements,) of raw elements in any contiguous array; it lives until the next call with these rooms."""
+    if element == "f16" and not finite:
+        return formats.widen_f16(raw.view(np.uint16))
+    codes = raw.view(CODES[element])
+    out = rooms.room("widened", codes.size, np.dtype(np.float32))
+    for low in range(0, codes.size, BLOCK):
+        _widen(codes[low : low + BLOCK], element, out[low : low + BLOCK])
     return out
+
+
+def _widen(codes: np.ndarray, element: str, out: np.ndarray) -> None:
+    """Widen finite elements of f16, or any of the other types."""
+    if element == "f16":  # as in `formats.widen_f16`: fields into place, then the exponent
+        words = out.view(np.int32)
+        np.left_shift(codes, 13, out=words, dtype=np.int32, casting="unsafe")
+        np.bitwise_and(words, -0x70002000, out=words)
+        np.multiply(out, np.float32(2.0**112), out=out)
+    elif element == "bf16":
+        np.left_shift(codes, 16, out=out.view(np.uint32), dtype=np.uint32, casting="unsafe")
+    elif element == "tf32":
+        np.bitwise_and(codes, np.uint32(0xFFFFE000), out=out.view(np.uint32))
+    elif element in WHOLE:
+        np.copyto(out, codes)
+    else:
+        table(element).take(codes, out=out, mode="clip")

@@ -52,15 +52,21 @@ UNPACKED = {"b8x16.b4x16_p64": "e2m1", "b8x16.b6x16_p32": "e2m3"}
 def joined(queue: Iterable[Mma | Copy | Shift | RowShift]) -> Iterator[Mma | Copy | Shift | RowShift]:
     """Operations in order, where moves of columns side by side that follow each other become one."""
     last: Mma | Copy | Shift | RowShift | None = None
+    count = 0
     for item in queue:
-        if last is not None and not isinstance(last, Mma) and type(item) is type(last) and item == last.next():
-            last = replace(last, count=last.count + 1)
+        if last is not None and not isinstance(last, Mma) and last.followed_by(item, count):
+            count += 1
             continue
         if last is not None:
-            yield last
+            yield _counted(last, count)
         last = item
+        count = 1
     if last is not None:
-        yield last
+        yield _counted(last, count)
+
+
+def _counted(item: Mma | Copy | Shift | RowShift, count: int) -> Mma | Copy | Shift | RowShift:
+    return item if count == 1 or isinstance(item, Mma) else replace(item, count=count)
 
 
 def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
@@ -87,7 +93,12 @@ def copy_places(copy: Copy, switches: Switches) -> tuple[np.ndarray, int]:
 
 def copy_width(copy: Copy) -> int:
     """Columns that one tcgen05.cp of a shape writes."""
-    return int(copy.shape.split("x")[1].removesuffix("b")) // 32
+    return _columns(copy.shape)
+
+
+@lru_cache(maxsize=8)
+def _columns(shape: str) -> int:
+    return int(shape.split("x")[1].removesuffix("b")) // 32
 
 
 @lru_cache(maxsize=1024)
@@ -128,13 +139,13 @@ class Copy:
     instr: Instr = field(compare=False)
     count: int = field(default=1, compare=False)
 
-    def next(self) -> Copy | None:
-        """The copy of the next columns and the next bytes of every row, if there is such a thing."""
-        width = copy_width(self)
-        step = self.count * width
-        if self.multicast or self.decompress:
-            return None
-        return replace(self, taddr=self.taddr + step, descriptor=self.descriptor + step // 4)
+    def followed_by(self, item: object, count: int) -> bool:
+        """Whether another copies the columns and the bytes of every row that are ``count`` copies further on."""
+        if not isinstance(item, Copy) or self.multicast or self.decompress or item.multicast or item.decompress:
+            return False
+        step = count * copy_width(self)
+        ahead = item.taddr == self.taddr + step and item.descriptor == self.descriptor + step // 4
+        return ahead and item.shape == self.shape and item.rows == self.rows
 
     def execute(self, path: Datapath) -> None:
         """Copy now."""
@@ -229,9 +240,10 @@ class Shift:
     instr: Instr = field(compare=False)
     count: int = field(default=1, compare=False)
 
-    def next(self) -> Shift:
-        """The shift of the next columns."""
-        return replace(self, taddr=self.taddr + SHIFT_COLUMNS * self.count)
+    def followed_by(self, item: object, count: int) -> bool:
+        """Whether another shifts the columns that are ``count`` shifts further on."""
+        ahead = self.taddr + SHIFT_COLUMNS * count
+        return isinstance(item, Shift) and item.taddr == ahead and item.rows == self.rows
 
     def execute(self, path: Datapath) -> None:
         """Shift now."""
@@ -269,9 +281,10 @@ class RowShift:
     rows: tuple[int, ...] | None
     count: int = field(default=1, compare=False)
 
-    def next(self) -> RowShift:
-        """The move of the next columns."""
-        return replace(self, column=self.column + SHIFT_COLUMNS * self.count)
+    def followed_by(self, item: object, count: int) -> bool:
+        """Whether another moves the columns that are ``count`` moves further on."""
+        ahead = self.column + SHIFT_COLUMNS * count
+        return isinstance(item, RowShift) and item.column == ahead and item.rows == self.rows
 
     def execute(self, path: Datapath) -> None:
         """Shift now."""

@@ -133,7 +133,7 @@ class TensorCore:
         """Whether an instruction may join a run without changing what the run means."""
         last = run[-1]
         shape = mma.shape
-        if not mma.accumulate or mma.scale or mma.target != last.target:
+        if not mma.accumulate or mma.scale or mma.d != last.d or mma.target != last.target:
             return False
         if shape.factors or self.switches.numerics == "exact":
             return False

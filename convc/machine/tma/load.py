@@ -17,6 +17,7 @@ CTAs with equal coordinates are gathered once.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,22 @@ from convc.machine.tma.walk import ROWS4, Form, form
 
 SCANNED = 1 << 16
 """Words looked at together: they stay inside a level-2 cache."""
+
+
+class Plan(NamedTuple):
+    """What copies to one address share, from one channel and with one filter offset on.
+
+    Attributes:
+        form: their rows. place: where these lie. lead: as of `TensorLoader.lead`.
+        shift: chunks from the base of a row in a walk to the first that is copied.
+        inside: bytes of a row that are inside dimension 0.
+    """
+
+    form: Form
+    place: Layout
+    lead: int
+    shift: int
+    inside: int
 
 
 class TensorLoader:
@@ -52,6 +69,7 @@ class TensorLoader:
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
         self._forms: dict[tuple, Form] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
+        self.plans: dict[tuple, Plan | None] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
         self._fill = FILL[tmap.fill]

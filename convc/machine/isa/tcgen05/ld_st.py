@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import Value
+from convc.machine.base.values import Value, plain
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import Run, op
@@ -21,7 +21,7 @@ from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.pending_registers import RegisterMove
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.machine.tensor_core.tensor_memory import COLUMNS
+from convc.machine.tensor_core.tensor_memory import COLUMNS, columns_first
 from convc.ptx import Instr
 
 
@@ -116,7 +116,7 @@ class Window:
             if self.packed:
                 upper = cells[:, self.lanes, columns + 1]
                 block = (block & np.uint32(0xFFFF)) | (upper << np.uint32(16))
-        return np.ascontiguousarray(np.moveaxis(block, -1, 0))
+        return columns_first(block)
 
     def block(self) -> np.ndarray | None:
         """The registers (rows, warps, 32, registers), a view where that can be; None where cells are scattered."""
@@ -148,7 +148,8 @@ class Window:
     def _put(self, columns: np.ndarray, values: np.ndarray) -> None:
         cells = self.cohort.tensor.cells
         if self.whole and isinstance(self.rows, slice):
-            cells[:, :, self.start : self.start + self.span] = values.reshape(len(cells), 128, self.span)
+            own = cells[:, :, self.start : self.start + self.span]
+            own[...] = values.reshape(own.shape) if any(values.strides) else values[0, 0, 0, 0]
         elif isinstance(self.rows, slice):
             cells[:, self.lanes, columns] = values
         else:
@@ -226,13 +227,19 @@ def store(instr: Instr, table: SlotTable) -> Run:
     packed = bool(instr.slots.get("unpack"))
 
     def put(strand: Strand, found: list[Window], registers: list[Value]) -> None:
-        values = np.empty((strand.row_count, len(strand.warps), 32, len(slots)), np.uint32)
+        keep_upper = strand.cohort.launch.switches.unpack_upper == "keep"
+        same = plain(registers) and registers.count(registers[0]) == len(registers)  # an accumulator is set to zero
+        values = np.empty((1 if same else strand.row_count, len(strand.warps), 32, len(slots)), np.uint32)
         for i, value in enumerate(registers):
             values[..., i] = value
         for window in found:
             group = window.group
-            keep_upper = strand.cohort.launch.switches.unpack_upper == "keep"
-            window.write(values[group.part][:, group.warps], keep_upper)
+            if same:
+                rows = strand.row_count if group.rows is None else len(group.rows)
+                own = np.broadcast_to(values[0, 0, 0, 0], (rows, len(group.warps), 32, len(slots)))
+            else:
+                own = values[group.part][:, group.warps]
+            window.write(own, keep_upper)
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort

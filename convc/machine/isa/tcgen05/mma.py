@@ -203,12 +203,14 @@ def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuer
     if plain(picked):
         table = np.array([picked], np.uint32)
     else:
-        table = np.stack([np.broadcast_to(np.asarray(v, np.uint32), (strand.row_count,)) for v in picked], axis=1)
+        table = np.empty((strand.row_count, len(picked)), np.uint32)
+        for at, value in enumerate(picked):
+            table[:, at] = value
         if issuers is not None:
             own = strand.cohort.rows_or_all(strand.rows)
             table = table[np.isin(own, issuers)]
-    disabled = (table[:, :, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1)
-    enabled = (disabled == 0).reshape(-1, 128)
+    enabled = np.unpackbits(~table.astype("<u4", copy=False).view(np.uint8), bitorder="little").view(bool)
+    enabled = enabled.reshape(-1, 128)
     if len(words) == 8 and len(table) == 1:
         count = strand.row_count if issuers is None else len(issuers)
         enabled = np.tile(enabled, (count, 1))
