@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
+from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -70,7 +71,7 @@ class Shown:
     wide: bool
 
 
-@click.command("verify")
+@click.command("verify", cls=OnceCommand)
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option
