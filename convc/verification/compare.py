@@ -3,8 +3,8 @@
 The oracle says s, the exact value, and the bound e says that the kernel's accumulator lies from s - e to s + e.
 Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With
 e = 0 that is a comparison of bits (except that -0 equals +0). Nothing is tuned, and overflow needs no special
-case: an end that rounds to infinity allows infinity. NaN is right where NaN is expected, as with `equal_nan` of numpy; how
-often is counted, because such an element shows nothing of the sum that was to be made.
+case: an end that rounds to infinity allows infinity. NaN is right where NaN is expected, as with `equal_nan` of numpy;
+how often is counted, because such an element shows nothing of the sum that was to be made.
 """
 
 from __future__ import annotations

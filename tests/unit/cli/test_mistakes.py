@@ -165,6 +165,8 @@ compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of
 compile m.onnx -o new --shift windows => 2 error[I100]: windows is a variant of shift: name the schedule too
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
+compile huge.onnx -o new => 2 where: layer 'c', conv3x3_c4_k8: 1x4x2147483648x2147483648 * 8x4x3x3 ->
+inspect huge.onnx --layer c => 2 where: layer 'c', conv3x3_c4_k8: 1x4x2147483648x2147483648 * 8x4x3x3 ->
 compile m.onnx -o new --assemble=yes => 2 Option '--assemble' does not take a value.
 compile m.onnx -o new --numerics exact => 2 No such option
 run => 2 Missing argument 'DIR|MODEL.onnx'.
