@@ -13,8 +13,8 @@ from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import pick_layer
-from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.kernels import shared_problem
+from convc.compiler.compile import Compiled
+from convc.compiler.kernels import compile_shared
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.errors import BuildError, InputError
@@ -132,7 +132,7 @@ def inspect(
     scheduling = given_options(schedule, ScheduleOptions, "schedule")
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
-    compiled = compile_problem(shared_problem(conv.problem), options=scheduling)
+    compiled = compile_shared(conv.problem, scheduling)
     return Inspection(node=conv, compiled=compiled)
 
 
@@ -154,12 +154,11 @@ def _of_build(build: Build, layer: str | None) -> Inspection:
     record = build.record(layer)
     folder = build.path / "kernels" / record.kernel
     text = read_text(folder / "kernel.ptx", BuildError)
-    problem = shared_problem(record.problem)
-    compiled = compile_problem(problem)
+    compiled = compile_shared(record.problem)
     plan = folder / "plan.json"
     if compiled.artifact.ptx != text and plan.is_file():
         # Not what the planner takes by itself: somebody fixed the schedule, or changed the text.
-        compiled = compile_problem(problem, options=_as_planned(plan.read_bytes()))
+        compiled = compile_shared(record.problem, _as_planned(plan.read_bytes()))
     return Inspection(node=record, compiled=compiled, found=text)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from convc import api
+from convc.api.options import WorkOptions
 from convc.cli.options import Chosen, Command, noted_files
 from convc.cli.streams import check_once, model_source, named_files, sources_of
+from convc.cli.whole import judge
+
+if TYPE_CHECKING:
+    from convc import DataReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,33 +59,26 @@ def data_options(command: Command) -> Command:
 def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:
     """Run a network on data of the user's, and say what was found."""
     # Imported when the command runs: its help needs no report.
-    from convc.report.console import console, progress_bar
-    from convc.report.output import check_reports, write_report
     from convc.report.own_data import data_json, print_data
 
     files = named_files(given.inputs, "--input")
     expected = named_files(given.expect, "--expect")
     check_once(model, *files.values(), *expected.values())
-    quiet = check_reports(json_file)
-    wanted = api.Expected(
-        outputs=sources_of(expected, "what is expected") if expected else None, atol=given.atol, rtol=given.rtol
-    )
-    feeds = sources_of(files, "an input")
-    source = model_source(model)
-    with progress_bar() as progress:
-        report = api.verify_data(
-            source,
+
+    def verify(work: WorkOptions) -> DataReport:
+        wanted = api.Expected(
+            outputs=sources_of(expected, "what is expected") if expected else None, atol=given.atol, rtol=given.rtol
+        )
+        feeds = sources_of(files, "an input")
+        return api.verify_data(
+            model_source(model),
             feeds,
             wanted,
             host=host,
             read=chosen.read,
             schedule=chosen.schedule,
             machine=chosen.machine,
-            work=dataclasses.replace(chosen.work, progress=progress),
+            work=work,
         )
-    if not quiet:
-        print_data(console(), report)
-    if json_file is not None:
-        write_report(json_file, data_json(report))
-    if not report.ok:
-        raise click.exceptions.Exit(1)
+
+    judge(model, json_file, chosen, verify, print_data, data_json)

@@ -11,6 +11,7 @@ import click
 
 from convc import api
 from convc.api.options import ChipOptions
+from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -66,7 +67,7 @@ class Shown:
                 raise click.UsageError(f"{option} is about one kernel: choose a layer with --layer.")
 
 
-@click.command("time")
+@click.command("time", cls=OnceCommand)
 @click.argument("source", type=path_type, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
+from convc.api.options import WorkOptions
+from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -36,11 +38,12 @@ from convc.cli.options import (
 from convc.cli.own_data import OwnData, data_options, verify_own_data
 from convc.cli.streams import check_once, model_source
 from convc.cli.suggest import print_next, slowest
+from convc.cli.whole import judge
 from convc.errors import ConvcError, WorkerError
 from convc.support.progress import Progress
 
 if TYPE_CHECKING:
-    from convc import VerifyReport
+    from convc import NetworkReport, VerifyReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +73,7 @@ class Shown:
     wide: bool
 
 
-@click.command("verify")
+@click.command("verify", cls=OnceCommand)
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option
@@ -263,27 +266,18 @@ def _only(option: str, models: tuple[Path, ...], others: dict[str, object]) -> P
 
 def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, wide: bool, chosen: Chosen) -> None:
     """Verify a model as a network, and say what was found."""
-    from convc.report.console import console, progress_bar
+    # Imported when the command runs: its help needs no report.
     from convc.report.network import network_json, print_network
-    from convc.report.output import check_reports, write_report
 
-    quiet = check_reports(json_file)
-    with progress_bar() as progress:
-        report = api.verify_network(
+    def verify(work: WorkOptions) -> NetworkReport:
+        return api.verify_network(
             model_source(model),
             seed,
             host=host,
             read=chosen.read,
             schedule=chosen.schedule,
             machine=chosen.machine,
-            work=dataclasses.replace(chosen.work, progress=progress),
+            work=work,
         )
-    if not quiet:
-        print_network(console(), report, wide)
-        wrong = next((each.name for each in report.layers if not each.ok), None)
-        picked = wrong or slowest((each.name, each.planned) for each in report.layers)
-        print_next(console(), "inspect", model, picked, chosen)
-    if json_file is not None:
-        write_report(json_file, network_json(report))
-    if not report.ok:
-        raise click.exceptions.Exit(1)
+
+    judge(model, json_file, chosen, verify, lambda out, report: print_network(out, report, wide), network_json)

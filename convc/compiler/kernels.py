@@ -18,7 +18,7 @@ from convc.compiler.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
-from convc.errors import LaunchError
+from convc.errors import LaunchError, PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 
@@ -61,7 +61,7 @@ class Kernels:
         shared = shared_problem(problem)
         kernel = self.known(shared)
         if kernel is None:
-            kernel = kernel_of(compile_problem(shared, options=self.options))
+            kernel = kernel_of(compile_shared(problem, self.options))
             self.add(shared, kernel)
         return kernel
 
@@ -86,6 +86,21 @@ class Kernels:
 def shared_problem(problem: ConvProblem) -> ConvProblem:
     """The problem under the name of its kernel: problems that share a kernel become equal."""
     return dataclasses.replace(problem, name=kernel_name(problem))
+
+
+def compile_shared(problem: ConvProblem, options: ScheduleOptions | None = None) -> Compiled:
+    """Compile a problem under the name of its kernel.
+
+    Raises:
+        PlanError: there is no kernel; ``where`` begins with the problem's own name.
+    """
+    shared = shared_problem(problem)
+    try:
+        return compile_problem(shared, options=options)
+    except PlanError as error:
+        if problem.name != shared.name:
+            error.where = ", ".join(filter(None, (f"layer {problem.name!r}", error.where)))
+        raise
 
 
 def kernel_of(compiled: Compiled) -> Kernel:

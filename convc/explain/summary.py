@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from convc.compiler.compile import Compiled
 from convc.explain.schedules import why_lines
+from convc.ir.problem import macs_text
 from convc.report.format import convolution, human_bytes
 from convc.report.layout_notes import layout_notes
 
@@ -22,7 +23,7 @@ def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | N
     launch = plan.launch
     model = compiled.layout.model
     yield f"convolution  {convolution(model)}, {model.types}"
-    yield f"products     {model.gemm_m} x {model.gemm_n} x {model.gemm_k} as a GEMM, {_macs(model.macs)}"
+    yield f"products     {model.gemm_m} x {model.gemm_n} x {model.gemm_k} as a GEMM, {macs_text(model.macs)}"
     if fused:
         yield f"fused        {', '.join(fused)}"
     grid = " x ".join(map(str, launch.grid[:2]))
@@ -43,11 +44,3 @@ def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | N
         yield f"{'' if number else 'layout':<13}{line}"
     if text is not None and text != compiled.artifact.ptx:
         yield "text         not what this compiler writes for the plan: it was edited, or written by another version"
-
-
-def _macs(count: int) -> str:
-    """A number of multiply-adds with a prefix that leaves one to three digits before the point."""
-    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if count >= size:
-            return f"{count / size:.4g} {unit}MAC"
-    return f"{count} MAC"

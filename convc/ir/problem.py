@@ -249,7 +249,7 @@ class ConvProblem:
         if self.pad_value:
             parts.append(f"padded with {self.pad_value}")
         parts.append(self._operands if self._operands == self.out else f"{self._operands} to {self.out}")
-        parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {self.macs / 1e6:.4g} MMAC")
+        parts.append(f"GEMM {self.gemm_m} x {self.gemm_n} x {self.gemm_k}, {macs_text(self.macs)}")
         return ", ".join(parts)
 
     def _check_element_types(self) -> None:
@@ -342,3 +342,11 @@ def _times(shape: tuple[int, ...]) -> str:
 
 def _same_or_all(values: tuple[int, ...]) -> str:
     return str(values[0]) if len(set(values)) == 1 else "(" + ", ".join(map(str, values)) + ")"
+
+
+def macs_text(count: int) -> str:
+    """A number of multiply-adds in the largest unit that leaves a digit before the point: ``9.664 GMAC``."""
+    for unit, size in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}MAC"
+    return f"{count} MAC"

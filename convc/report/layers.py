@@ -75,6 +75,30 @@ def first_wrong(wrong: Comparison) -> str:
     return f"the first is ({element}): got {wrong.got!r}, expected {wrong.expected!r}"
 
 
+def count_of_nan(comparison: Comparison) -> str:
+    """Say behind a verdict that is good how many elements are NaN on both sides; empty where none is."""
+    if not comparison.count_nan:
+        return ""
+    everything = comparison.count_nan == comparison.count
+    return " (all NaN)" if everything else f" ({comparison.count_nan} NaN)"
+
+
+def nan_legend(layers: Iterable[LayerReport]) -> str:
+    """Say what NaN in a verdict means; empty where there is none."""
+    checked = (check.comparison for layer in layers for check in layer.checks)
+    if not any(found is not None and found.count_nan for found in checked):
+        return ""
+    return "NaN: elements that are NaN in the result and in the reference alike; they count as right"
+
+
+def network_verdict(layer: LayerReport) -> str:
+    """Say what was found about a layer that ran in its network."""
+    right = layer.compared("network")
+    if not layer.ok or right is None:
+        return "WRONG"
+    return f"in bound{count_of_nan(right)}"
+
+
 def model_record(report: ModelReport, format: str, **more: Any) -> dict[str, Any]:
     """A report as plain data, with the verdict of the whole and of every layer spelled out, and ``more`` besides."""
     record: dict[str, Any] = {"format": format, "ok": report.ok, **more, **msgspec.to_builtins(report)}
@@ -85,9 +109,9 @@ def model_record(report: ModelReport, format: str, **more: Any) -> dict[str, Any
 
 def nearest_to_bound(comparison: Comparison) -> tuple[float, float]:
     """(error, share of what is allowed) of one element: the first wrong one, or else the one nearest to its bound."""
-    if comparison.count_wrong == 0:
-        return abs(comparison.got - comparison.expected), comparison.worst_ratio
     error = abs(comparison.got - comparison.expected)
+    if comparison.count_wrong == 0:
+        return 0.0 if math.isnan(error) else error, comparison.worst_ratio  # both infinite, or both NaN
     if math.isnan(error):
         error = math.inf
     return error, error / comparison.limit if comparison.limit > 0 else math.inf

@@ -15,7 +15,9 @@ from convc.report.layers import (
     estimate_legend,
     first_wrong,
     model_record,
+    nan_legend,
     nearest_to_bound,
+    network_verdict,
     print_table,
 )
 from convc.report.output import json_text
@@ -54,7 +56,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     """The table, everything that is wrong, what ran on the host, and the end; ``wide``: with all columns."""
     print_table(console, NETWORK_COLUMNS, report.layers, _row, None if wide else SHOWN)
     if report.layers:
-        console.print(LEGEND, soft_wrap=True)
+        console.print("; ".join(filter(None, (LEGEND, nan_legend(report.layers)))), soft_wrap=True)
     estimated = estimate_legend(layer.planned for layer in report.layers)
     if wide and estimated:
         console.print(estimated, soft_wrap=True)
@@ -184,7 +186,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "-" if agrees is None else number(agrees.worst_ratio),
         "-" if layer.drift is None else number(layer.drift),
         "-" if layer.seconds is None else f"{layer.seconds:.3f}",
-        "in bound" if layer.ok else "WRONG",
+        network_verdict(layer),
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from convc.report.format import convolution, number, times
-from convc.report.layers import Columns, first_wrong, print_table
+from convc.report.format import convolution, counted, number, times
+from convc.report.layers import Columns, first_wrong, nan_legend, network_verdict, print_table
 from convc.report.network import print_elsewhere, print_floating, print_hidden, print_refused
 from convc.report.output import json_text
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport
@@ -27,6 +27,8 @@ DATA_COLUMNS: Columns = (
 def print_data(console: Console, report: DataReport) -> None:
     """The table of the convolutions, a line for each output, what ran on the host, and the end."""
     print_table(console, DATA_COLUMNS, report.layers, _row)
+    if legend := nan_legend(report.layers):
+        console.print(legend, soft_wrap=True)
     for layer in report.layers:
         wrong = layer.compared("network")
         if wrong is not None and not layer.ok:
@@ -58,6 +60,8 @@ def output_line(output: ExpectedOutput) -> str:
         return f"{name}, not compared"
     verdict = "right" if output.ok else "WRONG"
     start = f"{name}, {verdict} by {output.decided_by}: worst error {number(output.worst_error)}"
+    if output.count_nan:
+        start = f"{start}, {counted(output.count_nan, 'element')} NaN on both sides"
     if output.decided_by == "drift":
         return f"{start}, drift {number(output.measured)}, up to {number(output.limit)} expected"
     if output.decided_by == "derived bound":
@@ -90,5 +94,5 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "-" if right is None else number(right.worst_error),
         "-" if right is None else number(right.worst_ratio),
         "-" if layer.seconds is None else f"{layer.seconds:.3f}",
-        "in bound" if layer.ok else "WRONG",
+        network_verdict(layer),
     )

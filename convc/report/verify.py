@@ -19,10 +19,12 @@ from convc.report.launch import print_findings
 from convc.report.layers import (
     ESTIMATED,
     Columns,
+    count_of_nan,
     estimate_cells,
     estimate_legend,
     first_wrong,
     model_record,
+    nan_legend,
     nearest_to_bound,
     print_table,
 )
@@ -63,7 +65,8 @@ BOUND_LEGEND = (
 def print_layers(console: Console, layers: tuple[LayerReport, ...], wide: bool = False) -> None:
     """The table with what its numbers mean, and below it everything that is wrong."""
     print_table(console, LAYER_COLUMNS, layers, row, None if wide else SHOWN)
-    legend = [estimate_legend(layer.planned for layer in layers), BOUND_LEGEND if wide else ""]
+    estimated = estimate_legend(layer.planned for layer in layers)
+    legend = [estimated, BOUND_LEGEND if wide else "", nan_legend(layers)]
     if any(legend):
         console.print("; ".join(filter(None, legend)), soft_wrap=True)
     for layer in layers:
@@ -156,7 +159,8 @@ def verdict(check: Check, problem: ConvProblem) -> str:
         return f"{check.mode}: stray writes"
     if not check.ok:
         return f"{check.mode}: findings"
-    return "exact" if check.mode == "integer" and exact_on_integers(problem.epilogue) else "in bound"
+    exact = check.mode == "integer" and exact_on_integers(problem.epilogue)
+    return ("exact" if exact else "in bound") + count_of_nan(check.comparison)
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:

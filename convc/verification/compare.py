@@ -3,7 +3,8 @@
 The oracle says s, the exact value, and the bound e says that the kernel's accumulator lies from s - e to s + e.
 Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With
 e = 0 that is a comparison of bits (except that -0 equals +0). Nothing is tuned, and overflow needs no special
-case: an end that rounds to infinity allows infinity.
+case: an end that rounds to infinity allows infinity. NaN is right where NaN is expected, as with `equal_nan` of numpy;
+how often is counted, because such an element shows nothing of the sum that was to be made.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ class Comparison:
         ok: every element is allowed.
         count: elements compared.
         count_wrong: elements outside their limits.
+        count_nan: elements that are NaN in the result and in the reference alike.
         worst_error: largest |got - expected|; NaN counts as infinite.
         worst_ratio: largest error as a share of its limit; above 1 is wrong. In exact mode 0 or infinite.
             The limit includes the final rounding, so a narrow result type often uses nearly all of it.
@@ -41,6 +43,7 @@ class Comparison:
     got: float
     expected: float
     limit: float
+    count_nan: int = 0
 
 
 def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -> Comparison:
@@ -89,6 +92,7 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
         got=float(got[where]),
         expected=float(expected[where]),
         limit=float(limit[where]),
+        count_nan=int(np.count_nonzero(both_nan)),
     )
 
 

@@ -159,7 +159,8 @@ def channels_alive(x: np.ndarray) -> np.ndarray:
 def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
     """Root mean square of the difference as a share of that of ``expected``.
 
-    None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error.
+    None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error. Where
+    both are the same infinity, or both NaN, they agree.
     """
     if expected is None:
         return None
@@ -168,9 +169,12 @@ def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
     if not expected.size:
         return 0.0
     wide = expected.astype(np.float64)
-    size = math.sqrt(float(np.mean(wide**2)))
-    error = math.sqrt(float(np.mean((got.astype(np.float64) - wide) ** 2)))
-    if size > 0:
+    made = got.astype(np.float64)
+    same = (made == wide) | (np.isnan(made) & np.isnan(wide))
+    apart = np.subtract(made, wide, out=np.zeros_like(wide), where=~same)
+    size = math.sqrt(float(np.mean(wide**2, where=np.isfinite(wide))) if np.isfinite(wide).any() else 0.0)
+    error = math.sqrt(float(np.mean(apart**2)))
+    if size > 0 and not math.isnan(error):
         return error / size
     return 0.0 if error == 0 else math.inf
 

@@ -158,6 +158,7 @@ def _judged(
                 first=bounded.first,
                 got=bounded.got,
                 expected=bounded.expected,
+                count_nan=bounded.count_nan,
             )
     error = _errors(value, expected)
     far = drift(value, expected)
@@ -171,6 +172,7 @@ def _judged(
         worst_error=float(error.max(initial=0.0)),
         limit=allowed,
         measured=far,
+        count_nan=_both_nan(value, expected),
     )
 
 
@@ -197,7 +199,13 @@ def _element_by_element(
         first=tuple(int(i) for i in where) if count else None,
         got=float(value[where]),
         expected=float(expected[where]),
+        count_nan=_both_nan(value, expected),
     )
+
+
+def _both_nan(value: np.ndarray, expected: np.ndarray) -> int:
+    """How many elements are NaN on both sides."""
+    return int(np.count_nonzero(np.isnan(value.astype(np.float64)) & np.isnan(expected.astype(np.float64))))
 
 
 def _errors(value: np.ndarray, expected: np.ndarray) -> np.ndarray:

@@ -246,6 +246,7 @@ class ExpectedOutput:
         measured: what was compared with that limit.
         first: index of the first wrong element; None where there is none, or where the rule looks at all together.
         got, expected: there.
+        count_nan: elements that are NaN in the result and in what is expected alike; they count as right.
     """
 
     name: str
@@ -259,6 +260,7 @@ class ExpectedOutput:
     first: tuple[int, ...] | None = None
     got: float = 0.0
     expected: float = 0.0
+    count_nan: int = 0
 
     @property
     def ok(self) -> bool:

@@ -16,9 +16,8 @@ from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
 
-from convc.compiler.compile import compile_problem
 from convc.compiler.fingerprint import compiler_digest
-from convc.compiler.kernels import Kernel, Kernels, kernel_of, shared_problem
+from convc.compiler.kernels import Kernel, Kernels, compile_shared, kernel_of, shared_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
@@ -63,7 +62,7 @@ def compile_job(digest: str, problem: ConvProblem, options: ScheduleOptions) -> 
     """
     _require(digest)
     with _one_at_a_time:
-        return kernel_of(compile_problem(shared_problem(problem), options=options))
+        return kernel_of(compile_shared(problem, options))
 
 
 def part_job(
@@ -145,19 +144,19 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
         WorkerError: compiling loses its worker, each time, or see `Pool.run`.
     """
     # Backwards, so that a problem that several layers share is called by the name of the first.
-    names = {shared_problem(conv.problem): conv.name for conv in reversed(convs) if kernels.known(conv.problem) is None}
-    problems = list(names)
+    unknown = [conv for conv in reversed(convs) if kernels.known(conv.problem) is None]
+    distinct = list({shared_problem(conv.problem): conv for conv in unknown}.values())
     digest = compiler_digest()
     pieces: list[Task] = []
-    for problem in problems:
-        arguments = (digest, problem, kernels.options)
-        pieces.append(Task(name=f"compile {names[problem]}", function=compile_job, arguments=arguments))
+    for conv in distinct:
+        arguments = (digest, conv.problem, kernels.options)
+        pieces.append(Task(name=f"compile {conv.name}", function=compile_job, arguments=arguments))
     if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)
     for count, (index, kernel) in enumerate(pool.run(pieces), 1):
         if isinstance(kernel, WorkerError):
             raise kernel
-        kernels.add(problems[index], kernel)
+        kernels.add(distinct[index].problem, kernel)
         progress(f"{pieces[index].name} ({count} of {len(pieces)} kernels)", count / len(pieces))
 
 

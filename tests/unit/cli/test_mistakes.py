@@ -45,6 +45,9 @@ verify m.onnx --seed 1.5 => 2 Invalid value for '--seed': '1.5' is not a valid i
 verify m.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
 verify m.onnx --batch -3 => 2 Invalid value for '--batch': -3 is not in the range x>=1.
 verify m.onnx --batch 3 => 2 error[I100]: the model has a batch of 1, got 3
+verify m.onnx --batch 1 --batch 2 => 2 --batch takes one value and is given twice.
+verify m.onnx --schedule slide --schedule=reload => 2 --schedule takes one value and is given twice.
+verify m.onnx --seed 1 --seed 1 --seed 2 => 2 --seed takes one value and is given 3 times.
 verify m.onnx --batch many => 2 Invalid value for '--batch': 'many' is not a valid integer range.
 verify open.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
 verify m.onnx --dtype f64 => 2 Invalid value for '--dtype': 'f64' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
@@ -149,6 +152,7 @@ compile m.onnx -o notes.txt/b => 2 error[I100]: cannot write a build here:
 compile m.onnx -o gone => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o loop => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o '' => 2 Invalid value for '-o' / '--output': expected the name of a file or folder, got an empt
+compile m.onnx -o new --output other => 2 --output takes one value and is given twice.
 compile m.onnx -o new --layer cnov => 2 error[I100]: there is no layer 'cnov'
 compile two.onnx -o new --layer relu => 2 error[O200]: fused into convolution 'stem'
 compile m.onnx two.onnx -o new => 2 Got unexpected extra argument
@@ -161,6 +165,8 @@ compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of
 compile m.onnx -o new --shift windows => 2 error[I100]: windows is a variant of shift: name the schedule too
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
+compile huge.onnx -o new => 2 where: layer 'c', conv3x3_c4_k8: 1x4x2147483648x2147483648 * 8x4x3x3 ->
+inspect huge.onnx --layer c => 2 where: layer 'c', conv3x3_c4_k8: 1x4x2147483648x2147483648 * 8x4x3x3 ->
 compile m.onnx -o new --assemble=yes => 2 Option '--assemble' does not take a value.
 compile m.onnx -o new --numerics exact => 2 No such option
 run => 2 Missing argument 'DIR|MODEL.onnx'.
@@ -274,6 +280,7 @@ check b --jobs 2 => 2 No such option
 check b b2 => 2 Got unexpected extra argument
 inspect => 2 Missing argument 'MODEL' (or --example).
 inspect nope.onnx --layer conv => 2 error[O100]: cannot read the model: No such file or directory
+inspect m.onnx --layer conv --layer conv => 2 --layer takes one value and is given twice.
 inspect m.onnx --layer cnov => 2 error[I100]: there is no layer 'cnov'
 inspect two.onnx --layer '*e*' => 2 error[I100]: '*e*' fits 2 layers: one is wanted here
 inspect two.onnx --layer relu => 2 error[O200]: fused into convolution 'stem'

@@ -57,6 +57,22 @@ def test_without_onnxruntime_the_reference_says_what_is_right(convc, model, give
     assert "2 of 2 outputs right by onnx.reference" in said
 
 
+def test_nan_is_never_right_in_silence(convc, model, given):
+    changed = onnx.load(model)
+    weights = onnx.numpy_helper.to_array(changed.graph.initializer[0]).copy()
+    weights[1, 2, 1, 1] = np.nan
+    changed.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "w"))
+    onnx.save(changed, model)
+    legend = "NaN: elements that are NaN in the result and in the reference alike; they count as right"
+    said = convc.good("verify", model, "--batch", 2)
+    assert "exact, in bound (72 NaN)" in said
+    assert legend in said
+    said = convc.good("verify", model, "--input", given)
+    assert "in bound (72 NaN)" in said
+    assert legend in said
+    assert ", 72 elements NaN on both sides" in said
+
+
 def test_one_convolution_is_held_against_the_derived_bound(convc, tiny, x, tmp_path):
     said = convc.good("verify", tiny, "--input", x)
     assert "right by derived bound: worst error" in said

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convc.errors import ProblemError
-from convc.ir.problem import ConvProblem
+from convc.ir.problem import ConvProblem, macs_text
 
 NAMES = "f16, bf16, tf32, e4m3, e5m2, bf16x3, bf16x6, tf32x3, mxfp8, mxfp4, nvfp4, u8, s8"
 
@@ -44,6 +44,14 @@ def test_stem_of_resnet50():
         "conv1: 2x3x224x224 * 64x3x7x7 -> 2x64x112x112, stride 2, pad 3, bias, f16 to f32, "
         "GEMM 25088 x 64 x 147, 236 MMAC"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 MAC"), (999, "999 MAC"), (72576, "72.58 kMAC"), (9_663_676_416, "9.664 GMAC"), (3 * 10**21, "3000 EMAC")],
+)
+def test_multiply_adds_have_a_unit(count, text):
+    assert macs_text(count) == text
 
 
 def test_describe_tells_axes_apart():

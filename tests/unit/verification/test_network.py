@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,10 @@ def test_drift():
     ones = np.ones(4, np.float32)
     assert drift(ones, ones) == 0
     assert drift(1.5 * ones, ones) == pytest.approx(0.5)
+    special = np.array([1.0, math.nan, math.inf, -math.inf])
+    assert drift(special, special) == 0
+    assert drift(special, special[::-1]) == math.inf
+    assert drift(np.full(3, math.nan), np.full(3, math.nan)) == 0
     assert drift(ones, 0 * ones) == np.inf
     assert drift(0 * ones, 0 * ones) == 0
     assert drift(ones, None) is None
