@@ -17,6 +17,7 @@ from convc.support.ptxas import Assembled, assemble
 
 os.environ.pop("COLUMNS", None)  # tables are as wide as they are, whoever starts the tests
 os.environ["CONVC_CACHE"] = "off"  # no test uses the user's compile cache, nor does a process that a test starts
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process that a test starts compiles all files of convc anew
 
 GOLDEN = Path(__file__).parent / "golden"
 
