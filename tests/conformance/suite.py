@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from unittest import mock
 
 import numpy as np
+import pytest
 from onnx.backend.test import BackendTest
 
 from convc.backend import ConvcBackend
@@ -35,6 +36,9 @@ NOT_RUN = {
 }  # fmt: skip
 """Test pattern -> why it says nothing of convc. None is a test of a convolution."""
 
+SLOW = r"^test_((average|lp|max)pool_3d_default|MaxPool[12]d_stride_padding_dilation)_cpu$"
+"""Large pools, which `onnx.reference` takes seconds for; smaller ones are run by default."""
+
 
 def reason(table: dict[str, str], name: str) -> str | None:
     """The reason of the first pattern that fits the name of a test."""
@@ -54,6 +58,8 @@ def collect(module: str) -> tuple[dict[str, type[unittest.TestCase]], list[str]]
             left_out += [name] if unfit else []
             if unfit or not name.endswith("_cpu"):
                 delattr(case, name)
+            elif re.search(SLOW, name):
+                setattr(case, name, pytest.mark.slow(getattr(case, name)))
     return cases, left_out
 
 
@@ -94,7 +100,7 @@ def pool(
 
 
 def summary(cases: dict[str, type[unittest.TestCase]]) -> str:
-    """A Markdown table of what is run; every test in it passes, or `make test` fails."""
+    """A Markdown table of what is run; every test in it passes, or `make test` or `make slow` fails."""
     rows = ["| tests of the onnx package | run | of convolutions |", "| --- | ---: | ---: |"]
     for title, case in sorted(cases.items()):
         names = names_of({title: case})
