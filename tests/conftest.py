@@ -12,20 +12,28 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from support import examples
 
 from convc.support.ptxas import Assembled, assemble
 
 os.environ.pop("COLUMNS", None)  # tables are as wide as they are, whoever starts the tests
 os.environ["CONVC_CACHE"] = "off"  # no test uses the user's compile cache, nor does a process that a test starts
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process that a test starts compiles all files of convc anew
 
 GOLDEN = Path(__file__).parent / "golden"
-
-hypothesis.settings.register_profile("convc", deadline=None, print_blob=True)
-hypothesis.settings.load_profile("convc")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden from what the tests make now")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how many random examples there are, before the first test is collected: all of them in ``make slow``."""
+    if config.option.markexpr == "slow or hypothesis":
+        examples.run_all()
+    profile = hypothesis.settings(max_examples=examples.some(100), deadline=None, print_blob=True)
+    hypothesis.settings.register_profile("convc", profile)
+    hypothesis.settings.load_profile("convc")
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import functools
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from tests.architecture.parsed import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 
 Graph = dict[str, set[str]]
@@ -39,7 +41,7 @@ def purpose(folder: Path, room: str) -> str:
     """What a room is for: the first sentences of its docstring."""
     package = folder / room / "__init__.py"
     source = package if package.is_file() else folder / f"{room}.py"
-    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    text = ast.get_docstring(tree_of(source)) or ""
     return " ".join(text.split("\n\n")[0].split())
 
 
@@ -69,7 +71,7 @@ def _imported_rooms(path: Path, folder: Path) -> set[str]:
 def _imported(path: Path) -> tuple[str, ...]:
     """Full names of all that a file imports."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.architecture.parsed import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "convc"
@@ -98,21 +101,23 @@ def inner_room_of(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE).parts[:2]).removesuffix(".py")
 
 
+@functools.cache
 def is_module(name: str) -> bool:
     path = ROOT / name.replace(".", "/")
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def imports_of(path: Path) -> list[str]:
+@functools.cache
+def imports_of(path: Path) -> tuple[str, ...]:
     """Full names of all modules that a file imports, inside functions too."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    found: list[str] = []
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             found += [whole if is_module(whole := f"{node.module}.{a.name}") else node.module for a in node.names]
-    return found
+    return tuple(found)
 
 
 def permitted(path: Path, name: str) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.parsed import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 CEILING = 400
 SOURCES = sorted((ROOT / "convc").rglob("*.py"))
@@ -40,7 +42,7 @@ def test_nothing_is_left_unfinished(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)
 def test_no_text_becomes_code(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "id", getattr(node.func, "attr", ""))
             assert name not in UNSAFE_CALLS, f"{ids(path)}:{node.lineno}: {name}()"
@@ -54,7 +56,7 @@ def test_no_text_becomes_code(path):
 
 @pytest.mark.parametrize("path", SOURCES, ids=ids)
 def test_every_module_teaches_its_concept(path):
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "no module docstring"
+    assert ast.get_docstring(tree_of(path)), "no module docstring"
 
 
 def test_the_top_level_holds_only_what_was_agreed():

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.parsed import nodes_of, tree_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "convc"
 
@@ -72,16 +74,11 @@ def room_of(path: Path) -> str:
     return "/".join(parts[: 2 if deep else 1])
 
 
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
 # ---- what is counted: each gives the lines of its finds ------------------------------------------------------------
 
 
 def pairs(path: Path) -> Iterator[int]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
         target, value = node.targets[0], node.value
@@ -97,13 +94,13 @@ def steps(target: ast.Tuple, value: ast.Tuple) -> bool:
 
 
 def chains(path: Path) -> Iterator[int]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.IfExp) and isinstance(node.orelse, ast.IfExp):
             yield node.lineno
 
 
 def repeats(path: Path) -> Iterator[int]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             sides = ((node.left, node.right), (node.right, node.left))
             if any(is_display(one) and is_flag(other) for one, other in sides):
@@ -124,6 +121,8 @@ def is_flag(node: ast.expr) -> bool:
 
 
 def unformatted(path: Path) -> Iterator[int]:
+    if "fmt: " not in path.read_text(encoding="utf-8"):
+        return  # to look for comments takes longer than to parse
     tables = [
         range(node.lineno, node.end_lineno + 1)
         for node in tree_of(path).body
@@ -145,7 +144,7 @@ def is_table(node: ast.expr | None) -> bool:
 
 
 def long_functions(path: Path) -> Iterator[str]:
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             body = node.body[ast.get_docstring(node) is not None :]
             lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
@@ -167,7 +166,7 @@ def classes() -> dict[str, list[ast.ClassDef]]:
     """All classes of the package by name."""
     found: dict[str, list[ast.ClassDef]] = {}
     for path in sources():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(node)
     return found
@@ -243,7 +242,6 @@ def test_no_function_is_too_long_to_read(path):
 def found_in(check, text: str, tmp_path: Path) -> list:
     path = tmp_path / "taste.py"
     path.write_text(text)
-    tree_of.cache_clear()
     return list(check(path))
 
 

@@ -5,10 +5,16 @@ No convolution is run on the host: the backend raises for one that it cannot com
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
 import unittest
 import warnings
+from collections.abc import Sequence
+from unittest import mock
 
+import numpy as np
+import pytest
 from onnx.backend.test import BackendTest
 
 from convc.backend import ConvcBackend
@@ -30,6 +36,9 @@ NOT_RUN = {
 }  # fmt: skip
 """Test pattern -> why it says nothing of convc. None is a test of a convolution."""
 
+SLOW = r"^test_((average|lp|max)pool_3d_default|MaxPool[12]d_stride_padding_dilation)_cpu$"
+"""Large pools, which `onnx.reference` takes seconds for; smaller ones are run by default."""
+
 
 def reason(table: dict[str, str], name: str) -> str | None:
     """The reason of the first pattern that fits the name of a test."""
@@ -40,7 +49,7 @@ def collect(module: str) -> tuple[dict[str, type[unittest.TestCase]], list[str]]
     """ONNX's test cases by name, for the globals of a module, without those of other devices and of `NOT_RUN`; and the
     names of the latter."""
     left_out = []
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), mock.patch("onnx.reference.ops.op_pool_common.pool", pool):
         warnings.simplefilter("ignore")  # the package computes the cases of every operator, infinities included
         cases = BackendTest(ConvcBackend, module).test_cases
     for case in cases.values():
@@ -49,11 +58,49 @@ def collect(module: str) -> tuple[dict[str, type[unittest.TestCase]], list[str]]
             left_out += [name] if unfit else []
             if unfit or not name.endswith("_cpu"):
                 delattr(case, name)
+            elif re.search(SLOW, name):
+                setattr(case, name, pytest.mark.slow(getattr(case, name)))
     return cases, left_out
 
 
+def pool(
+    padded: np.ndarray,
+    x_shape: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] | None,
+    out_shape: Sequence[int],
+    pooling_type: str,
+    pads_required: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    count_include_pad: int = 0,
+    p: int = 1,
+) -> np.ndarray:
+    """What `onnx.reference.ops.op_pool_common.pool` gives, of all windows at once.
+
+    The package computes what its pools must give window by window, which takes eight seconds of every process that
+    collects the tests; when the tests are run, its own function is compared with this one.
+    """
+    rank = len(kernel)
+    steps = strides or [1] * rank
+    gaps = [1] * rank if dilations is None else dilations
+    ends = [size + (0 if pads is None else pads[i] + pads[rank + i]) for i, size in enumerate(x_shape[2:])]
+    taps = []
+    for tap in itertools.product(*map(range, kernel)):
+        places = np.ix_(*(np.arange(out_shape[i]) * steps[i] + tap[i] * gaps[i] for i in range(rank)))
+        beyond = (place >= end for place, end in zip(places, ends, strict=True))
+        rows = (np.minimum(place, size - 1) for place, size in zip(places, padded.shape[2:], strict=True))
+        taken = padded[(..., *rows)].astype(np.float64)
+        taps.append(np.where(functools.reduce(np.logical_or, beyond), np.nan, taken))
+    if pooling_type == "LPPOOL":
+        pooled = np.nansum(np.abs(taps) ** p, axis=0) ** (1.0 / p)
+    else:
+        pooled = {"AVG": np.nanmean, "MAX": np.nanmax}[pooling_type](taps, axis=0)
+    return pooled.astype(padded.dtype)
+
+
 def summary(cases: dict[str, type[unittest.TestCase]]) -> str:
-    """A Markdown table of what is run; every test in it passes, or `make test` fails."""
+    """A Markdown table of what is run; every test in it passes, or `make test` or `make slow` fails."""
     rows = ["| tests of the onnx package | run | of convolutions |", "| --- | ---: | ---: |"]
     for title, case in sorted(cases.items()):
         names = names_of({title: case})

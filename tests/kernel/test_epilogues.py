@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.examples import PARTS
 from support.kernel_edits import edited
 from support.schedules import RELOAD_ONLY
 from support.witnesses import witnesses_agree
@@ -52,10 +53,14 @@ def with_type(problem: ConvProblem, out: str) -> ConvProblem:
     return dataclasses.replace(problem, out=out, operand="tf32" if out == "f32" else out)
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
-def test_witnesses_agree(schedule, assembled):
+def test_witnesses_agree(schedule, part, assembled):
     @settings(
-        max_examples=12, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+        max_examples=24 // part,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     @given(
         chains,

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from support.examples import PARTS, some
 from support.onnx_cases import node_cases
 
 from convc import api
@@ -82,10 +83,11 @@ def integer_nodes(draw, rank: int):
     return node, inputs
 
 
+@pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_conv_integer_is_the_reference_bit_for_bit(rank):
+def test_conv_integer_is_the_reference_bit_for_bit(rank, part):
     @settings(
-        max_examples=EXAMPLES // rank,
+        max_examples=EXAMPLES // rank // part,
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -100,7 +102,7 @@ def test_conv_integer_is_the_reference_bit_for_bit(rank):
     every()
 
 
-@settings(max_examples=EXAMPLES, derandomize=True, database=None)
+@settings(max_examples=some(EXAMPLES), derandomize=True, database=None)
 @given(integer_nodes(2), st.sampled_from(["u8", "s8"]), st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
 def test_qlinear_conv_is_the_reference_but_for_ties(drawn, out, per_channel, biased, seed):
     """Where the scaled sum is a hair beside a tie, float32 and the reference's float64 may part by one.

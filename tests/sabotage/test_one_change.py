@@ -27,9 +27,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -49,9 +50,20 @@ from convc.support.resources import make_models, template_folder
 ALL = KERNELS | SLOW
 
 
+FILLED: dict[str, list[dict[str, Any]]] = {}
+"""Template -> the names that it was filled with, once for each time, when the kernels were made."""
+
+
+def rendered(template: str, names: dict[str, Any], real: Callable = emit_kernel.render) -> str:
+    FILLED.setdefault(f"{template}.ptx.j2", []).append(names)
+    return real(template, names)
+
+
 @cache
 def subject(name: str) -> Subject:
-    return ALL[name]()
+    """A kernel, made once for all tests; what its templates are filled with goes to `FILLED`."""
+    with mock.patch.object(emit_kernel, "render", rendered):
+        return ALL[name]()
 
 
 @cache
@@ -192,27 +204,19 @@ def schedule_of(text: str) -> str:
     return re.search(r"^// Schedule ([^;]*);", text, re.MULTILINE)[1]
 
 
-def test_every_branch_of_every_template_is_taken(monkeypatch):
+def test_every_branch_of_every_template_is_taken():
     """Each test of a template comes out both ways, and each loop has a trip, in the kernels that are sabotaged."""
-    filled: dict[str, list[dict]] = {}
-    real = emit_kernel.render
-
-    def render(template, names):
-        filled.setdefault(f"{template}.ptx.j2", []).append(names)
-        return real(template, names)
-
-    monkeypatch.setattr(emit_kernel, "render", render)
-    for make in ALL.values():
-        make()
+    for name in ALL:
+        subject(name)
     for path in sorted(template_folder().rglob("*.ptx.j2")):
         name = path.relative_to(template_folder()).as_posix()
-        assert name in filled
+        assert name in FILLED
         tree = environment().parse(path.read_text())
         for branch in tree.find_all(nodes.If):
-            taken = {bool(names[branch.test.name]) for names in filled[name]}
+            taken = {bool(names[branch.test.name]) for names in FILLED[name]}
             assert taken == {True, False}, (name, branch.test.name)
         assert {loop.iter.name for loop in tree.find_all(nodes.For)} == set().union(
-            *(trips(tree, n) for n in filled[name])
+            *(trips(tree, n) for n in FILLED[name])
         )
 
 

@@ -1,8 +1,26 @@
-"""How many of a test's drawn examples `make test` runs, and how many `make slow`: the same ones, and more."""
+"""How many random examples `make test` runs: a quarter of those of `make slow`, which begin with the same ones.
+
+``make slow`` selects the tests of hypothesis besides the slow ones, and the root ``conftest`` calls `run_all`.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-PARTS = [pytest.param(3, id="a third"), pytest.param(1, id="all", marks=pytest.mark.slow)]
-"""Divisors of the number of examples, for ``parametrize("part", PARTS)``."""
+SHARE, FEWEST = 4, 5
+
+PARTS = [pytest.param(SHARE, id="a quarter"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+"""Divisors of the number of examples, for ``parametrize("part", PARTS)`` of tests that make their examples inside."""
+
+_all = False
+
+
+def run_all() -> None:
+    """From now on, `some` leaves nothing out."""
+    global _all
+    _all = True
+
+
+def some(count: int) -> int:
+    """The examples to run of a test that has ``count`` in the slow suite."""
+    return count if _all else min(count, max(FEWEST, count // SHARE))

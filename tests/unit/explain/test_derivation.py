@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
+from support.examples import some
 from support.nests import MMA, PROBLEM, computed
 
 from convc.compiler.index import geometry
@@ -40,7 +41,7 @@ def maps():
     return cut_maps(PROBLEM, merged=False, border="mask", lanes=16)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 @given(
     batch=st.integers(1, 3),
     extent=st.tuples(st.integers(1, 5), st.integers(1, 12)),

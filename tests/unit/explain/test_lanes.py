@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
+from support.examples import some
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample
@@ -36,7 +37,7 @@ def cells(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int):
                     yield s, lane.lane, cell
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(
     batch=st.integers(1, 4),
     extent=st.tuples(st.integers(1, 8), st.integers(1, 14)),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.examples import some
 
 from convc.errors import ConvcError
 from convc.frontend.onnx_reader import read_model
@@ -153,7 +154,7 @@ def test_groups_and_transposed_convolutions(tmp_path, kind, group):
 
 
 @given(st.integers(0, 2**31), st.sampled_from(["tf32", "f16", "bf16"]))
-@settings(max_examples=20)
+@settings(max_examples=some(20))
 def test_folded_weights_are_rounded_once(tmp_path_factory, seed, operand):
     """From the weights of the file, in float64: not from weights that were rounded before."""
     values = norm_values(seed, exact=False)

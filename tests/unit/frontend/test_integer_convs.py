@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.examples import some
 from support.qdq import ARRAYS, X_SHAPE, node, qdq_model, qdq_nodes
 from support.quantised_models import onnxruntime_outputs
 
@@ -286,7 +287,7 @@ def scalings(draw, known: bool):
     }
 
 
-@settings(max_examples=120, derandomize=True, database=None, deadline=None)
+@settings(max_examples=some(120), derandomize=True, database=None, deadline=None)
 @given(scalings(known=False), st.integers(0, 2**32 - 1))
 def test_any_scales_give_what_onnxruntime_gives(arrays, seed):
     dtype = arrays["zx"].dtype.type
@@ -295,7 +296,7 @@ def test_any_scales_give_what_onnxruntime_gives(arrays, seed):
     assert agrees(model, numbers(seed, dtype)) <= 9
 
 
-@settings(max_examples=120, derandomize=True, database=None, deadline=None)
+@settings(max_examples=some(120), derandomize=True, database=None, deadline=None)
 @given(scalings(known=True), st.integers(0, 2**32 - 1))
 def test_any_scales_give_what_onnxruntimes_qlinear_conv_gives(arrays, seed):
     """Whose float32 product and rounding are the same: no result differs."""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.examples import some
 
 from convc.errors import ModelError, NodeError
 from convc.frontend.constants import Constants
@@ -62,7 +63,7 @@ def scaled(draw, kinds: tuple[str, ...]):
     return attributes, arrays, 21 if way == "block" else draw(st.sampled_from([13, 19, 21, 23]))
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=some(150), derandomize=True, database=None)
 @given(scaled(("u8", "s8", "s32")))
 def test_dequantised_constants_are_those_of_onnxruntime(drawn):
     attributes, arrays, opset = drawn
@@ -70,7 +71,7 @@ def test_dequantised_constants_are_those_of_onnxruntime(drawn):
     np.testing.assert_array_equal(folded(nodes, **arrays), by_onnxruntime(nodes, arrays, opset))
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=some(150), derandomize=True, database=None)
 @given(scaled(("u8", "s8")), st.integers(0, 2**32 - 1))
 def test_quantised_constants_are_those_of_onnxruntime(drawn, seed):
     attributes, arrays, opset = drawn

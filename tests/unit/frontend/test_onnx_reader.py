@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from support.examples import some
 from support.onnx_cases import node_cases
 
 from convc.errors import InputError, NodeError, ProblemError
@@ -63,7 +64,7 @@ def attributes(draw):
 
 
 @given(attributes(), st.integers(1, 12), st.integers(1, 12), st.integers(1, 3), st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 def test_every_form_of_conv_means_what_onnx_runtime_says(tmp_path_factory, form, height, width, batch, biased):
     kernel, attrs = form
     w, x = integers((5, 2, *kernel)), integers((batch, 2, height, width), seed=1)

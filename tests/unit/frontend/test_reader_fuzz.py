@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.examples import some
 from support.qdq import qdq_model, qdq_nodes
 
 from convc.errors import ConvcError, ModelError
@@ -84,13 +85,13 @@ def attempt(path: Path, options: dict) -> Network | ConvcError:
 
 
 @given(damaged(), st.sampled_from([None, 3]), st.sampled_from([None, "f16", "tf32"]), st.booleans())
-@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(600), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_models(tmp_path, data, batch, operand, fuse):
     check(tmp_path / "m.onnx", data, batch=batch, operand=operand, fuse=fuse)
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_random_bytes(tmp_path, data):
     check(tmp_path / "m.onnx", data)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
+from support.examples import some
 
 from convc.errors import ConvcError, NodeError, ProblemError
 from convc.frontend.onnx_reader import read_node
@@ -62,7 +63,7 @@ def nodes(draw):
     return helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="t", **attributes), x, w
 
 
-@settings(max_examples=200)
+@settings(max_examples=some(200))
 @given(nodes())
 def test_nodes_mean_what_they_mean_to_onnx_runtime(case):
     node, x, w = case

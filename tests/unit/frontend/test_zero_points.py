@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.frontend.zero_points import filter_type, multiplier_of, remove_zero_points
 from convc.ir import dtypes
@@ -40,7 +41,7 @@ def definition(problem: ConvProblem, x, w, zx: int, zw, bias) -> np.ndarray:
     st.sampled_from([1, 3]),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 def test_the_results_are_those_of_the_definition(operand, filters, per_channel, padded, biased, groups, seed):
     rng = np.random.default_rng(seed)
     problem = ConvProblem(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.ir import expr as intexpr
 from convc.ir.expr import (
@@ -67,7 +68,7 @@ def test_the_text_is_python_with_the_same_value(expr, env):
 
 
 @given(expressions, st.lists(points, min_size=1, max_size=5))
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 def test_arrays_give_what_ints_give(expr, envs):
     arrays = {name: np.array([env[name] for env in envs], dtype=object) for name in NAMES}
     expected = [evaluate(expr, env) for env in envs]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
@@ -52,7 +53,7 @@ def by_definition(name: str, block: np.ndarray, tensor: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**31), channels=st.integers(1, 70), spread=st.integers(0, 20), small=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_every_block_is_that_of_the_definition(name, seed, channels, spread, small):
     rng = np.random.default_rng(seed)
     array = rng.standard_normal((2, channels, 3)) * 2.0 ** rng.integers(-spread, spread + 1, (2, channels, 3))
@@ -66,7 +67,7 @@ def test_every_block_is_that_of_the_definition(name, seed, channels, spread, sma
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**31), groups=st.integers(1, 4), own=st.integers(1, 40))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 def test_groups_have_blocks_of_their_own(name, seed, groups, own):
     array = np.random.default_rng(seed).standard_normal((2, groups * own, 2, 2))
     array[0, 0, 0, 0] = np.abs(array).max() + 1  # in the first group, whose largest number nvfp4 asks for

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.errors import InputError, LimitError, ProblemError
 from convc.ir.problem import ConvProblem
@@ -77,7 +78,7 @@ def problems(draw, channels: int = 17, largest_stride: int = 20, largest_pad: in
 
 
 @given(problems(), st.integers(0, 9))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 def test_the_device_problem_is_the_same_convolution(problem, seed):
     layout = device_layout(problem)
     x, w, b = integers(problem, seed)
@@ -86,7 +87,7 @@ def test_the_device_problem_is_the_same_convolution(problem, seed):
 
 
 @given(problems(channels=3, largest_pad=150, largest_dilation=90))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 def test_beyond_the_offsets_and_corners_of_im2col(problem):
     layout = device_layout(problem)
     device = layout.problem
@@ -103,7 +104,7 @@ def test_beyond_the_offsets_and_corners_of_im2col(problem):
 
 
 @given(problems())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_shapes_pitches_and_types(problem):
     layout = device_layout(problem)
     device = layout.problem
@@ -206,7 +207,7 @@ def test_unpacking_drops_the_padding_and_keeps_the_type():
 
 
 @given(problems())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=some(30), deadline=None)
 def test_a_form_can_be_stored(problem):
     layout = device_layout(problem)
     assert msgspec.json.decode(msgspec.json.encode(layout), type=DeviceLayout) == layout

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings.program_text import FIRST, INIT, WAIT, dump, entry
+from support.examples import some
 from tma_programs import execute_program
 
 from convc.errors import MachineFault
@@ -35,7 +36,7 @@ TILE = TensorMap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(
     st.sampled_from([IM2COL, TILE]), st.sampled_from(TYPES), st.sampled_from(sum(SWIZZLES, ())), st.integers(0, 2**44)
 )

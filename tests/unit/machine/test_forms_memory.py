@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from support.forms import Form, evaluate, sample
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
@@ -243,7 +244,7 @@ SCALAR = {
 
 @pytest.mark.parametrize("name", SCALAR)
 @pytest.mark.parametrize("space", ["global", "shared", "generic"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=some(6), deadline=None)
 @given(seed=st.integers(0, 2**16), slots=st.sampled_from([1, 3, 64]), skip=st.integers(0, 3))
 def test_colliding_lanes_act_one_after_another(name, space, seed, slots, skip):
     rng = np.random.default_rng(seed)

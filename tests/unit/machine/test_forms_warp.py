@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.exact import decode
+from support.examples import some
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
@@ -53,7 +54,7 @@ def shuffle(mode, lane, b, c):
     return (j if inside else lane), inside
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 @given(
     mode=st.sampled_from(["up", "down", "bfly", "idx"]),
     b=st.integers(0, 40),
@@ -130,7 +131,7 @@ def test_lanes_that_exited_may_be_named():
     assert d[:16] == [0xFFFF] * 16
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some(20), deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 2, 0xFFFFFFFF]), min_size=32, max_size=32), st.integers(1, (1 << 32) - 1))
 def test_votes_and_matches(values, mask):
     """The lanes of the mask take part, the others go round."""

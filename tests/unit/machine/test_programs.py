@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from support.kernels import execute, module
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, UnmodelledError
@@ -95,7 +96,7 @@ B:  add.u32 %v, %v, 1000;
     assert np.array_equal(run_ids(body), expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(1, 7), st.booleans())
 def test_random_nested_divergence_matches_plain_python(first, second, modulus, swap):
     """Two nested conditions and a data-dependent loop; plain Python is the oracle."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import kernels
+from support.examples import some
 from support.recorded import assemble_all, recorded
 from support.slow_sync import interpret
 from sync_kernels import Round, body, counts, steps
@@ -70,7 +71,7 @@ def run(drawn: list[Round], threads: int, options: RunOptions) -> tuple[np.ndarr
     return result.buffers["out"], tuple(f.rule for f in result.findings)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 @given(rounds, st.sampled_from([64, 128]), st.integers(0, 2**32))
 def test_groups_of_threads_meet_at_barriers_of_their_own(drawn, threads, seed):
     """All CTAs in lockstep, one after the other, and thread by thread in any order."""

@@ -10,6 +10,7 @@ import pytest
 import tma_oracle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.errors import LaunchError, MachineFault
 from convc.ir.element_types import ELEMENT_TYPES
@@ -86,7 +87,7 @@ def fresh(ctas: int) -> np.ndarray:
     return np.full((ctas, SHARED + 1024), UNTOUCHED, np.uint8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(st.integers(0, 10**9))
 def test_one_copy_is_what_the_oracle_says(seed):
     rng = random.Random(seed)
@@ -102,7 +103,7 @@ def test_one_copy_is_what_the_oracle_says(seed):
     assert all(stop < later for (_, stop), (later, _) in zip(result.written, result.written[1:], strict=False))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 @given(st.integers(0, 10**9))
 def test_many_ctas_at_once_are_one_copy_each(seed):
     """Uniform numbers and arrays mixed, with and without equal coordinates, on a subset of the CTAs."""
@@ -127,7 +128,7 @@ def test_many_ctas_at_once_are_one_copy_each(seed):
     assert result.filled == sum(own.filled for own in single)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 @given(st.integers(0, 10**9))
 def test_a_loader_that_remembers_copies_like_a_new_one(seed):
     """A K loop: the same starts again with other channels, offsets and addresses, among other starts."""

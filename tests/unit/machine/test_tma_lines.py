@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from test_tma import SHARED, make_coords, make_map, make_offsets
 
 from convc.ir.tensormap import TensorMap
@@ -35,7 +36,7 @@ def columns(rng: random.Random, tmap: TensorMap, ctas: int, low: int = -99) -> t
     return tuple(int(c[0]) if (c == c[0]).all() else c for c in found)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(st.integers(0, 10**9))
 def test_a_load_reads_the_lines_that_are_told(seed):
     """Every byte of memory says where it is, a digit a load, and fill says nowhere."""
@@ -55,7 +56,7 @@ def test_a_load_reads_the_lines_that_are_told(seed):
     assert reached(tensor_reach(loader, "x", "ld", coords, offsets, None), ctas) == want
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=some(120), deadline=None)
 @given(st.integers(0, 10**9))
 def test_a_store_writes_the_lines_that_are_told(seed):
     rng = random.Random(seed)

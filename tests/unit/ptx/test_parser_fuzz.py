@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.errors import PtxSyntaxError
 from convc.ptx import format_module, parse
@@ -82,19 +83,19 @@ def mutated(draw) -> str:
 
 
 @given(mutated())
-@settings(max_examples=250)
+@settings(max_examples=some(250))
 def test_mutated_examples(text):
     answer(text)
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=100)
+@settings(max_examples=some(100))
 def test_any_text_in_a_kernel(text):
     answer(f".version 9.0\n.target sm_100a\n.entry k() {{\n.reg .b32 %r<4>;\n{text}")
 
 
 @given(st.lists(SNIPPETS, max_size=30))
-@settings(max_examples=100)
+@settings(max_examples=some(100))
 def test_snippets_at_the_top(snippets):
     answer(".version 9.0\n.target sm_100a\n" + " ".join(snippets))
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.sanitizer.shadow import PAGE, Access, Shadow, Sparse, Tables
 from convc.sanitizer.strength import RELAXED
@@ -65,7 +66,7 @@ def test_only_pages_that_are_looked_at_take_memory():
     assert [start for start, _ in tables.known()] == [0, 10 << 30]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(st.lists(ACCESSES, min_size=1, max_size=12))
 def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
     """By byte: the last plain write, and since then the last read and atomic of every component."""

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.errors import LimitError
 from convc.ir import dtypes
@@ -78,7 +79,7 @@ def exact_sum(x: np.ndarray, w: np.ndarray, b: float) -> Fraction:
     spread=st.sampled_from([0, 3, 12]),
     small=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 def test_fused_truncated_sums_stay_inside(seed, terms, group, operand, spread, small):
     rng = np.random.default_rng(seed)
     dtype = dtypes.BY_NAME[operand]
@@ -131,7 +132,7 @@ def test_products_below_float32_are_lost(group):
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3000), st.sampled_from(dtypes.FLOAT_OPERANDS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_float32_sums_in_any_order_stay_inside(seed, terms, operand):
     rng = np.random.default_rng(seed)
     dtype = dtypes.BY_NAME[operand]

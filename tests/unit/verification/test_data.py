@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.errors import LimitError
 from convc.ir import dtypes
@@ -23,7 +24,7 @@ def make(channels: int, kernel: tuple[int, int] = (3, 3), filters: int = 4, **fi
 
 
 @given(st.integers(1, 600), types, st.booleans(), st.integers(0, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_integer_data_are_exact_whatever_the_order(channels, types, bias, seed):
     problem = make(channels, operand=types[0], out=types[1], bias=bias)
     x, w, b = integer_data(problem, seed)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
@@ -53,7 +54,7 @@ CHAINS = (
 )  # fmt: skip
 
 
-@settings(max_examples=120)
+@settings(max_examples=some(120))
 @given(
     st.sampled_from(CHAINS),
     st.integers(0, 2**31),

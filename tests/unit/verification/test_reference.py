@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from support.examples import some
 
 from convc.ir.problem import ConvProblem
 from convc.verification import reference
@@ -85,13 +86,13 @@ cases = st.builds(case, st.integers(0, 2**31), st.integers(1, 3), st.integers(1,
 
 
 @given(cases.filter(lambda c: c["x"].size * c["w"].size < 20_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_against_the_definition(case):
     assert np.array_equal(reference.conv(**case), by_definition(**case))
 
 
 @given(cases)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_against_onnx_runtime(case):
     model, inputs = onnx_model(case, TensorProto.FLOAT)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -99,14 +100,14 @@ def test_against_onnx_runtime(case):
 
 
 @given(cases.filter(lambda c: c["w"].ndim == 4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=some(25), deadline=None)
 def test_against_the_onnx_reference(case):
     model, inputs = onnx_model(case, TensorProto.DOUBLE)
     assert np.array_equal(reference.conv(**case), ReferenceEvaluator(model).run(None, inputs)[0])
 
 
 @given(cases, st.integers(8, 4000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=some(40), deadline=None)
 def test_gathering_in_pieces_changes_nothing(case, gather_bytes):
     whole = reference.conv(**case)
     saved = reference._GATHER_BYTES

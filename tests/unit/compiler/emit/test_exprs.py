@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.compiler.emit.exprs import Code, Number, lower
 from convc.errors import PlanError
@@ -98,7 +99,7 @@ def fits(interval: tuple[int, int]) -> bool:
     return interval[0] >= -(1 << 63) and interval[1] < 1 << 63
 
 
-@settings(max_examples=300)
+@settings(max_examples=some(300))
 @given(expressions(), st.data())
 def test_the_lines_compute_the_expression(expr, data):
     low, high = bounds(expr, RANGES)

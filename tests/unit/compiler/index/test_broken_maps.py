@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
+from support.examples import some
 
 from convc.compiler.index import claims, reuse_claims
 from convc.compiler.index.conv import conv_maps
@@ -51,7 +52,7 @@ def counted_store(maps):
     return bool((writes <= 1).all() and (writes[:, : maps.problem.out_channels] == 1).all())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(
     extent=st.tuples(st.integers(1, 7), st.integers(1, 7)),
     channels=st.integers(1, 9),
@@ -80,7 +81,7 @@ def test_stores_are_decided_as_counting_them_does(extent, channels, pitch, block
     assert isinstance(outcome, Proof) == counted_store(maps), outcome
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 @given(
     kernel=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     blocks=st.integers(1, 3),
@@ -163,7 +164,7 @@ def counted_pixels(maps):
     return bool(right.all()) and sorted(values["m"].tolist()) == list(range(maps.problem.gemm_m))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(cuts(), st.sampled_from(["n", "p", "q", "m", ""]), st.integers(-1, 1), st.booleans())
 def test_pixels_are_decided_as_listing_the_lanes_does(maps, name, shift, unguarded):
     if maps is None:

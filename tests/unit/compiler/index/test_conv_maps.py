@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.compiler.index.claims import (
     prove,
@@ -87,7 +88,7 @@ def _fetch(index_map, tensor, names):
 
 
 @given(problems(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 def test_a_convolution_through_the_maps_is_the_convolution(problem, data):
     c_pitch = problem.in_channels + data.draw(st.integers(0, 3))
     k_pitch = problem.out_channels + data.draw(st.integers(0, 3))
@@ -123,7 +124,7 @@ def _failures(maps):
 
 
 @given(problems(side=3000, taps=9, channels=4096), st.sampled_from([64, 128, 256]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=some(80), deadline=None)
 def test_claims_about_large_convolutions_are_proved(problem, block_m):
     problem = replace(problem, batch=problem.batch * 17)
     c_pitch, k_pitch = -(-problem.in_channels // 8) * 8, -(-problem.out_channels // 8) * 8

@@ -11,6 +11,7 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from sympy import Integer
 
 import convc.compiler.index
@@ -75,7 +76,7 @@ def _number(recipe, env):
 
 
 @given(recipes, anywhere)
-@settings(max_examples=200)
+@settings(max_examples=some(200))
 def test_rules_without_ranges_hold_for_all_integers(recipe, env):
     expected = _number(recipe, env)
     expr = _symbolic(recipe)
@@ -112,7 +113,7 @@ def test_radix_rules_hold_for_every_coefficient():
 
 
 @given(recipes, within)
-@settings(max_examples=200)
+@settings(max_examples=some(200))
 def test_rules_with_ranges_hold_inside_the_ranges(recipe, env):
     expr = _symbolic(recipe)
     expected = _number(recipe, env)
@@ -122,7 +123,7 @@ def test_rules_with_ranges_hold_inside_the_ranges(recipe, env):
 
 
 @given(recipes, recipes, anywhere)
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 def test_equal_is_never_wrong(left, right, env):
     a, b = _symbolic(left), _symbolic(right)
     if equal(a, b):
@@ -130,7 +131,7 @@ def test_equal_is_never_wrong(left, right, env):
 
 
 @given(recipes)
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 def test_lowering_agrees_with_sympy_on_arrays(recipe):
     rng = np.random.default_rng(5)
     env = {name: rng.integers(axis.range[0], axis.range[1] + 1, 20) for name, axis in AXES.items()}

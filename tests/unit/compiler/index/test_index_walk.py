@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample, Proof
@@ -143,7 +144,7 @@ def _broken_lane(box, start, window, tiles, lanes):
 
 
 @given(problems(), st.sampled_from([1, 5, 8, 16, 32]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=some(60), deadline=None)
 def test_every_convolution_walks_over_its_pixels(problem, block_m):
     maps = conv_maps(problem, block_m=block_m, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=16)
     outcome = prove_walk(maps.box, maps.start, maps.window)
@@ -153,7 +154,7 @@ def test_every_convolution_walks_over_its_pixels(problem, block_m):
 
 
 @given(problems(largest=9), st.sampled_from([4, 16]), st.lists(st.integers(-2, 2), min_size=6, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 def test_wrong_boxes_are_refuted_exactly_where_they_go_wrong(problem, block_m, errors):
     box, start, window = _raw_maps(problem, block_m)
     wrong = Im2colBox(
@@ -220,7 +221,7 @@ def test_a_row_too_few_is_refuted_at_the_last_row_of_a_large_image():
 
 
 @given(problems(largest=9), st.sampled_from([4, 16]), st.lists(st.integers(-2, 2), min_size=6, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=some(100), deadline=None)
 def test_walks_between_positions_are_decided_too(problem, block_m, errors):
     box, start, window = _raw_maps(problem, block_m)
     moved = [

@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.compiler.index import presburger
 from convc.compiler.index.presburger import clash, find, missed
@@ -50,7 +51,7 @@ def points(ranges, conditions=()):
 
 
 @given(boxes(), expressions(), expressions(), st.integers(-20, 60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=some(300), deadline=None)
 def test_find_is_the_first_point_that_a_search_meets(ranges, a, b, limit):
     conditions = (Less(a, b), Less(b, Const(limit)))
     assert find(ranges, conditions) == next(points(ranges, conditions), None)
@@ -60,7 +61,7 @@ def test_find_is_the_first_point_that_a_search_meets(ranges, a, b, limit):
 
 
 @given(boxes(), expressions(), expressions(), st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(200), deadline=None)
 def test_clash_is_the_first_point_whose_results_came_before(ranges, a, b, limit):
     condition = (Less(a, Const(limit)),)
     seen, expected = {}, None
@@ -74,7 +75,7 @@ def test_clash_is_the_first_point_whose_results_came_before(ranges, a, b, limit)
 
 
 @given(boxes(), expressions(), expressions(depth=1), st.integers(0, 60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=some(200), deadline=None)
 def test_missed_is_the_first_point_without_a_partner(ranges, a, b, limit):
     condition = (Less(a, Const(limit)),)
     found = {evaluate(a, point) for point in points(ranges, condition)}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
+from support.examples import some
 
 from convc.compiler.index.lane_masks import tile_mask, words
 from convc.compiler.index.maps import Proof
@@ -63,7 +64,7 @@ def serves(walk: RowWalk, start: int) -> bool:
 tried = 0
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=some(400), deadline=None)
 @given(
     width=st.integers(1, 24),
     taps=st.integers(1, 11),
@@ -148,7 +149,7 @@ def test_the_worked_example():
     assert maps.start.evaluate({"tile_m": 0, "window": 0}) == {"w": -1, "row": 0, "p": 0}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=some(150), deadline=None)
 @given(
     batch=st.integers(1, 4),
     extent=st.tuples(st.integers(1, 12), st.integers(1, 14)),

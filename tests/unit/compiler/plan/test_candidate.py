@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 
 from convc.compiler.plan.candidate import Candidate, Offer
 from convc.compiler.plan.candidates import pipeline_of
@@ -68,7 +69,7 @@ def shown(candidates: list[Candidate]) -> list[tuple]:
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
 def test_the_search_finds_what_a_look_at_every_tiling_finds(schedule):
-    @settings(max_examples=25, derandomize=True, database=None, deadline=None)
+    @settings(max_examples=some(25), derandomize=True, database=None, deadline=None)
     @given(problems(), st.sampled_from(STAGES))
     def holds(problem: ConvProblem, stages: int | None) -> None:
         found = schedule.candidates(device_layout(problem), SM_100A, Request(stages=stages))

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.options import ScheduleOptions
@@ -74,7 +75,7 @@ def problems(draw) -> ConvProblem:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=some(40))
 @given(problems())
 def test_every_problem_gets_a_plan_within_the_limits(conv):
     made = plan(device_layout(conv), options=RELOAD_ONLY)
@@ -94,7 +95,7 @@ def test_every_problem_gets_a_plan_within_the_limits(conv):
     assert contradictions(build(made)) == ()
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(st.sampled_from([16, 48, 64, 224, 256]), st.sampled_from([32, 64, 128]), st.integers(1, 8))
 def test_storage_never_overlaps(block_n, row_bytes, stages):
     storage = storage_of(Tiling(block_m=128, block_n=block_n, row_bytes=row_bytes, b_stages=stages), SM_100A)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from support.schedules import only
 
 from convc.compiler.options import ScheduleOptions
@@ -50,7 +51,7 @@ def problems(draw) -> ConvProblem:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(problems(), st.sampled_from(sharing()), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]))
 def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, schedule, border, rows):
     try:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.examples import some
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.schedules.planner import plan
@@ -68,7 +69,7 @@ def problems(draw) -> ConvProblem:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=some(60))
 @given(problems(), st.integers(0, 100))
 @example(ConvProblem(in_channels=1, out_channels=1, in_extent=(1, 1), kernel=(1, 1)), 0)
 def test_random_problems(problem, seed):

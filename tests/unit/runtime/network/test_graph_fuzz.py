@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from support.examples import some
 from support.qdq import X_SHAPE, qdq_model, qdq_nodes
 
 from convc.compiler.kernels import Kernels
@@ -59,7 +60,7 @@ def attempt(path, feeds=FEEDS, fuse=False) -> dict | ConvcError:
 
 
 @given(CHANGES)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_models(tmp_path, changes):
     data = bytearray(DATA)
     for at, value in changes:
@@ -78,7 +79,7 @@ IMAGE = {"x": np.zeros(X_SHAPE, np.uint8)}
 
 
 @given(st.sampled_from(QUANTISED), st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), max_size=3))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=some(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_quantised_models(tmp_path, seed, changes):
     data = bytearray(seed)
     for at, value in changes:
