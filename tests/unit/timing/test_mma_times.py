@@ -30,7 +30,7 @@ SHAPES = [
 def published() -> dict[tuple[str, str], list[tuple[float, MmaShape]]]:
     """Relative errors by quantity and use of the rows."""
     found = defaultdict(list)
-    for row in csv.DictReader(ROWS.open()):
+    for row in csv.DictReader(ROWS.read_text(encoding="utf-8").splitlines()):
         pair = row["pair"] == "1"
         shape = MmaShape(m=int(row["m"]), n=int(row["n"]), pair=pair, a_in_tensor=row["a"] == "tensor")
         error = abs(MODEL[row["quantity"]](shape, B200) / float(row["cycles"]) - 1)
