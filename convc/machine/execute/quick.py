@@ -24,7 +24,7 @@ WRAPPING: dict[str, Plain] = {
 }  # fmt: skip
 """Forms whose result is that of an operation on whole numbers, modulo 2 to the width."""
 
-SHORT = frozenset((*WRAPPING, "mov", "setp", "int.mad.lo", "logic.shl", "logic.shr"))
+SHORT = frozenset((*WRAPPING, "cvt", "mov", "setp", "int.mad.lo", "logic.shl", "logic.shr"))
 """Forms that may have a short way."""
 
 COMPARING: dict[str, Callable[[int, int], bool]] = {
@@ -79,6 +79,8 @@ def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
         return _compare(COMPARING[instr.mods[0]], d, slots, run) if plain and signless and len(slots) == 2 else None
     if "sat" in instr.mods:
         return None
+    if name == "cvt":
+        return _widen(instr, operands[0], slots[0], table, run)
     if name == "mov":
         return _move(d, slots[0], run)
     if name == "int.mad.lo":
@@ -86,6 +88,28 @@ def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
     if shifts:
         return _shift(name == "logic.shl", d, slots, bits, run) if kind in UNSIGNED else None
     return _wrap(WRAPPING[name], d, slots, MASK[bits], run)
+
+
+def _widen(instr: Instr, target: Reg, source: int, table: SlotTable, run: Run) -> Run | None:
+    """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
+    to = instr.mods[-2]
+    unsigned = len(instr.mods) == 2 and instr.mods[-1] in UNSIGNED and to in UNSIGNED
+    if not unsigned or table.widths[target.slot] != width(to) or width(to) < width(instr.mods[-1]):
+        return None
+    return _move_part(target.slot, source, MASK[width(instr.mods[-1])], run)
+
+
+def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
+    def moved(strand: Strand) -> int | None:
+        regs = strand.regs
+        value = regs[source]
+        keep = strand.keep
+        if type(value) is int and (keep is None or d not in keep):
+            regs[d] = value & mask
+            return None
+        return run(strand)
+
+    return moved
 
 
 def _wrap(function: Plain, d: int, slots: list[int], mask: int, run: Run) -> Run:

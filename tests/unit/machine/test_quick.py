@@ -14,7 +14,7 @@ from convc.ptx.grammar import forms
 from convc.ptx.syntax import TYPE_BITS
 
 OPCODES = sorted({form.opcode for form in forms() if form.name in SHORT})
-MORE = {"mul": ".lo", "mad": ".lo", "setp": ".eq", "mov": ""}
+MORE = {"cvt": ".u64", "mul": ".lo", "mad": ".lo", "setp": ".eq", "mov": ""}
 
 
 def lines(opcode: str) -> list[str]:
@@ -22,8 +22,8 @@ def lines(opcode: str) -> list[str]:
     found = []
     for kind in sorted(INTEGERS):
         bits = TYPE_BITS[kind]
-        target = "%p" if opcode == "setp" else f"%r{bits}"
-        sources = {"mov": 1, "mad": 3}.get(opcode, 2)
+        target = {"setp": "%p", "cvt": "%r64"}.get(opcode, f"%r{bits}")
+        sources = {"mov": 1, "cvt": 1, "mad": 3}.get(opcode, 2)
         second = ["3", "%r32"] if opcode in ("shl", "shr") else ["5", f"%r{bits}"]
         for a in ("7", f"%r{bits}"):
             for b in second:

@@ -170,6 +170,9 @@ def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Bi
     def run(a: Value, b: Value) -> Value:
         if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
             return of_ints(a, b)
+        if isinstance(a, np.ndarray) and not isinstance(b, np.ndarray) and b and not is_signed_type:
+            by = a.dtype.type(b)
+            return a % by if remainder else a // by
         a, b = np.broadcast_arrays(array(a, bits), array(b, bits))
         x, y = (magnitude(a, bits), magnitude(b, bits)) if is_signed_type else (a, b)
         quotient = x // np.where(y == 0, y.dtype.type(1), y)

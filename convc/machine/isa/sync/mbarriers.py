@@ -8,9 +8,9 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
-from convc.machine.base.values import narrow
+from convc.machine.base.values import Value, narrow
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.operands import apply
+from convc.machine.isa.operands import apply, shared_address_of
 from convc.machine.isa.registry import Builder, Run, op
 from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.sync.parties import Party, act, parties_of
@@ -214,6 +214,15 @@ def _count_waits(strand: Strand, done: bool | np.ndarray) -> None:
         strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
 
 
+def _all_through(strand: Strand, address: Value, parity: Value) -> bool:
+    """Whether all threads name one mbarrier of their CTA and one parity, and that phase is over in all CTAs."""
+    cohort = strand.cohort
+    if type(parity) is not int or type(address) is not int or cohort.cluster_size > 1:
+        return False
+    barrier = cohort.barriers.get(address) if cohort.observer is None else None
+    return barrier is not None and type(barrier.phase) is int and (barrier.phase ^ parity) & 1 == 1
+
+
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
@@ -226,6 +235,8 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     parties = parties_of(instr, table, own=True)
     name = instr.form.name
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
+
+    address = shared_address_of(instr.operands[1], table)
 
     def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
         if strand.cohort.observer is not None and np.any(done):
@@ -259,6 +270,10 @@ def wait(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> int | None:
         value = strand.regs[phase]
+        if by_parity and _all_through(strand, address(strand.regs), value):  # nearly always
+            strand.write(target, True)
+            strand.cohort.counters.mbarrier_waits += warps_active(strand)
+            return None
         if not by_parity:
             value = value >> np.uint64(32) if isinstance(value, np.ndarray) else value >> 32
         found = parties(strand, [value])

@@ -125,7 +125,7 @@ def mma(instr: Instr, table: SlotTable) -> Run:
         regs = strand.regs
         cohort = strand.cohort
         zero_mask = cohort.launch.switches.zero_mask
-        values = [read(regs) for read in readers]
+        values = [0 if read is None else read(regs) for read in readers]
         for thread in strand.threads():
             for part, rows, issuers in _alone(strand, values, pair) or issues(strand, thread, values, pair):
                 d, a, b, word, enabled, sfa, sfb, zero = part
@@ -151,7 +151,9 @@ def mma(instr: Instr, table: SlotTable) -> Run:
                 issued = strand.row_count if issuers is None else len(issuers)
                 cohort.counters.multiply(one, issued, collector, zero_mask)
                 cohort.core.multiply(one, collector)
-                notify_operation(strand, "mma.ashift" if ashift else "mma", one, thread, issuers, pair, one.accumulator)
+                if cohort.observer is not None:
+                    what = "mma.ashift" if ashift else "mma"
+                    notify_operation(strand, what, one, thread, issuers, pair, one.accumulator)
 
     return run
 
@@ -160,15 +162,17 @@ def _alone(strand: Strand, values: list[Value], pair: bool) -> list[tuple[list[i
     """`issues` in the usual case: one thread, the same in all CTAs, and operands that are the same in all; or None."""
     if pair or strand.active is None:
         return None
-    known = [int(value) for value in values if not isinstance(value, np.ndarray)]
-    if len(known) < len(values):
-        return None
+    known: list[int] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            return None
+        known.append(value)
     rows = None if strand.rows is None else tuple(strand.rows.tolist())
     return [(known, rows, rows)]
 
 
-def _readers(instr: Instr, table: SlotTable) -> list[Read]:
-    """What reads d, a, b, idesc, enable, the addresses of both scale factors and the zero mask; 0 where absent."""
+def _readers(instr: Instr, table: SlotTable) -> list[Read | None]:
+    """What reads d, a, b, idesc, enable, the addresses of both scale factors and the zero mask; None where absent."""
     args = instr.args
     a = args["a"]
     scales = [args.get("scale_a"), args.get("scale_b")]
@@ -179,14 +183,9 @@ def _readers(instr: Instr, table: SlotTable) -> list[Read]:
         reader(args["b"], table, 64),
         reader(args["idesc"], table, 32),
         reader(args["enable"], table),
-        *(_nothing if scale is None else address_of(scale, table) for scale in scales),
-        _nothing if zero is None else reader(zero, table, 64),
+        *(None if scale is None else address_of(scale, table) for scale in scales),
+        None if zero is None else reader(zero, table, 64),
     ]
-
-
-def _nothing(regs: list[Value]) -> Value:
-    """The value of an operand that the instruction does not have."""
-    return 0
 
 
 def _collector(usage: str) -> tuple[str, str]:
