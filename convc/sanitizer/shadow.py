@@ -23,6 +23,9 @@ PAGE = 4096
 COARSEST = 16
 """Most bytes of a buffer that are one place."""
 
+FEW = 8
+"""Most accesses of a place's neighbourhood that are taken out one by one."""
+
 Key = str | tuple[int, bool, Stream | None]
 """A table of last accesses: a name, or (component, whether they write, stream of tensor operations)."""
 
@@ -172,10 +175,7 @@ class Shadow:
         for key, table in self.tables.arrays.items():
             # Reads race with writes alone: with the last one ("write"), and with atomics and tensor operations.
             if write or isinstance(key, str) or key[1]:
-                entries = table[places]
-                first = entries.flat[0]
-                same = (entries == first).all()  # nearly always
-                found.update([int(first) >> 5] if same else np.unique(entries >> 5).tolist())
+                found.update(_numbers(table.take(places).reshape(-1)))
         return sorted(found - {-1})
 
     def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
@@ -205,3 +205,16 @@ class Shadow:
         """Storage that was given back, or written anew."""
         for table in self.tables.arrays.values():
             table[places] = -1
+
+
+def _numbers(entries: np.ndarray) -> set[int]:
+    """The log numbers of entries (n,): nearly always few, so that taking them out one by one beats sorting."""
+    found: set[int] = set()
+    for _ in range(FEW):
+        number = int(entries[0]) >> 5
+        found.add(number)
+        others = entries >> 5 != number
+        if not others.any():
+            return found
+        entries = entries[others]
+    return found | set(np.unique(entries >> 5).tolist())

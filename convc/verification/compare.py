@@ -69,6 +69,8 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
         slack = np.where(np.isfinite(y_ref), bound, 0.0)  # an infinite or NaN reference must be met as it is
         low = _round(dtype, y_ref - slack)
         high = _round(dtype, y_ref + slack)
+    if bound is None and np.array_equal(got, expected) and np.isfinite(expected.flat[:1]).all():
+        return _all_right(got)
     both_nan = np.isnan(got) & np.isnan(expected)
     wrong = ~((low <= got) & (got <= high) | both_nan)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -93,6 +95,22 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
         expected=float(expected[where]),
         limit=float(limit[where]),
         count_nan=int(np.count_nonzero(both_nan)),
+    )
+
+
+def _all_right(got: np.ndarray) -> Comparison:
+    """The verdict on a result that is what it should be, to the bit."""
+    first = float(got.flat[0])
+    return Comparison(
+        ok=True,
+        count=got.size,
+        count_wrong=0,
+        worst_error=0.0,
+        worst_ratio=0.0,
+        first=None,
+        got=first,
+        expected=first,
+        limit=0.0,
     )
 
 
