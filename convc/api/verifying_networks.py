@@ -8,7 +8,7 @@ from convc.api.models import check_extents
 from convc.api.networks import check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
-from convc.errors import InputError
+from convc.frontend.input_shapes import check_batch_size
 from convc.frontend.onnx_reader import Source
 from convc.runtime.network.io import errors_in, open_model
 from convc.support.progress import Progress
@@ -59,8 +59,7 @@ def verify_network(
     reading = given_options(read, ReadOptions, "read")
     seed = whole(seed, "seed")
     check_extents(reading)
-    if reading.batch is not None and reading.batch < 1:
-        raise InputError(f"batch must be at least 1, got {reading.batch}")
+    check_batch_size(reading.batch)
     options = run_options(machine)
     with open_kernels(schedule, chosen) as kernels, errors_in(model):
         convolutions = convolutions_of(kernels, reading, options)

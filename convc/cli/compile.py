@@ -27,6 +27,7 @@ from convc.cli.options import (
     target_type,
     wide_option,
 )
+from convc.cli.streams import DASH
 from convc.cli.suggest import print_next, slowest
 from convc.support import ptxas
 
@@ -55,6 +56,8 @@ def compile_command(
     Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is
     already in DIR is replaced when the new one is whole.
     """
+    if str(folder) == DASH:
+        raise click.UsageError("-o takes a folder, which stdout (-) is not.")
     # Imported when the command runs: its help needs no report.
     from convc.report.build import build_json, planned_kernels, print_assembled, print_build
     from convc.report.console import console, progress_bar

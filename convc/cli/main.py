@@ -25,6 +25,7 @@ import click
 from convc._version import __version__
 from convc.errors import ConvcError, InputError, LimitError
 from convc.support.guessing import nearest
+from convc.support.visible import visible
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -96,9 +97,9 @@ class Commands(click.Group):
 
 
 def _stopped(message: str, exit_code: int) -> click.exceptions.Exit:
-    """The end of a command with a message on stderr, as it is, and an exit code."""
+    """The end of a command with a message on stderr and an exit code."""
     if message:
-        click.echo(message, err=True)
+        click.echo(visible(message), err=True)
     return click.exceptions.Exit(exit_code)
 
 

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.cli.streams import model_source
+from convc.support.visible import visible
 
 Command = Callable[..., Any]
 
@@ -55,7 +56,7 @@ def chosen_options(command: Command) -> Command:
 
 def _say(sentence: str) -> None:
     """Note on stderr what was taken for something that the model leaves open."""
-    click.echo(f"note: {sentence}", err=True)
+    click.echo(f"note: {visible(sentence)}", err=True)
 
 
 def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
@@ -131,8 +132,11 @@ def noted_files(written: bool) -> Callable[[click.Context, click.Parameter, tupl
 
     def remember(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
         for value in given:
-            _, equals, file = value.partition("=")
-            note_file(ctx, Path(value if not equals or Path(value).exists() else file), written)
+            _, equals, after = value.partition("=")
+            file = value if not equals or Path(value).exists() else after
+            if not file:
+                raise click.BadParameter("expected the name of a file, got an empty text", ctx, param)
+            note_file(ctx, Path(file), written)
         return given
 
     return remember

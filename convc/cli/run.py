@@ -107,6 +107,8 @@ def run_command(
     files = named_files(data.outputs, "--output")
     if sum(str(file) == DASH for file in (json_file, *files.values())) > 1:
         raise click.UsageError("only one output or report can go to stdout (-): name a file for the others.")
+    if str(data.save_inputs) == DASH:
+        raise click.UsageError("--save-inputs takes the name of a file: only results and reports go to stdout (-).")
     if _looks_like_model(source):
         for option, given in (("--layer", layer), ("--residual", residual)):
             if given is not None:

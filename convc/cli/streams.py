@@ -30,7 +30,9 @@ def read_stdin(what: str) -> bytes:
         InputError: it is empty, a terminal, or longer than 2 GiB.
         LimitError: it does not fit into memory.
     """
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None:
+        raise InputError(f"expected {what} on stdin (-), which is closed", hint="redirect a file into it")
+    if sys.stdin.isatty():
         raise InputError(f"expected {what} on stdin (-), which is a terminal", hint="redirect a file into it")
     pieces: list[bytes] = []
     size = 0

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from convc.api.options import ReadOptions, ScheduleOptions
 from convc.cli.options import Chosen
+from convc.cli.streams import DASH
 
 if TYPE_CHECKING:
     from convc.report.console import Console
@@ -31,8 +32,12 @@ def slowest(layers: Iterable[tuple[str, Timed | None]]) -> str | None:
 
 
 def print_next(console: Console, command: str, path: Path, layer: str | None, chosen: Chosen | None = None) -> None:
-    """Print a command on one layer of a model or a build folder; nothing where no layer is named."""
-    if layer is None:
+    """Print a command on one layer of a model or a build folder.
+
+    Nothing where no layer is named, where the model came from stdin, which nobody can read again, or where the name
+    cannot be typed.
+    """
+    if layer is None or str(path) == DASH or not layer.isprintable():
         return
     named = [f"--layer={layer}"] if layer.startswith("-") else ["--layer", layer]
     words = ["convc", command, str(path), *named, *(() if chosen is None else arguments(chosen))]

@@ -36,11 +36,12 @@ from convc.cli.options import (
     wide_option,
 )
 from convc.cli.own_data import OwnData, data_options, verify_own_data
-from convc.cli.streams import check_once, model_source
+from convc.cli.streams import DASH, check_once, model_source
 from convc.cli.suggest import print_next, slowest
 from convc.cli.whole import judge
 from convc.errors import ConvcError, WorkerError
 from convc.support.progress import Progress
+from convc.support.visible import visible
 
 if TYPE_CHECKING:
     from convc import NetworkReport, VerifyReport
@@ -178,6 +179,8 @@ def _verify_layers(
     from convc.report.output import check_reports
     from convc.report.verify import print_report
 
+    if str(files.annotate) == DASH:
+        raise click.UsageError("--annotate takes the name of a file: only reports go to stdout (-).")
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
     if quiet and shown.counts:
         raise click.UsageError("--counts lists on stdout, where a report goes: leave it out (--json has the counts).")
@@ -191,7 +194,7 @@ def _verify_layers(
             found = _verify_one(model, layer, drawn, sharing, alone=len(models) == 1)
             made.append(found)
             if isinstance(found, ConvcError):
-                click.echo(str(found), err=True)
+                click.echo(visible(str(found)), err=True)
             elif not quiet:
                 if len(models) > 1:
                     print_heading(console(), str(model))

@@ -16,6 +16,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 """Extents of graph inputs, by name."""
 
 
+LARGEST_EXTENT = (1 << 63) - 1
+"""ONNX holds extents as int64."""
+
+
+def check_batch_size(batch: int | None) -> None:
+    """Raise `InputError` for a number of images that no tensor can have."""
+    if batch is not None and batch < 1:
+        raise InputError(f"batch must be at least 1, got {batch}")
+    if batch is not None and batch > LARGEST_EXTENT:
+        raise InputError(f"batch must be at most {LARGEST_EXTENT}, got {batch}")
+
+
 def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[dict[str, tuple[int, ...]], list[str]]:
     """Settle the shapes of inputs, as far as they can be.
 
@@ -60,6 +72,8 @@ def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, in
     where = f"input {value.name!r}"
     if min(shape, default=1) < 1:
         raise InputError(f"extents must be at least 1, got {list(shape)}", where=where)
+    if max(shape, default=1) > LARGEST_EXTENT:
+        raise InputError(f"extents must be at most {LARGEST_EXTENT}, got {list(shape)}", where=where)
     tensor = value.type.tensor_type
     if not tensor.HasField("shape"):
         return

@@ -20,7 +20,7 @@ from convc.frontend.constants import Constants
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
-from convc.frontend.input_shapes import Shapes, input_shapes
+from convc.frontend.input_shapes import Shapes, check_batch_size, input_shapes
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
 from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
@@ -76,8 +76,8 @@ def read_model(
         InputError: a wrong argument.
         LimitError: a tensor larger than memory.
     """
-    if isinstance(batch, int) and batch < 1:
-        raise InputError(f"batch must be at least 1, got {batch}")
+    if isinstance(batch, int):
+        check_batch_size(batch)
     if operand is not None and operand not in dtypes.FLOAT_OPERANDS:
         raise InputError(f"operand must be one of {', '.join(dtypes.FLOAT_OPERANDS)}, got {operand!r}")
     if precision is not None and precision not in PRECISIONS:

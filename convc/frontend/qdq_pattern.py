@@ -122,8 +122,8 @@ def integer_conv(view: GraphView, index: int, types: Mapping[str, int]) -> Integ
     x, from_x = _dequantised(view, node.input[0], "activations", types)
     w, from_w = _dequantised(view, node.input[1], "weights", types)
     activations, last = _behind(view, index)
-    y = _scaled(view, view.nodes[last], view.nodes[last].output[0], "result", types)
-    for what, one in (("activations", x), ("result", y)):
+    y = _scaled(view, view.nodes[last], view.nodes[last].output[0], "results", types)
+    for what, one in (("activations", x), ("results", y)):
         if one.scale.ndim:
             raise NotIntegerError(f"its {what} have {one.scale.size} scales, not one")
     filters = _filters(view, w, scale_attributes(view.nodes[from_w]).axis)

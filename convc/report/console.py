@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 
 from convc.support.progress import Tell
+from convc.support.visible import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -25,7 +26,11 @@ PATIENCE_S = 1.0
 
 
 class _Console(Console):
-    """A console that leaves a broken pipe to its caller."""
+    """A console that leaves a broken pipe to its caller, and obeys no control characters of the texts it prints."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as rich does, with texts made visible."""
+        super().print(*(visible(each) if isinstance(each, str) else each for each in objects), **options)
 
     def on_broken_pipe(self) -> None:
         """Let the BrokenPipeError that is being handled go on (rich would leave the process)."""

@@ -75,20 +75,20 @@ def first_wrong(wrong: Comparison) -> str:
     return f"the first is ({element}): got {wrong.got!r}, expected {wrong.expected!r}"
 
 
-def count_of_nan(comparison: Comparison) -> str:
-    """Say behind a verdict that is good how many elements are NaN on both sides; empty where none is."""
-    if not comparison.count_nan:
-        return ""
-    everything = comparison.count_nan == comparison.count
-    return " (all NaN)" if everything else f" ({comparison.count_nan} NaN)"
+def count_of_special(comparison: Comparison) -> str:
+    """Say behind a verdict that is good how many elements are no finite numbers on both sides; empty where none is."""
+    counts = ((comparison.count_nan, "NaN"), (comparison.count_infinite, "infinite"))
+    said = [f"{'all' if count == comparison.count else count} {what}" for count, what in counts if count]
+    return f" ({', '.join(said)})" if said else ""
 
 
-def nan_legend(layers: Iterable[LayerReport]) -> str:
-    """Say what NaN in a verdict means; empty where there is none."""
-    checked = (check.comparison for layer in layers for check in layer.checks)
-    if not any(found is not None and found.count_nan for found in checked):
-        return ""
-    return "NaN: elements that are NaN in the result and in the reference alike; they count as right"
+def special_legend(layers: Iterable[LayerReport]) -> str:
+    """Say what NaN and infinite in a verdict mean; empty where there is neither."""
+    checked = [check.comparison for layer in layers for check in layer.checks if check.comparison is not None]
+    words = [("NaN", any(found.count_nan for found in checked))]
+    words.append(("infinite", any(found.count_infinite for found in checked)))
+    said = ", ".join(word for word, there in words if there)
+    return f"{said}: elements that are so in the result and in the reference alike; they count as right" if said else ""
 
 
 def network_verdict(layer: LayerReport) -> str:
@@ -96,7 +96,7 @@ def network_verdict(layer: LayerReport) -> str:
     right = layer.compared("network")
     if not layer.ok or right is None:
         return "WRONG"
-    return f"in bound{count_of_nan(right)}"
+    return f"in bound{count_of_special(right)}"
 
 
 def model_record(report: ModelReport, format: str, **more: Any) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from convc.report.layers import (
     estimate_legend,
     first_wrong,
     model_record,
-    nan_legend,
     nearest_to_bound,
     network_verdict,
     print_table,
+    special_legend,
 )
 from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
@@ -56,7 +56,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     """The table, everything that is wrong, what ran on the host, and the end; ``wide``: with all columns."""
     print_table(console, NETWORK_COLUMNS, report.layers, _row, None if wide else SHOWN)
     if report.layers:
-        console.print("; ".join(filter(None, (LEGEND, nan_legend(report.layers)))), soft_wrap=True)
+        console.print("; ".join(filter(None, (LEGEND, special_legend(report.layers)))), soft_wrap=True)
     estimated = estimate_legend(layer.planned for layer in report.layers)
     if wide and estimated:
         console.print(estimated, soft_wrap=True)

@@ -8,7 +8,7 @@ import msgspec
 from rich.console import Console
 
 from convc.report.format import convolution, counted, number, times
-from convc.report.layers import Columns, first_wrong, nan_legend, network_verdict, print_table
+from convc.report.layers import Columns, first_wrong, network_verdict, print_table, special_legend
 from convc.report.network import print_elsewhere, print_floating, print_hidden, print_refused
 from convc.report.output import json_text
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport
@@ -27,7 +27,7 @@ DATA_COLUMNS: Columns = (
 def print_data(console: Console, report: DataReport) -> None:
     """The table of the convolutions, a line for each output, what ran on the host, and the end."""
     print_table(console, DATA_COLUMNS, report.layers, _row)
-    if legend := nan_legend(report.layers):
+    if legend := special_legend(report.layers):
         console.print(legend, soft_wrap=True)
     for layer in report.layers:
         wrong = layer.compared("network")

@@ -19,14 +19,14 @@ from convc.report.launch import print_findings
 from convc.report.layers import (
     ESTIMATED,
     Columns,
-    count_of_nan,
+    count_of_special,
     estimate_cells,
     estimate_legend,
     first_wrong,
     model_record,
-    nan_legend,
     nearest_to_bound,
     print_table,
+    special_legend,
 )
 from convc.report.output import json_text
 from convc.support.memory import human_bytes
@@ -66,7 +66,7 @@ def print_layers(console: Console, layers: tuple[LayerReport, ...], wide: bool =
     """The table with what its numbers mean, and below it everything that is wrong."""
     print_table(console, LAYER_COLUMNS, layers, row, None if wide else SHOWN)
     estimated = estimate_legend(layer.planned for layer in layers)
-    legend = [estimated, BOUND_LEGEND if wide else "", nan_legend(layers)]
+    legend = [estimated, BOUND_LEGEND if wide else "", special_legend(layers)]
     if any(legend):
         console.print("; ".join(filter(None, legend)), soft_wrap=True)
     for layer in layers:
@@ -160,7 +160,7 @@ def verdict(check: Check, problem: ConvProblem) -> str:
     if not check.ok:
         return f"{check.mode}: findings"
     exact = check.mode == "integer" and exact_on_integers(problem.epilogue)
-    return ("exact" if exact else "in bound") + count_of_nan(check.comparison)
+    return ("exact" if exact else "in bound") + count_of_special(check.comparison)
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:

@@ -4,7 +4,7 @@ The oracle says s, the exact value, and the bound e says that the kernel's accum
 Rounding to the result type is monotone, so the stored result must lie from round(s - e) to round(s + e). With
 e = 0 that is a comparison of bits (except that -0 equals +0). Nothing is tuned, and overflow needs no special
 case: an end that rounds to infinity allows infinity. NaN is right where NaN is expected, as with `equal_nan` of numpy;
-how often is counted, because such an element shows nothing of the sum that was to be made.
+how often is counted, and so are infinities: such an element shows nothing of the sum that was to be made.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Comparison:
         ok: every element is allowed.
         count: elements compared.
         count_wrong: elements outside their limits.
-        count_nan: elements that are NaN in the result and in the reference alike.
+        count_nan, count_infinite: elements that are NaN, or the same infinity, in result and reference alike.
         worst_error: largest |got - expected|; NaN counts as infinite.
         worst_ratio: largest error as a share of its limit; above 1 is wrong. In exact mode 0 or infinite.
             The limit includes the final rounding, so a narrow result type often uses nearly all of it.
@@ -44,6 +44,7 @@ class Comparison:
     expected: float
     limit: float
     count_nan: int = 0
+    count_infinite: int = 0
 
 
 def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -> Comparison:
@@ -95,6 +96,7 @@ def compare(y: np.ndarray, y_ref: np.ndarray, bound: np.ndarray | None = None) -
         expected=float(expected[where]),
         limit=float(limit[where]),
         count_nan=int(np.count_nonzero(both_nan)),
+        count_infinite=int(np.count_nonzero(np.isinf(got) & (got == expected))),
     )
 
 

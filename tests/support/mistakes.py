@@ -123,6 +123,7 @@ def models(folder: Path) -> None:
     model(folder / "newopset.onnx", opset=99)
     model(folder / "newir.onnx", ir=99)
     model(folder / "unknown.onnx", nodes=[conv, node("Frobnicate", ["y"], ["z"], domain="com.example", name="f")])
+    model(folder / "escape.onnx", nodes=[node("Conv", ["x", "w"], ["y"], name="a\x1b[31m")])
     model(folder / "cycle.onnx", nodes=[node("Conv", ["y", "w"], ["y"], name="c")])
     model(folder / "nan.onnx", weights={"w": np.full(W, np.nan, np.float32)})
     two = [node("Conv", ["x", "w"], ["h"], name="c"), node("Conv", ["h", "v"], ["y"], name="d")]

@@ -48,6 +48,8 @@ verify m.onnx --batch 3 => 2 error[I100]: the model has a batch of 1, got 3
 verify m.onnx --batch 1 --batch 2 => 2 --batch takes one value and is given twice.
 verify m.onnx --schedule slide --schedule=reload => 2 --schedule takes one value and is given twice.
 verify m.onnx --seed 1 --seed 1 --seed 2 => 2 --seed takes one value and is given 3 times.
+verify m.onnx --batch 99999999999999999999 => 2 error[I100]: batch must be at most 9223372036854775807, got 9999999999
+verify two.onnx --reweight 1 --batch 99999999999999999999 => 2 error[I100]: batch must be at most 922337
 verify m.onnx --batch many => 2 Invalid value for '--batch': 'many' is not a valid integer range.
 verify open.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
 verify m.onnx --dtype f64 => 2 Invalid value for '--dtype': 'f64' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
@@ -93,6 +95,8 @@ verify m.onnx --json r --csv r => 2 error[I100]: two reports would go to one fil
 verify m.onnx --json - --csv - => 2 error[I100]: only one report can go to stdout (-)
 verify m.onnx --counts --json - => 2 --counts lists on stdout, where a report goes: leave it out (--json has the
 verify m.onnx --annotate m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
+verify m.onnx --annotate - => 2 --annotate takes the name of a file: only reports go to stdout (-).
+verify escape.onnx --layer nope => 2 hint: layers: a\\x1b[31m
 verify m.onnx --annotate no/o.onnx => 2 error[I100]: the folder to write to does not exist
 verify m.onnx --json notes.txt/r.json => 2 error[I100]: the folder to write to does not exist
 verify m.onnx --no-fusing => 2 No such option
@@ -153,6 +157,7 @@ compile m.onnx -o gone => 2 error[I100]: cannot write a build here: there is a f
 compile m.onnx -o loop => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o '' => 2 Invalid value for '-o' / '--output': expected the name of a file or folder, got an empt
 compile m.onnx -o new --output other => 2 --output takes one value and is given twice.
+compile m.onnx -o - => 2 -o takes a folder, which stdout (-) is not.
 compile m.onnx -o new --layer cnov => 2 error[I100]: there is no layer 'cnov'
 compile two.onnx -o new --layer relu => 2 error[O200]: fused into convolution 'stem'
 compile m.onnx two.onnx -o new => 2 Got unexpected extra argument
@@ -216,6 +221,11 @@ run b --input x.npy -o y.npy --numerics half => 2 Invalid value for '--numerics'
 run b --input x.npy -o y.npy --json y.npy => 2 error[I100]: two reports would go to one file
 run b --input x.npy -o y.npy --batch 2 => 2 --dtype, --precision, --batch, --shape, --no-fuse, --host
 run m.onnx => 2 error[I100]: the input 'x' is missing
+run m.onnx --seed 1 --save-inputs - => 2 --save-inputs takes the name of a file: only results and reports go to
+run m.onnx --input '' => 2 Invalid value for '--input': expected the name of a file, got an empty text
+run m.onnx --input x= => 2 Invalid value for '--input': expected the name of a file, got an empty text
+run m.onnx --seed 1 -o '' => 2 Invalid value for '-o' / '--output': expected the name of a file, got an empty text
+verify m.onnx --input x.npy --expect y= => 2 Invalid value for '--expect': expected the name of a file, got an empty
 run m.onnx --input z=x.npy => 2 error[I100]: the model has no input named 'z'
 run m.onnx --input x.npy -o z=y.npy => 2 error[I100]: the model has no output named 'z'
 run m.onnx --input x_channels.npy => 2 error[I100]: expected an array of shape [1, 16, 12, 12], got [1, 15, 12, 1
@@ -446,6 +456,7 @@ def shell(line: str, folder: Path, **options) -> subprocess.CompletedProcess:
         ("convc verify nope.onnx 2>&-", 2, ""),
         ("convc explain P100 >&-", 0, ""),
         ("convc explain P100 <&- 2>&-", 0, ""),
+        ("convc verify - <&-", 2, "expected a model on stdin (-), which is closed"),
         ("convc explain > /dev/full", 2, "No space left on device"),
         ("convc explain --json - > /dev/full", 2, "No space left on device"),
         ("mkdir gone_place && cd gone_place && rmdir ../gone_place && convc verify ../m.onnx --layer no", 2, "error["),

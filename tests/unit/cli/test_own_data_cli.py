@@ -63,7 +63,7 @@ def test_nan_is_never_right_in_silence(convc, model, given):
     weights[1, 2, 1, 1] = np.nan
     changed.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "w"))
     onnx.save(changed, model)
-    legend = "NaN: elements that are NaN in the result and in the reference alike; they count as right"
+    legend = "NaN: elements that are so in the result and in the reference alike; they count as right"
     said = convc.good("verify", model, "--batch", 2)
     assert "exact, in bound (72 NaN)" in said
     assert legend in said
