@@ -37,18 +37,18 @@ class Convc:
         return result.stderr
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def convc() -> Convc:
     return Convc()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny() -> Path:
     """A model with one convolution, ``conv``: float16, 16 to 24 channels, 3x3, 12x12."""
     return model_folder() / "tiny_conv.onnx"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two() -> Path:
     """A float32 model with two convolutions, ``stem`` and ``head``, and a Relu."""
     return model_folder() / "tiny_two_convs.onnx"
