@@ -16,8 +16,9 @@ from convc.support.resources import model_folder
 class Convc:
     """The command, called in this process; every call must end without a traceback."""
 
-    def __call__(self, *arguments: object) -> Result:
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="convc")
+    def __call__(self, *arguments: object, stdin: bytes | None = None) -> Result:
+        words = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(main, words, input=stdin, prog_name="convc")
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result
