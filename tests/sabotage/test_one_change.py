@@ -2,9 +2,9 @@
 
 Every synchronising instruction is left out, and every number in the text of a role is moved by one step (see
 `sabotage_changes`). Changes that survive are listed with the reason why they are harmless (`sabotage_excuses`), and
-must stay few: 2 percent of those of a kernel of ours. `make slow` tries them all, `make test` those of a few
-kernels that have no excuse: all that leave something out, and a sample of the others. Each test prints its own table (``pytest -rP``); all kernels together
-had 14194 changes, not counting those that make another kernel which does the same:
+must stay few: 2 percent of those of a kernel of ours. `make slow` tries them all, `make test` those of a few kernels
+that have no excuse: all that leave something out, and a sample of the others. Each test prints its own table (``pytest
+-rP``); all kernels together had 14194 changes, not counting those that make another kernel which does the same:
 
 | left out | noticed | moved | noticed |
 | --- | --- | --- | --- |
