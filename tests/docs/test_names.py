@@ -37,6 +37,9 @@ def mentions(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield from enumerate(node.value.value.splitlines(), node.lineno)
+    behind = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    if not any(pattern.search(part) for part in behind for pattern in (PATHS, NAMES, PAGES)):
+        return  # no comment can mention a thing, and to tokenize takes longest
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -2,9 +2,9 @@
 
 Every synchronising instruction is left out, and every number in the text of a role is moved by one step (see
 `sabotage_changes`). Changes that survive are listed with the reason why they are harmless (`sabotage_excuses`), and
-must stay few: 2 percent of those of a kernel of ours. `make slow` tries them all, `make test` all that leave something
-out of a few kernels, and a sample of the others. Each test prints its own table (``pytest -rP``); all kernels together
-had 14194 changes, not counting those that make another kernel which does the same:
+must stay few: 2 percent of those of a kernel of ours. `make slow` tries them all, `make test` those of a few kernels
+that have no excuse: all that leave something out, and a sample of the others. Each test prints its own table (``pytest
+-rP``); all kernels together had 14194 changes, not counting those that make another kernel which does the same:
 
 | left out | noticed | moved | noticed |
 | --- | --- | --- | --- |
@@ -114,6 +114,7 @@ def test_one_change_is_noticed(name):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_what_is_left_out_is_noticed_and_one_moved_number_in_six(name):
+    """Without what has an excuse: it may go unnoticed, and takes all checkers to go so."""
     kernel = subject(name)
     moved = itertools.count()
     judge(
@@ -121,7 +122,7 @@ def test_what_is_left_out_is_noticed_and_one_moved_number_in_six(name):
         (
             change
             for change in Sabotage(kernel.text, kernel.ours).changes()
-            if change.category in LEFT_OUT or next(moved) % 6 == 0
+            if (change.category in LEFT_OUT or next(moved) % 6 == 0) and excuse(change.what, kernel.text) is None
         ),
     )
 

@@ -16,8 +16,9 @@ from convc.support.resources import model_folder
 class Convc:
     """The command, called in this process; every call must end without a traceback."""
 
-    def __call__(self, *arguments: object) -> Result:
-        result = CliRunner().invoke(main, [str(argument) for argument in arguments], prog_name="convc")
+    def __call__(self, *arguments: object, stdin: bytes | None = None) -> Result:
+        words = [str(argument) for argument in arguments]
+        result = CliRunner().invoke(main, words, input=stdin, prog_name="convc")
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         assert "Traceback" not in result.output
         return result
@@ -37,18 +38,18 @@ class Convc:
         return result.stderr
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def convc() -> Convc:
     return Convc()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny() -> Path:
     """A model with one convolution, ``conv``: float16, 16 to 24 channels, 3x3, 12x12."""
     return model_folder() / "tiny_conv.onnx"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two() -> Path:
     """A float32 model with two convolutions, ``stem`` and ``head``, and a Relu."""
     return model_folder() / "tiny_two_convs.onnx"

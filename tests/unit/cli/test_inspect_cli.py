@@ -38,12 +38,12 @@ def parts_of(said: str) -> dict[str, list[str]]:
     return parts
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def parts(convc, tiny):
     return parts_of(convc.good("inspect", tiny, "--layer", "conv"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def reload_parts(convc, tiny):
     return parts_of(convc.good("inspect", tiny, "--layer", "conv", "--schedule", "reload"))
 

@@ -134,17 +134,14 @@ def test_a_name_that_the_package_lacks():
         _ = package.prove
 
 
-def test_a_model_comes_from_stdin(two, tmp_path):
-    def piped(*words: object, data: bytes = two.read_bytes()):
-        command = [sys.executable, "-m", "convc", *map(str, words)]
-        return subprocess.run(command, input=data, capture_output=True, cwd=tmp_path, check=False)
-
-    done = piped("compile", "-", "-o", "build")
+def test_a_model_comes_from_stdin(convc, two, tmp_path):
+    command = [sys.executable, "-m", "convc", "compile", "-", "-o", "build"]
+    done = subprocess.run(command, input=two.read_bytes(), capture_output=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "build" / "network.json").is_file()
-    refused = piped("compile", "-", "-o", "none", data=b"")
-    assert (refused.returncode, b"which is empty" in refused.stderr) == (2, True)
-    assert b"not an ONNX model" in piped("inspect", "-", "--layer", "stem", data=b"\xff\xff").stderr
+    refused = convc("compile", "-", "-o", tmp_path / "none", stdin=b"")
+    assert (refused.exit_code, "which is empty" in refused.stderr) == (2, True)
+    assert "not an ONNX model" in convc("inspect", "-", "--layer", "stem", stdin=b"\xff\xff").stderr
 
 
 @pytest.mark.parametrize(

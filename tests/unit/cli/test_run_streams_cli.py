@@ -45,7 +45,7 @@ def test_inputs_that_are_drawn_are_kept_and_give_the_same_again(convc, model, tm
         assert "[2, 3, 6, 6]" in convc.good("run", model, "--seed", 3, *words)
 
 
-def test_streams(two, x, tmp_path):
+def test_streams(convc, two, x, tmp_path):
     feed = np.ones((1, 3, 16, 16), np.float32)
     stream = io.BytesIO()
     np.save(stream, feed)
@@ -56,7 +56,7 @@ def test_streams(two, x, tmp_path):
     np.savez(tmp_path / "x.npz", x=feed)
     again = piped("-", "--input", "x.npz", "-o", "-", data=two.read_bytes(), folder=tmp_path)
     assert again.stdout == done.stdout
-    assert b"which is empty" in piped(two, "--input", "-", folder=tmp_path).stderr
+    assert "which is empty" in convc("run", two, "--input", "-", stdin=b"").stderr
     assert sorted(each.name for each in tmp_path.iterdir() if each != x) == ["x.npz"]
 
 

@@ -118,7 +118,8 @@ def test_two_ctas_may_not_store_to_the_same_bytes():
     assert "more than one CTA stores to buffer 'out'" in checked.findings[0].message
 
 
-def test_a_hang_and_a_fault_are_findings_with_their_line():
+def test_a_hang_and_a_fault_are_findings_with_their_line(monkeypatch):
+    monkeypatch.setattr("convc.machine.execute.engine.TURN", 1 << 10)  # a spinning loop is soon known for one
     spin = ".reg .pred %p; .reg .b32 %v;\nLOOP: ld.global.u32 %v, [%p_out]; setp.eq.u32 %p, %v, 0; @%p bra LOOP;"
     hang = check(module(spin))
     assert rules(hang) == {"hang"}
