@@ -141,6 +141,19 @@ class WorkerError(ConvcError):
     code = "W100"
 
 
+class GpuError(ConvcError):
+    """A launch on a GPU cannot be tried or timed: there is no GPU or driver, or the driver refuses a call."""
+
+    code = "G100"
+
+
+class GpuFault(ConvcError):
+    """A kernel faulted on the GPU, did not end in time, or wrote behind a buffer: its result is lost."""
+
+    code = "G200"
+    exit_code = 1
+
+
 class MachineError(ConvcError):
     """A kernel came to no good end: ``step``, ``cta``, ``warp`` and ``lanes`` say where, as far as it is certain."""
 

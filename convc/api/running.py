@@ -96,7 +96,7 @@ def run_layer(
     where = f"layer {ready.name!r}"
     if isinstance(residual, str | Path):
         residual = read_residual(Path(residual), ready.layout, where)
-    arrays = _inputs(data, ready, residual)
+    arrays = layer_inputs(data, ready, residual)
     data.keep(arrays)
     told = Progress(progress).launch(f"run {ready.name}")
     done = runtime.run_layer(ready, arrays["x"], options, progress=told, residual=arrays.get("residual"))
@@ -113,7 +113,7 @@ def write_output(target: Path, y: np.ndarray) -> None:
         write_npy(target, y)
 
 
-def _inputs(data: InputData, layer: Layer, residual: np.ndarray | None) -> dict[str, np.ndarray]:
+def layer_inputs(data: InputData, layer: Layer, residual: np.ndarray | None) -> dict[str, np.ndarray]:
     """The activations as ``x``, and the ``residual`` where there is one."""
     where = f"layer {layer.name!r}"
     if data.given is None:

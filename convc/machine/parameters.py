@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import LaunchError
-from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
+from convc.ir.scalars import scalar_bytes
 from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.state.variables import Parameter
@@ -59,20 +59,7 @@ def _put(
             value = np.array([memory.by_name[name].base + offset], np.uint64)
             _store(space, slot, value.view(np.uint8))
         case ScalarParam(dtype=dtype, value=number):
-            _store(space, slot, _scalar(slot.name, dtype, number))
-
-
-def _scalar(name: str, dtype: str, number: float) -> np.ndarray:
-    """Bytes (uint8) of a number; an integer type takes only integers in its range."""
-    kind = ARRAY_TYPES[dtype]
-    try:
-        if kind.kind not in "iu":
-            return np.array([number]).astype(kind).view(np.uint8)
-        if not isinstance(number, int):
-            raise OverflowError
-        return np.array([number], kind).view(np.uint8)
-    except OverflowError:
-        raise LaunchError(f"parameter {name!r}: {number!r} does not fit in {dtype}") from None
+            _store(space, slot, np.frombuffer(scalar_bytes(dtype, number, f"parameter {slot.name!r}"), np.uint8))
 
 
 def _store(space: np.ndarray, slot: Parameter, data: np.ndarray) -> None:

@@ -27,7 +27,7 @@ from convc.layout.repack import (
     scaled_bias,
     unpack_output,
 )
-from convc.machine import Counters, RunOptions, RunResult
+from convc.machine import Counters, RunOptions
 from convc.support.arrays import arrays_of, read_arrays
 from convc.support.files import NpyHeader, read_npy
 from convc.support.memory import require_memory
@@ -115,7 +115,7 @@ def run_packed(
     given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
     options = options or RunOptions()
     result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
-    y = _output(layer.layout, result)
+    y = output_of(layer.layout, result.buffers)
     return LayerRun(name=layer.name, y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
 
 
@@ -215,10 +215,10 @@ def to_standard_dtype(y: np.ndarray) -> np.ndarray:
     return y.astype(np.float32) if y.dtype == ml_dtypes.bfloat16 else y
 
 
-def _output(layout: DeviceLayout, result: RunResult) -> np.ndarray:
-    """The output buffer as elements, in the kernel's layout."""
+def output_of(layout: DeviceLayout, buffers: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The output among the buffers of a launch as elements, in the kernel's layout."""
     storage = dtypes.BY_NAME[layout.output.dtype].storage
-    return result.buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
+    return buffers["output"].reshape(-1).view(storage).reshape(layout.output.shape)
 
 
 def from_npy_dtype(dtype: np.dtype) -> np.dtype:

@@ -22,6 +22,7 @@ ARROWS = {
     "machine": "ir ptx",
     "sanitizer": "ir ptx machine",
     "timing": "ir ptx machine support",
+    "gpu": "_version ir support compiler.emit.render",
     "compiler": "_version ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels",
     "runtime": "ir build compiler.kernels layout frontend machine support",
@@ -66,14 +67,15 @@ ONLY = {
 
 DOORS = {
     "click": ("cli/",),
+    "cuda": ("gpu/cuda.py",),
     "diskcache": ("compiler/cache.py",),
     "islpy": ("compiler/index/presburger.py",),
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py",),
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "explain/",
-        "frontend/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/", "timing/",
-        "verification/",
+        "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/",
+        "timing/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
@@ -210,6 +212,7 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
             ("sympy", "islpy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine"),
         ),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
+        ("convc.gpu.perform", ("onnx", "sympy", "islpy", "jinja2", "cuda", "convc.machine")),
         ("convc.cli.main", ("onnx", "sympy", "islpy", "jinja2", "numpy")),
     ],
 )

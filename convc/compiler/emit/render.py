@@ -51,7 +51,11 @@ def _template(file: str) -> tuple[jinja2.Template, frozenset[str]]:
 
 def render(template: str, names: Mapping[str, Any]) -> str:
     """Fill in ``<template>.ptx.j2``; TypeError where the names given are not exactly the names it uses."""
-    file = f"{template}.ptx.j2"
+    return render_file(f"{template}.ptx.j2", names)
+
+
+def render_file(file: str, names: Mapping[str, Any]) -> str:
+    """Fill in a template by the name of its file; TypeError as of `render`."""
     loaded, wanted = _template(file)
     missing = sorted(wanted - names.keys())
     unused = sorted(names.keys() - wanted)
