@@ -140,6 +140,8 @@ def port_cycles(work: Work, chip: Chip) -> float:
 
 def side_by_side(trace: Trace, copies: int) -> Trace:
     """A trace of several clusters that know nothing of each other: rows of the next ones follow."""
+    if copies == 1:
+        return trace
     whole = Trace(items={}, works=[], phases={}, arrivals={}, ctas=trace.ctas * copies, prefetches=trace.prefetches)
     for copy in range(copies):
         rows = copy * trace.ctas
