@@ -99,7 +99,7 @@ class RunResult:
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """Suspend garbage collection: reading a kernel makes many objects that all stay, running it few in circles."""
     enabled = gc.isenabled()
     gc.disable()
@@ -112,7 +112,7 @@ def _uncollected() -> Iterator[None]:
 
 @lru_cache(maxsize=64)
 def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
-    with _uncollected():
+    with uncollected():
         module = ptx.parse(text, file)
         for kernel in module.kernels:
             if kernel.name == entry:
@@ -229,7 +229,7 @@ def _run(
     total = sum(count for _, count in cohorts)
     if decoded.slots.cooperative and total != launch.ctas:
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
-    collection = _uncollected() if observer is None else nullcontext()
+    collection = uncollected() if observer is None else nullcontext()
     done = 0
     with _threads().limit(limits=1, user_api="blas"), collection:
         for first, count in cohorts:

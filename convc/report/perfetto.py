@@ -10,9 +10,11 @@ Source: https://perfetto.dev/docs/reference/synthetic-track-event (TrackEvent, w
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from convc.errors import ToolError
+from convc.machine.launch import uncollected
 from convc.timing.kernel import KernelTime
 from convc.timing.timeline import Curve, Slice, Timeline, timeline
 
@@ -38,6 +40,7 @@ def require_perfetto() -> None:
         ) from missing
 
 
+@uncollected()
 def trace_bytes(kernel: KernelTime) -> bytes:
     """The trace of a kernel, as the content of a ``.pftrace`` file; the same kernel gives the same bytes.
 
@@ -74,7 +77,8 @@ class _Writer:
         for rank, curve in enumerate(shown.curves):
             self._curve(curve, groups[curve.group], len(shown.tracks) + rank)
         self._chip(len(groups) + 1, clock)
-        for time, _, _, uuid, what in sorted(self._planned, key=lambda one: one[:3]):
+        self._planned.sort(key=itemgetter(0, 1, 2))
+        for time, _, _, uuid, what in self._planned:
             self._event(time, uuid, what)
 
     # ---- tracks ----------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.warps import Warps
 
-EVENTS = tuple(name for name in vars(Observer) if not name.startswith("_"))
+EVENTS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """Names of everything that an observer may be told."""
 
 

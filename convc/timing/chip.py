@@ -264,6 +264,8 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
 
 def side_by_side(trace: Trace, copies: int) -> Trace:
     """A trace of several clusters that know nothing of each other: rows of the next ones follow."""
+    if copies == 1:
+        return trace
     whole = Trace(items={}, works=[], phases={}, arrivals={}, ctas=trace.ctas * copies, prefetches=trace.prefetches)
     for copy in range(copies):
         rows = copy * trace.ctas

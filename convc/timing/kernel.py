@@ -13,6 +13,7 @@ import numpy as np
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
+from convc.machine.launch import uncollected
 from convc.ptx.parser import parse
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
@@ -90,6 +91,7 @@ class KernelTime:
         total = sum(part.cycles for part in self.parts)
         return {cause: cycles / total for cause, cycles in by_cause(self.parts).items()}
 
+    @uncollected()
     def dependences(self) -> tuple[Dependence, ...]:
         """Numbers whose range moves the time by `MATTERS` and more, most first: one replay for each end of each."""
         found: list[Dependence] = []
@@ -128,6 +130,7 @@ def spread(dependences: tuple[Dependence, ...]) -> float:
     return math.sqrt(sum(one.most**2 for one in dependences))
 
 
+@uncollected()
 def time_kernel(
     text: str,
     launch: LaunchSpec,

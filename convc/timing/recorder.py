@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from convc.ptx import Address, Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
-from convc.timing.values import Values
+from convc.timing.values import Reading, Values
 
 SECTOR = 32
 """Bytes of global memory that are moved together."""
@@ -38,8 +39,34 @@ WAIT = "mbarrier.try_wait"
 """An instruction that comes again while it is blocked."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """An instruction as all of its items have it; ``waits``: it comes again while it is blocked."""
+
+    name: str
+    step: str
+    line: int
+    index: int
+    unrolled: bool
+    waits: bool
+
+    def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
+        """A new item."""
+        return Item(
+            name=self.name,
+            step=self.step,
+            line=self.line,
+            index=self.index,
+            needs=needs,
+            unrolled=self.unrolled,
+            repeats=repeats,
+        )
+
+
 class Recorder(Observer):
     """Writes the trace of the first cluster that is run; of the next one, in the same cohort, what it copies alike."""
+
+    wants = frozenset[str]()
 
     def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
         """``unrolled``: loops of the text that ptxas unrolls."""
@@ -55,6 +82,10 @@ class Recorder(Observer):
         self.read: set[str] = set()  # buffers
         self.written: set[str] = set()
         self._values: dict[Warp, Values] = {}
+        self._readings: dict[int, Reading] = {}
+        self._forms: dict[int, _Form] = {}
+        self._asked: tuple[object, object, object] = (None, None, None)
+        self._who: list[Warp] = []
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Take the cohort whose CTAs are watched."""
@@ -65,8 +96,32 @@ class Recorder(Observer):
 
     def step(self, strand: ObservedStrand, instr: Instr) -> None:
         """A new item for each warp, or the same wait once more."""
-        if instr.form.name == "prefetch.tensormap":
-            self.trace.prefetches = True
+        form = self._forms.get(instr.index)
+        if form is None:
+            form = self._forms[instr.index] = self._form(instr)
+        for warp in self._warps(strand):
+            items = self.trace.items.get(warp)
+            if items is None:
+                items = self.trace.items[warp] = []
+                self._values[warp] = Values(self._unrolled.counters, self._readings)
+            again = form.waits and items and items[-1].index == instr.index and items[-1].waits is None
+            if again:
+                items[-1] = form.item(items[-1].needs, False)
+            else:
+                self._count(instr)
+                known = self._values[warp].note(instr, len(items))
+                items.append(form.item(known.needs, known.repeats))
+
+    def _warps(self, strand: ObservedStrand) -> list[Warp]:
+        """The warps that execute, as (row, warp); a strand has the same arrays until that changes."""
+        asked = (strand.rows, strand.warps, strand.mask)
+        if any(new is not old for new, old in zip(asked, self._asked, strict=True)):
+            self._asked = asked
+            self._who = [(row, warp) for _, row, _, warp, _ in actors(strand)]
+        return self._who
+
+    def _form(self, instr: Instr) -> _Form:
+        """All that is the same each time that an instruction is executed; some cannot be timed."""
         name = instr.form.name
         why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
         if why is not None:
@@ -75,22 +130,16 @@ class Recorder(Observer):
                 span=instr.span,
                 hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
             )
-        for _, row, _, warp, _ in actors(strand):
-            if (row, warp) not in self.trace.items:
-                self.trace.items[row, warp] = []
-                self._values[row, warp] = Values(self._unrolled.counters)
-            items = self.trace.items[row, warp]
-            again = items and name.startswith(WAIT) and items[-1].index == instr.index and items[-1].waits is None
-            if again:
-                needs = items[-1].needs
-                items[-1] = self._item(instr)
-                items[-1].needs = needs
-            else:
-                self._count(instr)
-                known = self._values[row, warp].note(instr, len(items))
-                items.append(self._item(instr))
-                items[-1].repeats = known.repeats
-                items[-1].needs = known.needs
+        if name == "prefetch.tensormap":
+            self.trace.prefetches = True
+        return _Form(
+            name=_class(instr),
+            step=instr.step or "",
+            line=instr.span.line,
+            index=instr.index,
+            unrolled=instr.index in self._unrolled.bodies,
+            waits=name.startswith(WAIT),
+        )
 
     def _count(self, instr: Instr) -> None:
         """One instruction more; `UnmodelledError` where there are so many that the kernel does not seem to end."""
@@ -102,15 +151,6 @@ class Recorder(Observer):
                 hint="one cluster runs alone: a kernel that waits for other CTAs, or loops on data, cannot be timed; "
                 "give the data in the launch file if it is only that",
             )
-
-    def _item(self, instr: Instr) -> Item:
-        return Item(
-            name=_class(instr),
-            step=instr.step or "",
-            line=instr.span.line,
-            index=instr.index,
-            unrolled=instr.index in self._unrolled.bodies,
-        )
 
     def _last(self, row: int, warp: int) -> Item:
         """The item that a warp is executing."""

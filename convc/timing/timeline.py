@@ -175,7 +175,7 @@ def wait_cause(event: Event, events: Sequence[Event]) -> str:
         if cause.work is None:
             return "arrival of a warp"
         return COPIERS.get(cause.name, "tensor core")
-    if event.end == event.start:
+    if event.end == event.start or (event.edge == "program" and not event.busy):
         return ""
     longest = max(reasons(event, event.end - event.start), key=lambda pair: pair[1])[0]
     return "" if longest == "own instructions" else longest

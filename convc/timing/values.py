@@ -32,12 +32,60 @@ class Known(NamedTuple):
     needs: tuple[int, ...]
 
 
+class Reading(NamedTuple):
+    """An instruction as values flow through it, which is the same each time that it is executed.
+
+    Attributes:
+        sources: slots of the registers that it reads, the guard's behind them. written: of those that it writes.
+        pure: its result depends on its sources alone.
+        key: form and modifiers.
+        operands: that it reads: the slot of a register, or what stands for the value of another operand.
+        branch: slot of the guard of a branch; None for everything else.
+    """
+
+    sources: tuple[int, ...]
+    written: tuple[int, ...]
+    pure: bool
+    key: tuple[object, ...]
+    operands: tuple[int | Imm | str, ...]
+    branch: int | None
+
+
+def reading(instr: Instr) -> Reading:
+    """Take an instruction apart."""
+    read = _read(instr)
+    sources = [reg.slot for operand in read for reg in _registers(operand)]
+    if instr.guard is not None:
+        sources.append(instr.guard.slot)
+    written = tuple(reg.slot for operand in _written(instr) for reg in _registers(operand))
+    name = instr.form.name
+    return Reading(
+        sources=tuple(sources),
+        written=written,
+        pure=instr.guard is None and len(written) == 1 and name.startswith(PURE),
+        key=(name, instr.mods),
+        operands=tuple(_operand(operand) for operand in read),
+        branch=instr.guard.slot if name == "bra" and instr.guard is not None else None,
+    )
+
+
+def _operand(operand: Operand) -> int | Imm | str:
+    """The slot of a register, or what stands for the value of another operand."""
+    if isinstance(operand, Reg):
+        return operand.slot
+    return operand if isinstance(operand, Imm) else repr(operand)
+
+
 class Values:
     """The values that the registers of one warp hold, by number; a number stands for what made it, however deep."""
 
-    def __init__(self, constant: frozenset[int]) -> None:
-        """``constant``: positions in the body of instructions that count the turns of loops that are unrolled."""
+    def __init__(self, constant: frozenset[int], readings: dict[int, Reading] | None = None) -> None:
+        """``constant``: positions in the body of instructions that count the turns of loops that are unrolled.
+
+        ``readings``: instructions that were taken apart, by position; all warps of a kernel share them.
+        """
         self._counters = constant
+        self._readings = {} if readings is None else readings
         self._held: dict[int, int] = {}  # number of the value in a register
         self._made: dict[int, int] = {}  # the item that computed a value
         self._numbers: dict[tuple[object, ...], int] = {}  # of what pure instructions compute
@@ -46,49 +94,45 @@ class Values:
 
     def note(self, instr: Instr, item: int) -> Known:
         """Take an instruction, the item with this number of its warp."""
-        sources = [reg.slot for operand in _read(instr) for reg in _registers(operand)]
-        if instr.guard is not None:
-            sources.append(instr.guard.slot)
-        held = [self._of(slot) for slot in sources]
-        needs = tuple({self._made[value] for value in held if value in self._made})
-        written = [reg.slot for operand in _written(instr) for reg in _registers(operand)]
-        if instr.form.name == "bra" and instr.guard is not None:
-            repeats = self._of(instr.guard.slot) in self._constants
-        elif instr.guard is None and len(written) == 1 and instr.form.name.startswith(PURE):
-            repeats = self._pure(instr, item, written[0], held)
+        known = self._readings.get(instr.index)
+        if known is None:
+            known = self._readings[instr.index] = reading(instr)
+        held = [self._of(slot) for slot in known.sources]
+        made = self._made
+        needs = tuple({made[value] for value in held if value in made})
+        if known.branch is not None:
+            repeats = self._of(known.branch) in self._constants
+        elif known.pure:
+            repeats = self._pure(instr.index, known, item, held)
         else:
             repeats = False
-            for slot in written:
+            for slot in known.written:
                 self._held[slot] = self._fresh()
-                self._made[self._held[slot]] = item
+                made[self._held[slot]] = item
         return Known(repeats, () if repeats else needs)
 
-    def _pure(self, instr: Instr, item: int, target: int, held: list[int]) -> bool:
+    def _pure(self, index: int, known: Reading, item: int, held: list[int]) -> bool:
         """Take an instruction whose result depends on its sources alone; whether that was there already."""
-        folds = instr.index in self._counters or (bool(held) and self._constants.issuperset(held))
-        key = (folds, instr.form.name, instr.mods, *(self._key(operand) for operand in _read(instr)))
+        folds = index in self._counters or (bool(held) and self._constants.issuperset(held))
+        operands = [self._of(what) if isinstance(what, int) else what for what in known.operands]
+        key = (folds, *known.key, *operands)
         number = self._numbers.get(key)
-        known = number is not None
+        there = number is not None
         if number is None:
             number = self._numbers[key] = self._fresh()
             if folds:
                 self._constants.add(number)
             else:
                 self._made[number] = item
-        self._held[target] = number
-        return known or folds
+        self._held[known.written[0]] = number
+        return there or folds
 
     def _of(self, slot: int) -> int:
         """The value in a register; a new one where nobody has written there."""
-        if slot not in self._held:
-            self._held[slot] = self._fresh()
-        return self._held[slot]
-
-    def _key(self, operand: Operand) -> object:
-        """What stands for the value of an operand."""
-        if isinstance(operand, Reg):
-            return self._of(operand.slot)
-        return operand if isinstance(operand, Imm) else repr(operand)
+        number = self._held.get(slot)
+        if number is None:
+            number = self._held[slot] = self._fresh()
+        return number
 
     def _fresh(self) -> int:
         """The number of a new value."""

@@ -80,7 +80,7 @@ def notify_shared(
 ) -> None:
     """Tell the observer of ordinary accesses of shared memory; see `lane_accesses`."""
     observer = strand.cohort.observer
-    if observer is not None:
+    if observer is not None and "shared" in observer.wants:
         observer.shared(strand, instr, kind, lane_accesses(strand, offset, size, homes))
 
 

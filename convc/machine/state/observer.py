@@ -108,8 +108,18 @@ class Operation:
     target: Accumulator | None
 
 
+FOOTPRINTS = frozenset({"mma", "shared"})
+"""Footprints of every byte that take time to find: those of MMAs, and ordinary accesses of shared memory."""
+
+
 class Observer:
-    """Does nothing; checkers override what they need."""
+    """Does nothing; checkers override what they need.
+
+    Attributes:
+        wants: of `FOOTPRINTS` those that it reads. Of an MMA it is else told without places, of shared memory nothing.
+    """
+
+    wants: frozenset[str] = FOOTPRINTS
 
     def begin(self, cohort: ObservedCohort) -> None:
         """A cohort is about to run."""

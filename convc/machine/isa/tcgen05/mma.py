@@ -19,6 +19,7 @@ from convc.machine.state.observer import Operation
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
+from convc.machine.tensor_core.footprints import NOTHING
 from convc.machine.tensor_core.mma import Accumulator, LaneMask, Mma
 from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx import Address, Instr
@@ -69,7 +70,9 @@ def notify_operation(
     cohort = strand.cohort
     if cohort.observer is None:
         return
-    shared, reads, writes = cohort.core.footprint(item)
+    shared = reads = writes = NOTHING
+    if not isinstance(item, Mma) or "mma" in cohort.observer.wants:
+        shared, reads, writes = cohort.core.footprint(item)
     operation = Operation(
         kind=kind,
         rows=range(cohort.ctas) if issuers is None else issuers,
