@@ -48,7 +48,7 @@ QUICK = ("layer1.0.conv1_reload_b1", "layer1.0.conv2_slide_b1", "layer1.0.conv3_
 def measured() -> Mapping[str, Mapping[str, float]]:
     """Cycles of one CTA alone, by kernel and quantity."""
     found: dict[str, dict[str, float]] = defaultdict(dict)
-    for row in csv.DictReader(ROWS.open()):
+    for row in csv.DictReader(ROWS.read_text().splitlines()):
         name, grid, *_ = row["config"].split(";")
         if grid == "grid=1x1":
             found[name][row["quantity"]] = float(row["median"])
