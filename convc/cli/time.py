@@ -71,7 +71,7 @@ class Shown:
 @click.argument("source", type=path_type, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
-@click.option("--chip", default="b200", show_default=True, help="Whose parameters to use: b200 or h200.")
+@click.option("--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300 or h200.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110.")
 @click.option(
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."

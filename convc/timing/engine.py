@@ -16,6 +16,9 @@ from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
 from convc.timing.trace import Item, Phase, Trace, Warp
 
+TENSOR_CORE = "tensor core"
+"""Track of MMAs and of operations of tensor memory."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Event:
@@ -188,8 +191,9 @@ class Replay:
         if item.waits is not None:
             complete, cause = self._complete[item.waits]
             if complete > start + own:
-                wake = chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
-                strand.time = complete + wake
+                strand.time = complete
+                if cause is None or self.events[cause].track != TENSOR_CORE:  # whose latency ends when a thread sees it
+                    strand.time += chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
                 return cause, "phase"
             cause = None
         if item.leaves is not None:
@@ -240,7 +244,7 @@ class Replay:
                 strand.group.append(number)
             else:
                 accepted, begin, end, queued = sm.tensor_work(work, time, event)
-                track = "tensor core"
+                track = TENSOR_CORE
                 unit = track
                 busy = sm.tensor.served[-1][1]
                 if item.name.startswith("wgmma"):  # its groups are waited for as those of copies are

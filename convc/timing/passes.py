@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from convc.errors import InputError
 from convc.timing.parameters import Chip
-from convc.timing.tensor_core import SLICE_BYTES, MmaShape, read_a_cycles, read_b_cycles
+from convc.timing.tensor_core import SLICE_BYTES, MmaShape, least_interval, read_a_cycles, read_b_cycles
 
 SUB_CORES = 4
 LANES = 32
@@ -78,7 +78,7 @@ def steps(shape: MmaShape, chip: Chip, count: int = 1) -> Iterator[Step]:
     read_a = read_a_cycles(shape, chip)
     read_strip = read_b_cycles(shape, chip) / strips
     exchange = _exchange(shape, chip)
-    least = chip["tensor_core.pair_half_floor"] if shape.side_by_side == 2 else 0.0
+    least = least_interval(shape, chip)
     port = 0.0  # when the port is free
     array = 0.0  # when the array is free
     for mma in range(count):

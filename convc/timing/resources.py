@@ -15,6 +15,9 @@ from convc.timing.trace import Work
 FIXED = {"shift": "tensor_memory.shift"}
 """Operations of the tensor core that take a fixed time; the others of tensor memory move bytes."""
 
+ALL_LANES = 2048
+"""Bytes of the smallest tcgen05.cp that reads for all 128 lanes (128x128b)."""
+
 
 @dataclass(slots=True)
 class Server:
@@ -130,8 +133,15 @@ class Streaming:
             after = latency(work.mma, chip) - cycles
         else:
             known = FIXED.get(work.kind)
-            cycles = work.bytes / chip["tensor_memory.copy"] if known is None else chip[known]
+            cycles = self._copied(work) if known is None else chip[known]
             after = chip["tensor_core.depth"]
         begin, cause = self.tensor.take(accepted, cycles, event)
+        if work.mma is not None and begin > accepted:  # it is one of a chain
+            after += chip["tensor_core.chain"]
         self.queued.append(begin)
         return accepted, begin, begin + cycles + max(after, 0.0), cause
+
+    def _copied(self, work: Work) -> float:
+        """Cycles of a tcgen05.cp."""
+        least = "tensor_memory.copy_least" if work.bytes >= ALL_LANES else "tensor_memory.copy_small"
+        return max(work.bytes / self.chip["tensor_memory.copy"], self.chip[least])

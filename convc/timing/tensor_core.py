@@ -78,12 +78,18 @@ def read_b_cycles(shape: MmaShape, chip: Chip) -> float:
 def interval(shape: MmaShape, chip: Chip) -> float:
     """Cycles from one MMA of a long chain to the next: what is slower, the array or the port."""
     port = read_a_cycles(shape, chip) + read_b_cycles(shape, chip)
-    floor = 0.0
     if shape.pair and not shape.a_in_tensor:
         port += chip["tensor_core.pair_port" if shape.m == 256 else "tensor_core.pair_half_port"]
+    return max(multiply_cycles(shape, chip), port, least_interval(shape, chip))
+
+
+def least_interval(shape: MmaShape, chip: Chip) -> float:
+    """Cycles from one MMA to the next that remain where there is little to multiply and to read."""
     if shape.side_by_side == 2:
-        floor = chip["tensor_core.pair_half_floor"]
-    return max(multiply_cycles(shape, chip), port, floor)
+        return chip["tensor_core.pair_half_floor"]
+    if shape.pair or shape.a_in_tensor:
+        return 0.0
+    return chip["tensor_core.half_floor" if shape.m <= 64 else "tensor_core.floor"]
 
 
 def latency(shape: MmaShape, chip: Chip) -> float:
@@ -98,10 +104,3 @@ def latency(shape: MmaShape, chip: Chip) -> float:
             rows = min(shape.n, chip["tensor_core.pair_exchange_rows"])
             depth += rows / chip["tensor_core.strip_columns"] - chip["tensor_core.pair_exchange"]
     return depth + read_a_cycles(shape, chip) + multiply_cycles(shape, chip)
-
-
-def chain_cycles(shape: MmaShape, count: int, chip: Chip) -> float:
-    """Cycles from the first issue of a chain of equal MMAs to the moment at which its mbarrier is seen completed."""
-    if count == 1:
-        return latency(shape, chip)
-    return latency(shape, chip) + interval(shape, chip) * (count - 1) + chip["tensor_core.chain"]

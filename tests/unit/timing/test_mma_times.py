@@ -12,7 +12,7 @@ import convc
 from convc.errors import InputError
 from convc.timing.parameters import read_chip
 from convc.timing.passes import steps
-from convc.timing.tensor_core import MmaShape, chain_cycles, interval, latency
+from convc.timing.tensor_core import MmaShape, interval, latency
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "published_mma.csv"
 B200 = read_chip("b200")
@@ -112,12 +112,6 @@ def test_a_pair_of_64_rows_an_sm_takes_both_halves_of_n_at_once():
     assert {(step.sub_core, step.columns) for step in first[:4]} == {
         (0, (0, 7)), (1, (0, 7)), (2, (32, 39)), (3, (32, 39))
     }  # fmt: skip
-
-
-def test_a_chain_costs_its_intervals():
-    shape = MmaShape(m=128, n=128)
-    assert chain_cycles(shape, 1, B200) == 200
-    assert chain_cycles(shape, 32, B200) == 200 + 64 * 31 + 12
 
 
 def test_no_more_than_the_array_can_do():

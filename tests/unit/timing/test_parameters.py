@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from convc.errors import InputError
+from convc.timing import parameters
 from convc.timing.parameters import chips, read_chip
 
 
@@ -44,5 +47,17 @@ def test_a_bad_setting_is_refused(setting, said):
 
 
 def test_an_unknown_chip_is_refused_with_a_guess():
-    with pytest.raises(InputError, match=r"there is no chip 'b20': expected one of b200, h200; did you mean b200"):
+    with pytest.raises(
+        InputError, match=r"there is no chip 'b20': expected one of b200, b300, h200; did you mean b200"
+    ):
         read_chip("b20")
+
+
+def test_all_chips_have_the_same_parameters():
+    names = {name: set(read_chip(name).parameters) for name in chips()}
+    assert names["b300"] == names["h200"] == names["b200"]
+
+
+def test_every_parameter_is_read_by_the_model():
+    code = "\n".join(path.read_text() for path in Path(parameters.__file__).parent.glob("*.py"))
+    assert [name for name in read_chip("b200").parameters if f'"{name}"' not in code] == []

@@ -1,0 +1,74 @@
+"""Traces of measured loops that are not kernels of convc: a ring that feeds the tensor core, and chains."""
+
+from __future__ import annotations
+
+from convc.timing.tensor_core import MmaShape
+from convc.timing.trace import Contribution, Item, Trace, Warp, Work
+
+PRODUCER: Warp = (0, 0)
+CONSUMER: Warp = (0, 1)
+FULL = 0
+FREE = 1000
+READY = 8.0
+"""Cycles of a wait that is ready, in a loop that is unrolled (B200 microbenchmarks)."""
+
+
+def _empty(warps: tuple[Warp, ...]) -> Trace:
+    """A trace without instructions."""
+    return Trace(items={warp: [] for warp in warps}, works=[], phases={}, arrivals={}, ctas=1, prefetches=True)
+
+
+def _add(trace: Trace, warp: Warp, item: Item) -> Contribution:
+    """Append an item, and give its arrival."""
+    item.index = len(trace.items[warp])
+    trace.items[warp].append(item)
+    return Contribution(warp, item.index, ())
+
+
+def _work(trace: Trace, work: Work) -> int:
+    trace.works.append(work)
+    return len(trace.works) - 1
+
+
+def mainloop(shape: MmaShape, slices: int, stages: int, turns: int) -> Trace:
+    """A ring of ``stages``, each with ``slices`` of 32 bytes of K for both operands, that feeds MMAs of one shape."""
+    trace = _empty((PRODUCER, CONSUMER))
+    for turn in range(turns):
+        stage, use = turn % stages, turn // stages
+        before = (0, FREE + stage, use - 1) if use else None
+        _add(trace, PRODUCER, Item(name="mbarrier.try_wait", step="wait", line=0, index=0, waits=before, cycles=READY))
+        arrived = [_add(trace, PRODUCER, Item(name="mbarrier.arrive", step="copy", line=0, index=0))]
+        for rows in (shape.m, shape.n):
+            size = rows * slices * 32
+            number = _work(
+                trace, Work(kind="load", row=0, step="copy", line=0, bytes=size, lines=size // 128, mode="tile")
+            )
+            _add(trace, PRODUCER, Item(name="cp.async.bulk.tensor", step="copy", line=0, index=0, works=[number]))
+            arrived.append(Contribution(None, 0, (number,)))
+        trace.phases[0, FULL + stage, use] = arrived
+        full = (0, FULL + stage, use)
+        _add(trace, CONSUMER, Item(name="mbarrier.try_wait", step="wait", line=0, index=0, waits=full, cycles=READY))
+        for _ in range(slices):
+            number = _work(trace, Work(kind="mma", row=0, step="mma", line=0, mma=shape))
+            _add(trace, CONSUMER, Item(name="tcgen05.mma", step="mma", line=0, index=0, works=[number]))
+        commit = _add(trace, CONSUMER, Item(name="tcgen05.commit", step="mma", line=0, index=0))
+        trace.phases[0, FREE + stage, use] = [Contribution(CONSUMER, commit.item, (number,))]
+    return trace
+
+
+def chain(work: Work, count: int) -> Trace:
+    """A thread that issues one operation of the tensor core again and again."""
+    trace = _empty((CONSUMER,))
+    names = {"mma": "tcgen05.mma", "cp": "tcgen05.cp", "shift": "tcgen05.shift"}
+    for _ in range(count):
+        number = _work(trace, work)
+        _add(trace, CONSUMER, Item(name=names[work.kind], step="", line=0, index=0, works=[number]))
+    return trace
+
+
+def tensor_store(cells: int) -> Trace:
+    """A tcgen05.st of that many cells a lane, and a wait for it."""
+    trace = _empty((CONSUMER,))
+    _add(trace, CONSUMER, Item(name="tcgen05.st", step="", line=0, index=0, cells=cells))
+    _add(trace, CONSUMER, Item(name="tcgen05.wait", step="", line=0, index=0, needs=(0,)))
+    return trace
