@@ -7,8 +7,6 @@ run), ``times_plain`` how much longer that layer takes than without a check. ``p
 
 from __future__ import annotations
 
-import time
-
 from benchmarks.layers import launch_of, resnet50
 from benchmarks.timing import best, yardstick
 from convc import machine
@@ -24,9 +22,9 @@ def measure(selection: str) -> dict[str, float]:
     for problem in (p for p in resnet50(selection) if p.kernel == (3, 3)):
         launch = launch_of(kernels, problem)
         text = launch[0]
-        checked = best(lambda launch=launch: check_kernel(*launch), time.perf_counter)
-        plain = best(lambda launch=launch: machine.run(*launch), time.perf_counter)
-        parsed = best(lambda text=text: parse(text), time.perf_counter) * 2000 / len(text.splitlines())
+        checked = best(lambda launch=launch: check_kernel(*launch))
+        plain = best(lambda launch=launch: machine.run(*launch))
+        parsed = best(lambda text=text: parse(text)) * 2000 / len(text.splitlines())
         checks.append((checked, checked / plain, parsed))
     seconds, ratio, _ = max(checks)
     parse_seconds = max(parsed for *_, parsed in checks)

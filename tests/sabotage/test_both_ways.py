@@ -12,12 +12,13 @@ import zlib
 import numpy as np
 import pytest
 from sabotage_changes import Sabotage
-from sabotage_kernels import KERNELS, SLOW, TESTS
+from sabotage_kernels import KERNELS, SLOW, TESTS, conv
 from support.both_ways import run_both_ways
 
 from convc.errors import ConvcError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
+from convc.machine import RunResult
 
 ALL = KERNELS | SLOW
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
@@ -30,6 +31,20 @@ def test_a_kernel_runs_the_same_both_ways(name):
     kernel = ALL[name]()
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
     assert not isinstance(result, ConvcError)
+
+
+def test_whole_numbers_of_any_size_are_summed_exactly():
+    """Sums far above 2^24, where float32 skips numbers: 4,608 products of 255 by -128, and random ones."""
+    kernel = conv("u8", "s32", filter_operand="s8", in_channels=512, out_channels=32)
+    rng = np.random.default_rng(7)
+    inputs = {name: np.zeros(b.shape, ARRAY_TYPES[b.dtype]) for name, b in kernel.launch.buffers.items()}
+    inputs["activation"][...] = 255
+    inputs["filter"][...] = -128
+    inputs["activation"][..., ::2] = rng.integers(0, 256, inputs["activation"][..., ::2].shape)
+    inputs["filter"][1] = rng.integers(-128, 128, inputs["filter"][1].shape)
+    result = run_both_ways(kernel.text, kernel.launch, inputs)
+    assert isinstance(result, RunResult)
+    assert result.buffers["output"].min() < -(1 << 26)
 
 
 @pytest.mark.parametrize("name", FOREIGN)

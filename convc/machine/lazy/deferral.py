@@ -76,6 +76,7 @@ class Deferral:
         self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
         self._checked: set[tuple] = set()  # products whose operands are all there
         self._generation = (0, 0)
+        self.refused: dict[str, int] = {}  # why products did not wait: how many of them
         tensor.unsettled = self
 
     # ---- when it is performed --------------------------------------------------------------------------------------
@@ -139,21 +140,28 @@ class Deferral:
     def product(self, path: Datapath, run: list[Mma]) -> bool:
         """A product of rows of tensors waits; everything that can go wrong with it goes wrong now."""
         first = run[0]
-        if not _may_wait(first):
-            return False
+        reason = _why_now(first)
+        if reason is not None:
+            return self._refused(reason)
         shape = first.shape
         a = self._in_tensor(run) if first.a_in_tensor else self._in_shared(tuple([m.a for m in run]), shape.rows)
-        b = None if a is None else self._in_shared(tuple([m.b for m in run]), shape.b_rows)
-        if a is None or b is None or a.units != b.units:
-            return False
+        if a is None:
+            return self._refused("A is no tile of a tensor")
+        b = self._in_shared(tuple([m.b for m in run]), shape.b_rows)
+        if b is None or a.units != b.units:
+            return self._refused("B is no tile of a tensor")
         elements = (shape.desc.a_type, shape.desc.b_type)
         if first.mask is not None:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, elements[1]):
-                return False
+                return self._refused("lane mask, and B is not finite")
         self._check(path, run)
         self._add((first.d & 0xFFFF, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
         return True
+
+    def _refused(self, reason: str) -> bool:
+        self.refused[reason] = self.refused.get(reason, 0) + 1
+        return False
 
     def _check(self, path: Datapath, run: list[Mma]) -> None:
         """What `Product` checks and marks before it multiplies; not again for operands that stay as they were."""
@@ -206,18 +214,29 @@ class Deferral:
         self.waiting[key] = Waiting(elements, accumulate, [step])
 
 
-def _may_wait(first: Mma) -> bool:
-    """Whether a run is plain: all CTAs, all lanes of D one row each, K-major elements of whole bytes, plain sums."""
+def _why_now(first: Mma) -> str | None:
+    """Why a run cannot wait, whatever its operands are; None where it can.
+
+    It can where all CTAs and all lanes of D take part, with one row each, and K-major elements of whole bytes.
+    """
     shape = first.shape
     desc = shape.desc
-    plain = first.rows is None and first.zero is None and not first.scale and not shape.factors and not shape.ws
-    layout = shape.banks == 1 and not shape.pair and not shape.spread_lanes
-    sums = shape.d_type == "f32" or (shape.d_type == "s32" and not shape.saturate)
-    if not plain or not layout or not sums or desc.transpose_a or desc.transpose_b or desc.negate_a != desc.negate_b:
-        return False
-    if first.mask is not None and not first.accumulate:
-        return False
-    return desc.a_type in CODES and desc.b_type in CODES
+    reasons = {
+        "some CTAs only": first.rows is not None,
+        "zero-column mask": first.zero is not None,
+        "scaled D": bool(first.scale),
+        "scale factors": bool(shape.factors),
+        "weight stationary": shape.ws,
+        "CTA pair": shape.pair,
+        "64 rows": shape.spread_lanes,
+        "sums in f16": shape.d_type == "f16",
+        "saturating sums": shape.saturate,
+        "MN-major": desc.transpose_a or desc.transpose_b,
+        "one side negated": desc.negate_a != desc.negate_b,
+        "lane mask, and D is written anew": first.mask is not None and not first.accumulate,
+        "elements below a byte": desc.a_type not in CODES or desc.b_type not in CODES,
+    }
+    return next((reason for reason, true in reasons.items() if true), None)
 
 
 def _overlapping(table: dict[Columns, Waiting] | dict[Columns, TensorRows], column: int, width: int) -> list[Columns]:

@@ -63,7 +63,7 @@ def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.nda
 
 
 def _widen(codes: np.ndarray, element: str, out: np.ndarray) -> None:
-    """Widen finite elements of f16, or any of the other types."""
+    """Widen elements of a block: of f16 finite ones alone, of the other types any."""
     if element == "f16":  # as in `formats.widen_f16`: fields into place, then the exponent
         words = out.view(np.int32)
         np.left_shift(codes, 13, out=words, dtype=np.int32, casting="unsafe")

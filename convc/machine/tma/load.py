@@ -34,7 +34,7 @@ SCANNED = 1 << 16
 
 
 class Plan(NamedTuple):
-    """The part that copies to one address share, from one channel and with one filter offset on.
+    """All that copies to one address have in common, from one channel and with one filter offset on.
 
     Attributes:
         form: their rows. place: where these lie. lead: as of `TensorLoader.lead`.

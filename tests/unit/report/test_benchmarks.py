@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
 
-from benchmarks import budget, check, models, network, parsing, reuse, run
+from benchmarks import batch, budget, check, foreign, models, network, parsing, reuse, run, twins
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
@@ -55,6 +55,21 @@ def test_the_numbers_of_parsing_have_their_budgets():
     assert set(budget.read_budgets()["parsing"]) <= set(numbers)
     assert numbers["texts"] == 6
     assert numbers["times_sympy"] > numbers["parse_times_sympy"] > 0
+
+
+@pytest.mark.parametrize("section", [twins, foreign])
+def test_the_numbers_of_a_section_have_their_budgets(section):
+    numbers = section.measure("demo")
+    assert set(budget.read_budgets()[section.__name__.removeprefix("benchmarks.")]) <= set(numbers)
+    assert min(numbers.values()) > 0
+
+
+def test_larger_batches_have_their_budgets(monkeypatch):
+    monkeypatch.setattr(batch, "_times", lambda kernels, problem, images: (3.0, 1.0))
+    numbers = batch.measure("all")
+    assert set(budget.read_budgets()["batch"]) <= set(numbers)
+    assert numbers["conv1_8"] == numbers["stages_32"] == 3
+    assert "stages_32" not in batch.measure("demo")
 
 
 def test_the_layers_are_resnet50():
