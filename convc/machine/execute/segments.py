@@ -24,7 +24,7 @@ from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
 TRIALS = 3
-"""Times that a segment may turn out not to be plain before it is given up."""
+"""Times one after the other that a segment may turn out not to be plain before it is given up."""
 
 Blocks = dict[Pack, np.ndarray]
 """Results of packs: (rows | 1, warps | 1, lanes | 1, elements)."""
@@ -69,6 +69,7 @@ class _Runner:
             except ConvcError:  # the instructions, one by one, say so at their place
                 done = False
             if done:
+                self.trials = TRIALS
                 strand.skipped += self.skipped
                 return self.segment.stop
             strand.regs = before

@@ -235,7 +235,6 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     parties = parties_of(instr, table, own=True)
     name = instr.form.name
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
-
     address = shared_address_of(instr.operands[1], table)
 
     def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
