@@ -10,9 +10,11 @@ import pytest
 from pages import DOCS, text_of
 
 from convc.cli.main import COMMANDS
+from convc.explain import listing, schedules
 from convc.machine import Counters
-from convc.report import counts
+from convc.report import build, counts, timing
 from convc.report.network import NETWORK_COLUMNS
+from convc.report.own_data import DATA_COLUMNS
 from convc.report.tables import CSV_COLUMNS
 from convc.report.verify import LAYER_COLUMNS
 
@@ -28,13 +30,22 @@ def counted() -> set[str]:
     return {label.strip() for label, _, _ in counts._lines(Counters())} | set(counts.TABLES)
 
 
-@pytest.mark.parametrize(
-    "printed",
-    [{name for name, _ in LAYER_COLUMNS}, {name for name, _ in NETWORK_COLUMNS}, set(CSV_COLUMNS), counted()],
-    ids=["verify", "reweight", "csv", "counts"],
-)
+TABLES = {
+    "verify": [name for name, _ in LAYER_COLUMNS],
+    "reweight": [name for name, _ in NETWORK_COLUMNS],
+    "own data": [name for name, _ in DATA_COLUMNS],
+    "csv": CSV_COLUMNS,
+    "counts": counted(),
+    "compile": [name for name, _ in build.WIDE_COLUMNS],
+    "inspect": [name for name, _ in listing.WIDE_COLUMNS],
+    "schedules": [column.heading for column in schedules.COLUMNS if column.heading],
+    "time": timing.COLUMNS,
+}
+
+
+@pytest.mark.parametrize("printed", TABLES.values(), ids=TABLES)
 def test_every_word_that_a_table_prints_is_explained(printed):
-    assert printed - words() == set()
+    assert set(printed) - words() == set()
 
 
 def test_no_word_is_explained_twice():
