@@ -50,12 +50,14 @@ def changing(layer: Layer, x: np.ndarray, named: set[str], residual: np.ndarray 
     """
     want = result(layer, x, Switches(), residual)
 
-    def changed(names: set[str]) -> bool:
-        switches = dataclasses.replace(Switches(), **{name: OTHER[name] for name in names})
-        return run_layer(layer, x, RunOptions(switches=switches), residual=residual).y.tobytes() != want
+    def switched(names: set[str]) -> Switches:
+        return dataclasses.replace(Switches(), **{name: OTHER[name] for name in names})
 
-    apart = set(OTHER) if changed(set(OTHER) - named) else named
-    return {name for name in apart if changed({name})}
+    def changes(name: str) -> bool:
+        return run_layer(layer, x, RunOptions(switches=switched({name})), residual=residual).y.tobytes() != want
+
+    together = result(layer, x, switched(set(OTHER) - named), residual)
+    return {name for name in (named if together == want else OTHER) if changes(name)}
 
 
 @pytest.mark.parametrize("name", GOLDEN)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from _pytest.mark import ParameterSet
 
 from convc.compiler.kernels import Kernels
 from convc.ir.network import ConvNode, TensorRef
@@ -30,20 +28,19 @@ def distinct_layers() -> dict[str, Any]:
 
 LAYERS = distinct_layers()
 
-
-def cases() -> Iterator[ParameterSet]:
-    """All shapes in f16, and a third of them in each of the other types; the rest in the slow suite."""
-    for number, name in enumerate(LAYERS):
-        for turn, operand in enumerate(OUT):
-            often = operand == "f16" or number % 3 == turn
-            yield pytest.param(name, operand, marks=() if often else pytest.mark.slow)
+CASES = [
+    pytest.param(name, operand, marks=() if operand == "f16" or number % 3 == turn else pytest.mark.slow)
+    for number, name in enumerate(LAYERS)
+    for turn, operand in enumerate(OUT)
+]
+"""All shapes in f16, and a third of them in each of the other types; the rest in the slow suite."""
 
 
 def test_there_are_23_distinct_shapes():
     assert len(LAYERS) == 23
 
 
-@pytest.mark.parametrize(("name", "operand"), cases())
+@pytest.mark.parametrize(("name", "operand"), CASES)
 def test_layer(name, operand, assembled):
     layer = LAYERS[name]
     problem = ConvProblem(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import msgspec
@@ -19,6 +21,7 @@ import sabotage_tensor
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.emit import kernel as emit_kernel
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
@@ -283,3 +286,20 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "gluon_pairs": partial(foreign, "gluon_pairs"),
 }  # fmt: skip
 """Run by ``make slow``. All together take every branch of every template, see test_one_change."""
+
+ALL = KERNELS | SLOW
+
+FILLED: dict[str, list[dict[str, Any]]] = {}
+"""Template -> the names that it was filled with, once for each time, when kernels were made."""
+
+
+def _rendered(template: str, names: dict[str, Any], real: Callable[..., str] = emit_kernel.render) -> str:
+    FILLED.setdefault(f"{template}.ptx.j2", []).append(names)
+    return real(template, names)
+
+
+@cache
+def subject(name: str) -> Subject:
+    """A kernel of `ALL`, made once for all tests; what its templates are filled with goes to `FILLED`."""
+    with mock.patch.object(emit_kernel, "render", _rendered):
+        return ALL[name]()

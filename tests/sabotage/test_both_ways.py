@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 import pytest
 from sabotage_changes import Sabotage
-from sabotage_kernels import KERNELS, SLOW, TESTS, conv
+from sabotage_kernels import ALL, TESTS, conv, subject
 from support.both_ways import run_both_ways
 
 from convc.errors import ConvcError
@@ -20,15 +20,14 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
 from convc.machine import RunResult
 
-ALL = KERNELS | SLOW
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
-EVERY = 64
+EVERY = 128
 """One of so many changes of a kernel is tried by default."""
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_kernel_runs_the_same_both_ways(name):
-    kernel = ALL[name]()
+    kernel = subject(name)
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
     assert not isinstance(result, ConvcError)
 
@@ -69,7 +68,7 @@ def test_every_broken_kernel_runs_the_same_both_ways(name):
 
 def try_changes(name: str, every: int) -> None:
     """Break a kernel in one of ``every`` ways, from another one on for each kernel."""
-    kernel = ALL[name]()
+    kernel = subject(name)
     changes = Sabotage(kernel.text, kernel.ours).changes()
     for change in itertools.islice(changes, zlib.crc32(name.encode()) % every, None, every):
         run_both_ways(change.text, kernel.launch, kernel.inputs)

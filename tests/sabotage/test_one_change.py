@@ -27,43 +27,23 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
 from jinja2 import nodes
 from sabotage_changes import LEFT_OUT, MOVED, Change, Sabotage
 from sabotage_excuses import EXCUSES, excuse
-from sabotage_kernels import KERNELS, SLOW, TESTS, Subject, conv
+from sabotage_kernels import ALL, FILLED, KERNELS, SLOW, TESTS, conv, subject
 
-from convc.compiler.emit import kernel as emit_kernel
 from convc.compiler.emit.render import environment
 from convc.errors import ConvcError
 from convc.ir.findings import Finding, Verdict
 from convc.machine import RunResult, run
 from convc.sanitizer.run import Checked, check_kernel
 from convc.support.resources import make_models, template_folder
-
-ALL = KERNELS | SLOW
-
-
-FILLED: dict[str, list[dict[str, Any]]] = {}
-"""Template -> the names that it was filled with, once for each time, when the kernels were made."""
-
-
-def rendered(template: str, names: dict[str, Any], real: Callable = emit_kernel.render) -> str:
-    FILLED.setdefault(f"{template}.ptx.j2", []).append(names)
-    return real(template, names)
-
-
-@cache
-def subject(name: str) -> Subject:
-    """A kernel, made once for all tests; what its templates are filled with goes to `FILLED`."""
-    with mock.patch.object(emit_kernel, "render", rendered):
-        return ALL[name]()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""How many random examples `make test` runs: a quarter of those of `make slow`, which begin with the same ones.
+"""How many random examples `make test` runs: a quarter of those of `make slow`.
 
 ``make slow`` selects the tests of hypothesis besides the slow ones, and the root ``conftest`` calls `run_all`.
 """

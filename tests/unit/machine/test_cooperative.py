@@ -61,7 +61,8 @@ def test_all_ctas_of_a_grid_meet_twice(ctas, options):
     assert np.array_equal(run(TWICE, ctas, **options), want)
 
 
-def test_a_cta_that_does_not_come_is_a_hang():
+def test_a_cta_that_does_not_come_is_a_hang(monkeypatch):
+    monkeypatch.setattr("convc.machine.execute.engine.TURN", 1 << 10)  # a spinning loop is soon known for one
     gone = BODY + "setp.eq.u32 %p, %c, 2; @%p bra MET0;" + SYNC.format(n=0).replace("MET0: bar.sync 0;", "MET0:")
     with pytest.raises(DeadlockError, match="it spins in a loop that changes nothing"):
         run(gone, 3)
