@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from convc.api.arguments import file_or, wrong_type
 from convc.api.inputs import BuildSource, InputData, opened
 from convc.api.running import layer_inputs
 from convc.build.folder import Build, Layer
@@ -61,6 +62,9 @@ class LaunchJob:
 
 def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inputs: KernelInputs) -> LaunchJob:
     """The kernel that is launched: a layer of a build, or one with a launch file."""
+    if not isinstance(inputs, KernelInputs):
+        raise wrong_type("inputs", "a KernelInputs", inputs, hint="write inputs=convc.KernelInputs(...)")
+    file_or(kernel, (Build,), "kernel", "the name of a file or folder, or an open Build")
     if launch is None:
         if not isinstance(kernel, Build) and Path(kernel).is_file():
             raise InputError(
@@ -69,6 +73,7 @@ def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inpu
                 hint="convc launch KERNEL.ptx LAUNCH.json",
             )
         return _layer_job(opened(kernel), inputs)
+    file_or(launch, (LaunchSpec,), "launch", "the name of a launch file, or a LaunchSpec")
     if isinstance(kernel, Build) or Path(kernel).is_dir():
         raise InputError("a launch file goes with the file of a kernel, this is a folder")
     if inputs.layer is not None or inputs.residual is not None:
@@ -116,6 +121,8 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
             raise LaunchError(f"buffer {name!r} is not in the launch file", where=str(kernel), hint=known)
     files = {name: Path(file).absolute() for name, file in given.items() if isinstance(file, str | Path)}
     arrays = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
+    for name in set(given) - files.keys() - arrays.keys():
+        raise wrong_type(f"inputs.given[{name!r}]", "an array or the name of a .npy file", given[name])
     named = msgspec.structs.replace(
         spec,
         buffers={

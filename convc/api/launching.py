@@ -79,7 +79,7 @@ def launch(
     used = CudaDriver() if driver is None else driver
     try:
         done = perform(used, plan, job.image, job.contents, repeat=chosen.repeat, seconds=chosen.timeout)
-    except Hang:
+    except (Hang, KeyboardInterrupt):
         opened_here = False  # giving the GPU back would wait for the kernel
         raise
     finally:

@@ -144,6 +144,26 @@ def test_a_layer_of_a_build(tmp_path):
     np.testing.assert_array_equal(done.y, convc.run(build, x))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "options", "said"),
+    [
+        ((5,), {}, "kernel must be the name of a file or folder, or an open Build, got int 5"),
+        ((SAXPY / "kernel.ptx", 5), {}, "launch must be the name of a launch file, or a LaunchSpec, got int 5"),
+        ((SAXPY / "kernel.ptx", SAXPY / "launch.json", 5), {}, "inputs must be a KernelInputs, got int 5"),
+        (
+            (SAXPY / "kernel.ptx", SAXPY / "launch.json", convc.KernelInputs(given={"x": 5})),
+            {},
+            "must be an array or the name of a .npy file, got int 5",
+        ),
+        ((SAXPY,), {"gpu": convc.GpuOptions(atol="1")}, "GpuOptions.atol must be a number, got str '1'"),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_named(arguments, options, said):
+    with pytest.raises(convc.ConvcError) as raised:
+        convc.launch(*arguments, **options, driver=saxpy_gpu())
+    assert said in str(raised.value)
+
+
 def test_without_bindings_driver_or_gpu_it_says_so(place, monkeypatch):
     class NoDriver:
         """The bindings where there is no libcuda."""
