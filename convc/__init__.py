@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from convc.api.compiling import compile
     from convc.api.inputs import InputData
     from convc.api.inspecting import Inspection, inspect
+    from convc.api.launch_jobs import KernelInputs
+    from convc.api.launching import launch, write_host_program
     from convc.api.loading import load
-    from convc.api.options import ChipOptions, MachineOptions, ReadOptions, WorkOptions
+    from convc.api.options import ChipOptions, GpuOptions, MachineOptions, ReadOptions, WorkOptions
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
     from convc.errors import ConvcError
+    from convc.gpu.result import Launched
     from convc.ir.launch import LaunchSpec
     from convc.ir.network import Network
     from convc.runtime.layer import LayerRun
@@ -48,10 +51,13 @@ __all__ = [
     "ConvcError",
     "DataReport",
     "Expected",
+    "GpuOptions",
     "InputData",
     "Inspection",
     "KernelCheck",
+    "KernelInputs",
     "LaunchSpec",
+    "Launched",
     "LayerReport",
     "LayerRun",
     "LayerTime",
@@ -69,6 +75,7 @@ __all__ = [
     "check",
     "compile",
     "inspect",
+    "launch",
     "load",
     "load_build",
     "run",
@@ -80,6 +87,7 @@ __all__ = [
     "verify",
     "verify_data",
     "verify_network",
+    "write_host_program",
 ]
 
 _HOME = {
@@ -89,10 +97,13 @@ _HOME = {
     "ConvcError": "convc.errors",
     "DataReport": "convc.verification.records",
     "Expected": "convc.api.verifying_data",
+    "GpuOptions": "convc.api.options",
     "InputData": "convc.api.inputs",
     "Inspection": "convc.api.inspecting",
     "KernelCheck": "convc.api.checking",
+    "KernelInputs": "convc.api.launch_jobs",
     "LaunchSpec": "convc.ir.launch",
+    "Launched": "convc.gpu.result",
     "LayerReport": "convc.verification.records",
     "LayerRun": "convc.runtime.layer",
     "LayerTime": "convc.api.timing",
@@ -110,6 +121,7 @@ _HOME = {
     "check": "convc.api.checking",
     "compile": "convc.api.compiling",
     "inspect": "convc.api.inspecting",
+    "launch": "convc.api.launching",
     "load": "convc.api.loading",
     "load_build": "convc.build.folder",
     "run": "convc.api.running",
@@ -121,6 +133,7 @@ _HOME = {
     "verify": "convc.api.verifying",
     "verify_data": "convc.api.verifying_data",
     "verify_network": "convc.api.verifying_networks",
+    "write_host_program": "convc.api.launching",
 }
 """The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the
 verb."""

@@ -12,6 +12,9 @@
     verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
+    launch           launching            launch a kernel on a real GPU, and compare it with the machine
+    write_host_      launching            the same launch as a program in C++
+    program
     time             timing               how long kernels take on a chip, and what they wait for
 
 A model is a file, a loaded `onnx.ModelProto` or, for all but whole networks, what `load` gives; a build is a folder, or
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from convc import check as check
     from convc import compile as compile
     from convc import inspect as inspect
+    from convc import launch as launch
     from convc import load as load
     from convc import load_build as load_build
     from convc import run as run
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from convc import verify as verify
     from convc import verify_data as verify_data
     from convc import verify_network as verify_network
+    from convc import write_host_program as write_host_program
 
 
 def __getattr__(name: str) -> Any:

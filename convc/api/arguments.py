@@ -107,12 +107,19 @@ def _is(value: object, kind: Any) -> bool:
         return callable(value)
     if isinstance(value, bool):
         return kind in (bool, object)
-    return not isinstance(kind, type) or isinstance(value, kind)
+    return not isinstance(kind, type) or isinstance(value, (int, float) if kind is float else kind)
 
 
 def _spelled(hint: Any) -> str:
     """A type for people."""
-    words = {NoneType: "None", int: "a whole number", str: "a text", bool: "True or False", Path: "a path"}
+    words = {
+        NoneType: "None",
+        int: "a whole number",
+        float: "a number",
+        str: "a text",
+        bool: "True or False",
+        Path: "a path",
+    }
     spelled = [
         "a tuple of texts" if get_origin(each) is tuple else words.get(each, "a function")
         for each in _choices(hint)

@@ -75,6 +75,25 @@ class ChipOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuOptions:
+    """Options of a launch on a GPU.
+
+    Attributes:
+        compare: run the same text on the machine, and compare every buffer.
+        atol, rtol: what a floating-point element may differ from the machine's: atol + rtol * |expected|; with both 0
+            every byte must agree.
+        repeat: launches to time, after the first one, whose results are kept.
+        timeout: seconds to wait for a launch.
+    """
+
+    compare: bool = False
+    atol: float = 0.0
+    rtol: float = 0.0
+    repeat: int = 0
+    timeout: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
     """Options of long work: where it is done, what is kept of it, and who is told how far it has come.
 

@@ -134,7 +134,7 @@ def _prepared(
     """Load the kernel, allocate and fill its buffers, encode its maps; give all of it back at the end."""
     addresses: dict[str, int] = {}
     module = driver.load(image)
-    hangs = False
+    hangs = False  # or was interrupted, which may be why
     try:
         function = driver.function(module, plan.entry)
         images = _sized(plan, driver.parameter_sizes(function))
@@ -149,7 +149,7 @@ def _prepared(
         ]
         encoded = tuple(each for each in maps if each is not None)
         yield _Ready(function=function, addresses=addresses, params=images, maps=encoded)
-    except Hang:
+    except (Hang, KeyboardInterrupt):
         hangs = True
         raise
     finally:

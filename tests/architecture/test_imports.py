@@ -28,14 +28,14 @@ ARROWS = {
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version ir verification runtime build machine timing frontend layout support",
+    "report": "_version ir verification runtime build machine timing frontend layout support gpu",
     "explain": "ir ptx compiler report",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console"
+        "report.console gpu"
     ),
     "cli": "_version support report explain api machine.base.switches",
-    "__init__": "_version api build compiler.options ir runtime verification workers",
+    "__init__": "_version api build compiler.options gpu ir runtime verification workers",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime",
 }

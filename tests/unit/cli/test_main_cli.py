@@ -12,7 +12,7 @@ import pytest
 import convc as package
 from convc import api, errors
 
-VERBS = ("check", "compile", "run", "verify", "inspect", "exec", "explain", "time")
+VERBS = ("check", "compile", "run", "verify", "inspect", "exec", "explain", "time", "launch")
 
 
 def test_the_commands_are_these(convc):

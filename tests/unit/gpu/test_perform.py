@@ -84,6 +84,13 @@ def test_after_a_fault_the_first_error_is_told():
         perform(used, PLAN, b"text", CONTENTS)
 
 
+def test_who_is_tired_of_waiting_is_not_kept():
+    used = driver(fails={"wait": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        perform(used, PLAN, b"text", CONTENTS)
+    assert used.calls[-1] == "wait"
+
+
 def test_a_kernel_that_hangs_is_left_alone():
     used = driver(hangs=True)
     with pytest.raises(Hang, match=r"has not ended after 0\.5 s"):

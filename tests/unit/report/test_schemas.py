@@ -20,7 +20,8 @@ from convc.support.resources import PACKAGE, SCHEMAS, model_folder, schema_file
 
 SAXPY = Path(__file__).parents[2] / "foreign" / "saxpy"
 FORMAT = re.compile(r"\"(convc-[a-z-]+/\d+)\"")
-UNWRITTEN = {"convc-launch/1", "convc-build/2"}
+UNWRITTEN = {"convc-launch/1", "convc-build/2", "convc-launched/1"}
+"""Files that are read, and what needs a GPU (tests/unit/gpu tries it with a driver that only notes)."""
 
 
 def made(format: str) -> dict:

@@ -1,0 +1,124 @@
+"""``convc launch``: a kernel on a real GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from convc import api
+from convc.api.options import GpuOptions
+from convc.cli.options import (
+    Chosen,
+    chosen_options,
+    collected,
+    json_option,
+    layer_option,
+    noted_files,
+    numerics_option,
+    path_type,
+    switch_option,
+    target_type,
+)
+from convc.cli.streams import named_files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Options on what goes in and what comes out."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    residual: Path | None
+    layer: str | None
+    seed: int | None
+    emit_host: Path | None
+
+
+@click.command("launch")
+@click.argument("kernel", type=path_type, metavar="DIR|KERNEL.ptx")
+@click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    callback=noted_files(False),
+    metavar="[NAME=]X",
+    help="Contents of a buffer; of a layer its activations. .npy",
+)
+@click.option(
+    "-o",
+    "--output",
+    "outputs",
+    multiple=True,
+    callback=noted_files(True),
+    metavar="[NAME=]Y",
+    help="File for a buffer after the launch; of a layer its result. .npy",
+)
+@click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
+@layer_option
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw what no file fills at random.")
+@click.option("--compare", is_flag=True, help="Run the same text on the machine, and compare every buffer.")
+@click.option("--atol", type=float, default=0.0, metavar="X", help="What floating-point elements may differ by ...")
+@click.option("--rtol", type=float, default=0.0, metavar="X", help="... and as a share of the machine's.")
+@click.option("--time", "repeat", type=int, default=0, metavar="N", help="Time so many launches more.")
+@click.option(
+    "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
+)
+@click.option("--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as C++, and launch nothing.")
+@switch_option
+@numerics_option
+@json_option
+@collected("given", Given)
+@collected("gpu", GpuOptions)
+@chosen_options
+def launch_command(
+    kernel: Path, launch: Path | None, given: Given, gpu: GpuOptions, json_file: Path | None, chosen: Chosen
+) -> None:
+    """Launch a kernel on the first GPU of this machine: a layer of the build folder DIR, or any with a launch file.
+
+    NVIDIA's driver compiles the text, or takes machine code (.cubin), encodes the tensor maps and launches. A digest of
+    every buffer is printed. With --compare the machine runs the same text on the same contents: every byte must agree,
+    or lie within --atol and --rtol. Buffers without contents start as bytes 0xFF on both.
+    """
+    # Imported when the command runs: its help needs neither the machine nor the driver.
+    from convc.api.launching import Hang, KernelInputs, write_host_program
+    from convc.report.console import console, progress_bar
+    from convc.report.gpu import launched_json, print_launched
+    from convc.report.output import check_reports, write_report
+
+    files = named_files(given.inputs, "--input")
+    inputs = KernelInputs(
+        given=_one(files, "--input") if launch is None else files,
+        layer=given.layer,
+        residual=given.residual,
+        seed=given.seed,
+    )
+    out = console(stderr=check_reports(json_file))
+    if given.emit_host is not None:
+        for file in write_host_program(kernel, launch, inputs, given.emit_host):
+            out.print(f"wrote {file}", soft_wrap=True, markup=False)
+        return
+    save = named_files(given.outputs, "--output")
+    try:
+        with progress_bar() as progress:
+            done = api.launch(kernel, launch, inputs, save=save, gpu=gpu, machine=chosen.machine, progress=progress)
+    except Hang as hang:
+        click.echo(str(hang), err=True)
+        sys.stderr.flush()
+        os._exit(hang.exit_code)  # an ordinary end of the process would wait for the kernel
+    print_launched(out, done)
+    if json_file is not None:
+        write_report(json_file, launched_json(done))
+    if not done.ok:
+        raise click.exceptions.Exit(1)
+
+
+def _one(files: dict[str, Path], option: str) -> Path | None:
+    """The one file that a layer takes, without a name; None where there is none."""
+    if set(files) - {""}:
+        raise click.UsageError(f"a layer of a build folder takes one '{option}', a file without NAME.")
+    return files.get("")
