@@ -8,13 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import check, models, network, parsing, planning, processes, reuse
+from benchmarks import check, models, network, parsing, planning, processes, reuse, time_kernels
 from benchmarks import compile as compile_benchmark
 from benchmarks.budget import read_budgets, report
 
 BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
     "models": models.measure, "planning": planning.measure, "parsing": parsing.measure, "processes": processes.measure,
+    "time": time_kernels.measure,
 }  # fmt: skip
 
 
