@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from convc.ir.problem import ConvProblem
 from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
 from convc.support.progress import Progress
-from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.kernel import KernelTime, time_kernel, waits_of_all
 from convc.timing.parameters import Chip, read_chip
 
 
@@ -64,6 +64,11 @@ class TimeReport:
     def microseconds(self) -> float:
         """All kernels, one after the other, without what lies between them."""
         return sum(layer.kernel.microseconds for layer in self.layers)
+
+    @property
+    def waits(self) -> Mapping[str, float]:
+        """Share of that time by what the kernels wait for, most first."""
+        return waits_of_all(layer.kernel for layer in self.layers)
 
     def __repr__(self) -> str:
         return f"<TimeReport {self.source}: {len(self.layers)} kernels, {self.microseconds:.1f} us on {self.chip.name}>"

@@ -66,7 +66,8 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
     clock = next((planned.clock_mhz for planned in plans if planned is not None), None)
     if clock is None:
         return ""
-    return f"cycles, us, of peak: estimated for a B200 at {clock / 1000:g} GHz, its dense tensor cores being 100%"
+    chip = f"a B200 at {clock / 1000:g} GHz, its dense tensor cores being 100%"
+    return f"cycles, us, of peak: by the planner's formula, for {chip}"
 
 
 def first_wrong(wrong: Comparison) -> str:

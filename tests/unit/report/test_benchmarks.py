@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
 
-from benchmarks import batch, budget, check, foreign, models, network, parsing, reuse, run, twins
+from benchmarks import batch, budget, check, foreign, models, network, parsing, reuse, run, time_kernels, timing, twins
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
@@ -70,6 +70,15 @@ def test_larger_batches_have_their_budgets(monkeypatch):
     assert set(budget.read_budgets()["batch"]) <= set(numbers)
     assert numbers["conv1_8"] == numbers["stages_32"] == 3
     assert "stages_32" not in batch.measure("demo")
+
+
+def test_the_numbers_of_timing_have_their_budgets(monkeypatch):
+    [layer] = [problem for problem in resnet50() if problem.name == "layer1.0.conv2"]
+    monkeypatch.setattr(time_kernels, "resnet50", lambda selection: (layer, layer))
+    monkeypatch.setattr(timing, "REPEATS", 1)
+    numbers = time_kernels.measure("all")
+    assert set(budget.read_budgets()["time"]) <= set(numbers)
+    assert 0 < numbers["all_times_plain"] < numbers["trace_times_plain"]
 
 
 def test_the_layers_are_resnet50():
