@@ -1,8 +1,8 @@
 """The grid on the chip: CTAs on SMs, in rounds, and what each SM gets of what all share.
 
 A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins
-when the one before has ended. In the first round all SMs do the same at the same time and get equal shares of L2; in
-later ones they have drifted apart.
+when the one before has ended. SMs get equal shares of L2 and of memory, of which those have more that read while others
+do not.
 """
 
 from __future__ import annotations
@@ -46,7 +46,13 @@ class Operands:
 NO_OPERANDS = Operands()
 
 TURNS = 4
-"""Turns after which a round's share of L2 and its time agree to a percent."""
+"""Turns at most until a round's share of L2 and its time agree."""
+
+CLOSE = 0.01
+"""Difference of shares that is none."""
+
+ALL = 0.98
+"""Part of the SMs that is all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +95,11 @@ def time_launch(
     slots = int(chip["chip.sms"]) // trace.ctas
     grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
-    first = grid.round(min(clusters, slots * beside))
-    cycles = first.cycles
+    first = grid.settled(min(clusters, slots * beside))
+    cycles = first.cycles * max(whole, 1)
     rounds = whole + bool(rest)
-    if whole > 1:
-        cycles += (whole - 1) * grid.later(slots * beside, first)
     if whole and rest:
-        cycles += grid.later(rest, first)
+        cycles += grid.settled(rest).cycles
     cycles += (rounds - 1) * chip["launch.replace"]
     cycles = max(cycles, grid.least(clusters))
     return replace(first, cycles=cycles, beside=beside, rounds=rounds)
@@ -141,7 +145,7 @@ class _Grid:
         """A round of that many clusters; ``reading``: part of the SMs that read at the same time.
 
         Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
-        at different times each has more of L2 while it does, but its requests still meet some of the others.
+        at different times each has more of L2 while it does.
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
@@ -150,13 +154,14 @@ class _Grid:
         share = crowd
         if reading < 1:
             share = sm_share(chip, max(1.0, asking * reading), self.missed, self.traffic)
-            share = replace(share, own=crowd.own, behind=1 / crowd.l2 - 1 / share.l2)
+            share = replace(share, own=crowd.own)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         sm = replay.sms[0]
         use = {
             "tensor core": sm.tensor.busy,
             "fill": sm.fill.busy,
+            "share of L2": sm.asked / crowd.l2,
             "bulk stores": sm.stores.busy,
             "sectors": sm.sectors.busy,
             "tensor memory": max(lane.busy for lane in sm.lanes),
@@ -166,23 +171,27 @@ class _Grid:
             beside=beside,
             rounds=1,
             busy=min(clusters, self.slots) * self.trace.ctas,
-            l2=share.l2,
+            l2=min(share.l2, chip["tma.fill"]),
             events=replay.events,
             use={name: busy / cycles for name, busy in use.items()},
         )
 
-    def later(self, clusters: int, first: Launch) -> float:
-        """Cycles of a later round, in which SMs no longer do the same at the same time.
+    def settled(self, clusters: int) -> Launch:
+        """A round of that many clusters, with as many SMs reading at the same time as then do on average.
 
-        A fixed point between the part of its time in which an SM reads and what it gets while it does.
+        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets.
         """
-        reading = first.use["fill"]
-        cycles = first.cycles
+        found = self.round(clusters)
+        reading = found.use["share of L2"]
         for _ in range(TURNS):
-            later = self.round(clusters, reading)
-            cycles = later.cycles
-            reading = (reading + later.use["fill"] * cycles / (cycles + self.chip["launch.replace"])) / 2
-        return cycles
+            if reading > ALL:
+                break
+            found = self.round(clusters, reading)
+            now = found.use["share of L2"]
+            if abs(now - reading) < CLOSE:
+                break
+            reading = (reading + now) / 2
+        return found
 
     def least(self, clusters: int) -> float:
         """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
@@ -218,7 +227,7 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
     """
     clock = chip["chip.clock"] * 1e9
     together = max(1.0, asking / chip["gpc.count"])
-    l2 = min(chip["chip.l2"] * 1e12 / clock / asking, chip["gpc.port"] / together, chip["tma.fill"])
+    l2 = min(chip["chip.l2"] * 1e12 / clock / asking, chip["gpc.port"] / together)
     if traffic:
         l2 = min(l2, chip["chip.memory"] * 1e12 / clock / asking / traffic)
     return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
