@@ -1,8 +1,8 @@
 """The grid on the chip: CTAs on SMs, in rounds, and what each SM gets of what all share.
 
 A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins
-when the one before has ended. In the first round all SMs do the same at the same time and get equal shares of L2; in
-later ones they have drifted apart.
+when the one before has ended. SMs get equal shares of L2 and of memory, of which those have more that read while others
+do not.
 """
 
 from __future__ import annotations
@@ -47,7 +47,13 @@ class Operands:
 NO_OPERANDS = Operands()
 
 TURNS = 4
-"""Turns after which a round's share of L2 and its time agree to a percent."""
+"""Turns at most until a round's share of L2 and its time agree."""
+
+CLOSE = 0.01
+"""Difference of shares that is none."""
+
+ALL = 0.98
+"""Part of the SMs that is all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,15 +105,12 @@ def time_launch(
     slots = int(chip["chip.sms"]) // trace.ctas
     grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
-    first = grid.round(min(clusters, slots * beside))
-    lengths = [first.cycles]
-    each = [min(clusters, slots * beside)]
-    if whole > 1:
-        lengths += [grid.later(slots * beside, first)] * (whole - 1)
-        each += [slots * beside] * (whole - 1)
+    first = grid.settled(min(clusters, slots * beside))
+    each = [min(clusters, slots * beside)] * max(whole, 1)
+    lengths = [first.cycles] * max(whole, 1)
     if whole and rest:
-        lengths.append(grid.later(rest, first))
         each.append(rest)
+        lengths.append(grid.settled(rest).cycles)
     gaps = (len(lengths) - 1) * chip["launch.replace"]
     stretch = max(1.0, (grid.least(clusters) - gaps) / sum(lengths))
     return replace(
@@ -156,11 +159,14 @@ class _Grid:
     missed: float
     traffic: float
 
-    def round(self, clusters: int, reading: float = 1.0) -> Launch:
+    def round(self, clusters: int, reading: float = 1.0) -> tuple[Launch, float]:
         """A round of that many clusters; ``reading``: part of the SMs that read at the same time.
 
         Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
-        at different times each has more of L2 while it does, but its requests still meet some of the others.
+        at different times each has more of L2 while it does.
+
+        Returns:
+            The round, and the part of its time for which an SM would need its share of L2 to read what it reads.
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
@@ -169,34 +175,37 @@ class _Grid:
         share = crowd
         if reading < 1:
             share = sm_share(chip, max(1.0, asking * reading), self.missed, self.traffic)
-            share = replace(share, own=crowd.own, behind=1 / crowd.l2 - 1 / share.l2)
+            share = replace(share, own=crowd.own)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
-        return Launch(
+        launch = Launch(
             cycles=cycles,
             beside=beside,
             rounds=1,
             busy=busy,
-            l2=share.l2,
+            l2=min(share.l2, chip["tma.fill"]),
             replay=replay,
             use=_use(replay, cycles, busy, self.traffic),
             clusters=(clusters,),
             lengths=(cycles,),
         )
+        return launch, replay.sms[0].asked / crowd.l2 / cycles
 
-    def later(self, clusters: int, first: Launch) -> float:
-        """Cycles of a later round, in which SMs no longer do the same at the same time.
+    def settled(self, clusters: int) -> Launch:
+        """A round of that many clusters, with as many SMs reading at the same time as then do on average.
 
-        A fixed point between the part of its time in which an SM reads and what it gets while it does.
+        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets.
         """
-        reading = first.use["fill"]
-        cycles = first.cycles
+        found, reading = self.round(clusters)
         for _ in range(TURNS):
-            later = self.round(clusters, reading)
-            cycles = later.cycles
-            reading = (reading + later.use["fill"] * cycles / (cycles + self.chip["launch.replace"])) / 2
-        return cycles
+            if reading > ALL:
+                break
+            found, now = self.round(clusters, reading)
+            if abs(now - reading) < CLOSE:
+                break
+            reading = (reading + now) / 2
+        return found
 
     def least(self, clusters: int) -> float:
         """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
@@ -256,7 +265,7 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         traffic: bytes that memory moves for each byte that is read.
     """
     together = max(1.0, asking / chip["gpc.count"])
-    l2 = min(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together, chip["tma.fill"])
+    l2 = min(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
     if traffic:
         l2 = min(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
     return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))

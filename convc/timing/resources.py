@@ -54,13 +54,11 @@ class Share:
         l2: bytes a cycle that it reads.
         missed: part of what it reads that comes from memory.
         own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
-        behind: cycles a byte that a request waits behind those of other SMs, while it does not hold this SM's port.
     """
 
     l2: float
     missed: float = 0.0
     own: float = 1.0
-    behind: float = 0.0
 
 
 @dataclass(slots=True)
@@ -83,6 +81,8 @@ class Streaming:
     sectors: Server = field(default_factory=Server)
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
+    flying: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    asked: float = 0.0
     queued: list[float] = field(default_factory=list[float])
     limit: str = ""
 
@@ -107,18 +107,36 @@ class Streaming:
             return begin, self.stores.free, cause
         read = work.bytes - work.filled
         rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
-        asked = read * self.share.own if work.common else read
-        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows, "L2": asked / self.share.l2}
+        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, times[self.limit], event)
         missed = self.share.missed
-        wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed + asked * self.share.behind
+        wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed
         if work.mode == "im2col":
             wait += chip["tma.im2col"]
         if not self.prefetched and (work.row, work.buffer) not in self.warmed:
             self.warmed.add((work.row, work.buffer))
             wait += chip["tma.first"]
-        return begin, self.fill.free + wait, cause
+        asked = read * self.share.own if work.common else read
+        end = self.fill.free + wait
+        behind = time + self._in_crowd(self.fill.free - begin + wait, asked, time)
+        if behind > end:
+            end = behind
+            self.limit = "L2"
+        self.flying.append((end, asked))
+        return begin, end, cause
+
+    def _in_crowd(self, alone: float, asked: float, time: float) -> float:
+        """Cycles of a copy that takes ``alone`` where nobody else asks, behind what this SM has asked for already.
+
+        A closed queue: all SMs do the same, so each waits for its own bytes in flight at its share of the rate, and
+        the latency passes meanwhile. How sharp the knee between the two is was measured, of L2 and of memory.
+        """
+        self.flying = [(end, size) for end, size in self.flying if end > time]
+        self.asked += asked
+        queue = (asked + sum(size for _, size in self.flying)) / self.share.l2
+        knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
+        return float((alone**knee + queue**knee) ** (1 / knee))
 
     def tensor_work(self, work: Work, time: float, event: int) -> tuple[float, float, float, int | None]:
         """Queue an operation of the tensor core: acceptance, begin, end, and the event that it waited for.

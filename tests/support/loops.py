@@ -72,3 +72,16 @@ def tensor_store(cells: int) -> Trace:
     _add(trace, CONSUMER, Item(name="tcgen05.st", step="", line=0, index=0, cells=cells))
     _add(trace, CONSUMER, Item(name="tcgen05.wait", step="", line=0, index=0, needs=(0,)))
     return trace
+
+
+def copies(rows: int, in_flight: int, turns: int) -> Trace:
+    """A thread that keeps some copies of rows of 128 bytes in flight."""
+    trace = _empty((PRODUCER,))
+    for turn in range(turns):
+        stage, use = turn % in_flight, turn // in_flight
+        before = (0, stage, use - 1) if use else None
+        _add(trace, PRODUCER, Item(name="mbarrier.try_wait", step="wait", line=0, index=0, waits=before, cycles=READY))
+        number = _work(trace, Work(kind="load", row=0, step="copy", line=0, bytes=rows * 128, lines=rows, mode="tile"))
+        _add(trace, PRODUCER, Item(name="cp.async.bulk.tensor", step="copy", line=0, index=0, works=[number]))
+        trace.phases[0, stage, use] = [Contribution(None, 0, (number,))]
+    return trace

@@ -11,7 +11,7 @@ from convc.errors import UnmodelledError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.timing import recorder
 from convc.timing.attribution import critical_path
-from convc.timing.chip import Footprint, most_beside, side_by_side
+from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share
 from convc.timing.engine import Replay
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import Chip, read_chip
@@ -59,7 +59,7 @@ def test_the_critical_path_adds_up(kernel):
 
 def check(kernel: KernelTime) -> None:
     """The path adds up to the round, nothing ends before it begins, and nothing is quicker than its bounds."""
-    replay = Replay(side_by_side(kernel.trace, 1), B200, Share(l2=kernel.launch.l2), kernel.trace.ctas)
+    replay = Replay(side_by_side(kernel.trace, 1), B200, sm_share(B200, 1), kernel.trace.ctas)
     total = replay.run()
     assert sum(part.cycles for part in critical_path(replay.events)) == pytest.approx(total)
     assert all(event.start <= event.end for event in replay.events)

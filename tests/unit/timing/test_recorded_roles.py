@@ -24,11 +24,11 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
+from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.loops import unrolled_loops
 from convc.timing.parameters import read_chip
 from convc.timing.recorder import Recorder
-from convc.timing.resources import Share
 from convc.timing.trace import Trace
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "roles_h200.csv"
@@ -63,7 +63,7 @@ def roles(name: str) -> dict[str, float]:
     artifact = Kernels(ScheduleOptions(schedule=match[2])).compiled(problem).artifact
     recorder = Recorder(unrolled_loops(parse(artifact.ptx).kernels[0].body))
     run(artifact.ptx, artifact.launch, {}, observer=recorder, options=RunOptions(ctas=(0, 1)))
-    replay = Replay(without_mma(recorder.trace), H200, Share(l2=H200["tma.fill"]), 1)
+    replay = Replay(without_mma(recorder.trace), H200, sm_share(H200, 1), 1)
     total = replay.run()
     spans: dict[str, tuple[float, float]] = {}
     for event in replay.events:
