@@ -50,6 +50,7 @@ def judge(
         wrong = next((layer.name for layer in report.layers if not layer.ok), None)
         picked = wrong or slowest((layer.name, layer.planned) for layer in report.layers)
         print_next(console(), "inspect", model, picked, chosen)
-    write_report(json_file, as_json(report))
+    if json_file is not None:
+        write_report(json_file, as_json(report))
     if not report.ok:
         raise click.exceptions.Exit(1)
