@@ -36,6 +36,7 @@ from convc.cli.options import (
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."
 )
 @click.option("--cold", is_flag=True, help="Nothing is in L2 when a kernel begins.")
+@click.option("--sass", is_flag=True, help="Time the instructions that ptxas makes of the text, not their classes.")
 @click.option("--passes", is_flag=True, help="Also show an MMA of each shape step by step, inside the tensor core.")
 @batch_option
 @dtype_option

@@ -145,6 +145,24 @@ class TimedPart(TypedDict):
     cycles: float
 
 
+class LaneLoopJson(TypedDict):
+    """A loop over lanes around an instruction that one lane issues: line of the PTX text, cycles of a turn."""
+
+    line: int
+    opcode: str
+    cycles: int
+
+
+class AssemblyJson(TypedDict):
+    """What ptxas made of a kernel: registers and stack per thread, spills in bytes."""
+
+    instructions: int
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+    lane_loops: list[LaneLoopJson]
+
+
 class TimedLayer(TypedDict):
     """The time of a kernel on a chip: ``use`` has the share of the first round in which each unit works."""
 
@@ -158,6 +176,7 @@ class TimedLayer(TypedDict):
     rounds: int
     l2_bytes_per_clk: float
     use: dict[str, float]
+    assembly: AssemblyJson | None
     critical_path: list[TimedPart]
 
 

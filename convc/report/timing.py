@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from convc.report.console import print_heading
+from convc.timing.assembler import Assembly
 from convc.timing.attribution import Part
 from convc.timing.kernel import Dependence, KernelTime, spread
 from convc.timing.passes import steps
 
 if TYPE_CHECKING:
-    from convc.report.schemas import TimedLayer, TimeJson
+    from convc.report.schemas import AssemblyJson, TimedLayer, TimeJson
     from convc.timing.tensor_core import MmaShape
 
 Row = tuple[str, str, float | None, KernelTime]
@@ -82,6 +83,8 @@ def print_kernel(console: Console, row: Row) -> None:
         f"{kernel.ctas} CTAs on {launch.busy} SMs, up to {launch.beside} on each, in {rounds}; L2 gives each SM "
         f"{launch.l2:.0f} B/clk"
     )
+    if kernel.assembly is not None:
+        _print_assembly(console, kernel.assembly)
     print_heading(console, "units of an SM, share of the first round in which they work")
     for unit, share in launch.use.items():
         console.print(f"{unit:14} {100 * share:5.1f} %")
@@ -92,6 +95,19 @@ def print_kernel(console: Console, row: Row) -> None:
         console.print(_rests(one))
     if not rests:
         console.print("none: no parameter's range moves it as much")
+
+
+def _print_assembly(console: Console, made: Assembly) -> None:
+    """What ptxas made of the text."""
+    print_heading(console, "what ptxas made of it")
+    console.print(
+        f"{len(made.code)} instructions, {made.registers} registers a thread, {made.spill_bytes} bytes of spills, "
+        f"{made.stack_bytes} bytes of stack"
+    )
+    for loop in made.lane_loops:
+        console.print(f"line {loop.line}: a loop over lanes around {loop.opcode}, {loop.cycles} cycles a turn")
+    if not made.lane_loops:
+        console.print("no loop over lanes around a copy or an operation of the tensor core")
 
 
 def _print_parts(console: Console, parts: tuple[Part, ...]) -> None:
@@ -135,6 +151,17 @@ def _print_steps(console: Console, shape: MmaShape, kernel: KernelTime, count: i
         )
 
 
+def _assembly_json(made: Assembly) -> AssemblyJson:
+    """What ptxas made of a kernel, as plain data."""
+    return {
+        "instructions": len(made.code),
+        "registers": made.registers,
+        "spill_bytes": made.spill_bytes,
+        "stack_bytes": made.stack_bytes,
+        "lane_loops": [{"line": loop.line, "opcode": loop.opcode, "cycles": loop.cycles} for loop in made.lane_loops],
+    }
+
+
 def times_json(source: str, chip: str, rows: Iterable[Row]) -> TimeJson:
     """The times of a report as plain data."""
     layers: list[TimedLayer] = []
@@ -152,6 +179,7 @@ def times_json(source: str, chip: str, rows: Iterable[Row]) -> TimeJson:
                 "rounds": launch.rounds,
                 "l2_bytes_per_clk": launch.l2,
                 "use": launch.use,
+                "assembly": None if kernel.assembly is None else _assembly_json(kernel.assembly),
                 "critical_path": [
                     {"step": part.step, "waits_for": part.cause, "cycles": part.cycles} for part in kernel.parts
                 ],

@@ -16,6 +16,12 @@ from convc.timing.trace import Contribution, Item, Trace
 CTA_BYTES = 1024
 """Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
 
+REGISTERS = 65536
+"""Registers of an SM (CUDA programming guide)."""
+
+WARP_REGISTERS = 256
+"""Registers are dealt out to a warp in this many (CUDA occupancy calculator)."""
+
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
 
@@ -26,11 +32,13 @@ class Footprint:
 
     Attributes:
         shared_bytes: of shared memory. columns: of tensor memory. threads: how many.
+        registers: of each thread; 0 where nobody knows, which is taken to be few enough.
     """
 
     shared_bytes: int
     columns: int
     threads: int
+    registers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +81,7 @@ def time_launch(trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold:
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
-    """CTAs that fit on an SM; registers, which ptxas deals out, are taken to suffice."""
+    """CTAs that fit on an SM."""
     limits = [
         MOST_CTAS,
         int(chip["chip.shared"]) // (footprint.shared_bytes + CTA_BYTES),
@@ -81,6 +89,9 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
     ]
     if footprint.columns:
         limits.append(int(chip["chip.tensor_columns"]) // footprint.columns)
+    if footprint.registers:
+        warp = -(-footprint.registers * 32 // WARP_REGISTERS) * WARP_REGISTERS
+        limits.append(REGISTERS // (warp * -(-footprint.threads // 32)))
     return max(1, min(limits))
 
 

@@ -13,6 +13,7 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
+from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops
@@ -59,6 +60,7 @@ class KernelTime:
         trace: what one cluster does.
         footprint: what a CTA takes of its SM.
         cold: operands come from memory.
+        assembly: what ptxas made of the text, where it was asked.
     """
 
     name: str
@@ -70,6 +72,7 @@ class KernelTime:
     trace: Trace
     footprint: Footprint
     cold: bool
+    assembly: Assembly | None = None
 
     @property
     def cycles(self) -> float:
@@ -122,6 +125,7 @@ def time_kernel(
     name: str = "",
     file: str = "kernel.ptx",
     cold: bool = False,
+    sass: bool = False,
 ) -> KernelTime:
     """Time a launch.
 
@@ -134,11 +138,14 @@ def time_kernel(
         name: what the kernel is called in reports; by default its entry.
         file: what the text is called in messages.
         cold: nothing is in L2 yet.
+        sass: take the instructions that ptxas makes of the text, and its registers.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: the machine does not take it, or its control flow depends on time.
         MachineFault, DeadlockError: it fails.
+        ToolError: with ``sass``, ptxas or nvdisasm is missing, or refuses the text.
     """
+    made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
     recorder = Recorder(_unrolled(text, file, launch.entry))
     # A cluster in the middle of the grid is one without a border, as most are.
@@ -153,8 +160,13 @@ def time_kernel(
         observer=recorder,
     )
     trace = recorder.trace
+    if made is not None:
+        trace = assembled(trace, made.code, _starts(text, file, launch.entry))
     footprint = Footprint(
-        shared_bytes=launch.shared_bytes, columns=recorder.most_columns, threads=math.prod(launch.block)
+        shared_bytes=launch.shared_bytes,
+        columns=recorder.most_columns,
+        threads=math.prod(launch.block),
+        registers=0 if made is None else made.registers,
     )
     timed = time_launch(trace, launch.ctas, footprint, chip, cold)
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
@@ -168,7 +180,14 @@ def time_kernel(
         trace=trace,
         footprint=footprint,
         cold=cold,
+        assembly=made,
     )
+
+
+def _starts(text: str, file: str, entry: str) -> list[int]:
+    """Lines on which an instruction of a kernel begins."""
+    kernel = next(kernel for kernel in parse(text, file).kernels if kernel.name == entry)
+    return sorted({instr.span.line for instr in kernel.body})
 
 
 @functools.lru_cache(maxsize=64)
