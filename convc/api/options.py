@@ -66,12 +66,14 @@ class ChipOptions:
         settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind.
         clock: of the SMs, in GHz, in place of the chip's.
         cold: nothing is in L2 when a kernel begins.
+        sass: take instructions, their cycles and registers from what ptxas makes of the text (``convc[sass]``).
     """
 
     chip: str = "b200"
     settings: tuple[str, ...] = ()
     clock: float | None = None
     cold: bool = False
+    sass: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

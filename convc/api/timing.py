@@ -115,6 +115,7 @@ def time(
         InputError: there is no such chip, parameter, layer or file.
         UnmodelledError: the control flow of a kernel depends on time.
         PtxSyntaxError, LaunchError, PlanError, MachineFault: a kernel cannot be compiled or run.
+        ToolError: with `ChipOptions.sass`, ptxas or nvdisasm is missing, or refuses a kernel.
 
     Example:
         >>> convc.time("tiny_two_convs.onnx").layers[0].kernel.launch.rounds
@@ -134,7 +135,14 @@ def time(
         if key not in timed:
             buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
             timed[key] = time_kernel(
-                job.text, job.launch, buffers, parameters, name=job.name, file=job.file, cold=model.cold
+                job.text,
+                job.launch,
+                buffers,
+                parameters,
+                name=job.name,
+                file=job.file,
+                cold=model.cold,
+                sass=model.sass,
             )
         layers.append(LayerTime(name=job.name, schedule=job.schedule, macs=job.macs, kernel=timed[key]))
     return TimeReport(source=_called(source), chip=parameters, layers=tuple(layers))

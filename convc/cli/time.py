@@ -78,6 +78,7 @@ class Shown:
 )
 @click.option("--cold", is_flag=True, help="Nothing is in L2 when a kernel begins.")
 @click.option("--timeline", is_flag=True, help="Also show what each warp and unit does meanwhile, as text.")
+@click.option("--sass", is_flag=True, help="Time the instructions that ptxas makes of the text, not their classes.")
 @click.option("--passes", is_flag=True, help="Also show an MMA of each shape step by step, inside the tensor core.")
 @click.option(
     "-o",

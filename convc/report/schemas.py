@@ -188,6 +188,24 @@ class TimedStep(TypedDict):
     waits_for: dict[str, float]
 
 
+class LaneLoopJson(TypedDict):
+    """A loop over lanes around an instruction that one lane issues: line of the PTX text, cycles of a turn."""
+
+    line: int
+    opcode: str
+    cycles: int
+
+
+class AssemblyJson(TypedDict):
+    """What ptxas made of a kernel: registers and stack per thread, spills in bytes."""
+
+    instructions: int
+    registers: int
+    spill_bytes: int
+    stack_bytes: int
+    lane_loops: list[LaneLoopJson]
+
+
 class TimedLayer(TypedDict):
     """The time of a kernel on a chip, and its share of the time of all.
 
@@ -208,6 +226,7 @@ class TimedLayer(TypedDict):
     l2_bytes_per_clk: float
     use: dict[str, float]
     steps: list[TimedStep]
+    assembly: AssemblyJson | None
     critical_path: list[TimedPart]
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from convc.report.timing import Row
+from convc.timing.assembler import Assembly
 from convc.timing.attribution import by_step
 from convc.timing.kernel import KernelTime, waits_of_all
 from convc.timing.timeline import wait_cause
 
 if TYPE_CHECKING:
-    from convc.report.schemas import TimedLayer, TimeJson
+    from convc.report.schemas import AssemblyJson, TimedLayer, TimeJson
 
 USES = ("tensor core", "fill", "read port", "L2", "sectors", "tensor memory", "bulk stores")
 """Resources whose use has a column."""
@@ -119,6 +120,7 @@ def times_json(source: str, chip: str, rows: Sequence[Row]) -> TimeJson:
                 "round_cycles": list(launch.lengths),
                 "l2_bytes_per_clk": launch.l2,
                 "use": launch.use,
+                "assembly": None if kernel.assembly is None else _assembly_json(kernel.assembly),
                 "steps": [
                     {"step": one.step, "cycles": one.cycles, "waits_for": dict(one.waits)}
                     for one in by_step(kernel.parts)
@@ -135,4 +137,15 @@ def times_json(source: str, chip: str, rows: Sequence[Row]) -> TimeJson:
         "microseconds": total,
         "waits_for": dict(waits_of_all(kernel for _, _, _, kernel in rows)),
         "layers": layers,
+    }
+
+
+def _assembly_json(made: Assembly) -> AssemblyJson:
+    """What ptxas made of a kernel, as plain data."""
+    return {
+        "instructions": len(made.code),
+        "registers": made.registers,
+        "spill_bytes": made.spill_bytes,
+        "stack_bytes": made.stack_bytes,
+        "lane_loops": [{"line": loop.line, "opcode": loop.opcode, "cycles": loop.cycles} for loop in made.lane_loops],
     }

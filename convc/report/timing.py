@@ -9,6 +9,7 @@ from rich.console import Console
 from convc.report.console import print_heading
 from convc.report.grid import Column, print_grid
 from convc.report.grid import Row as GridRow
+from convc.timing.assembler import Assembly
 from convc.timing.attribution import StepTime, by_step
 from convc.timing.kernel import Dependence, KernelTime, spread, waits_of_all
 
@@ -101,6 +102,8 @@ def print_kernel(console: Console, row: Row) -> None:
         f"{kernel.ctas} CTAs on {launch.busy} SMs, up to {launch.beside} on each, in {rounds}; L2 gives each SM "
         f"{launch.l2:.0f} B/clk"
     )
+    if kernel.assembly is not None:
+        _print_assembly(console, kernel.assembly)
     print_heading(console, "what is used: share of the first round in which it works")
     for unit, share in launch.use.items():
         console.print(f"{unit:14} {percent(share):>7}")
@@ -111,6 +114,19 @@ def print_kernel(console: Console, row: Row) -> None:
         console.print(_rests(one))
     if not rests:
         console.print("none: no parameter's range moves it as much")
+
+
+def _print_assembly(console: Console, made: Assembly) -> None:
+    """What ptxas made of the text."""
+    print_heading(console, "what ptxas made of it")
+    console.print(
+        f"{len(made.code)} instructions, {made.registers} registers a thread, {made.spill_bytes} bytes of spills, "
+        f"{made.stack_bytes} bytes of stack"
+    )
+    for loop in made.lane_loops:
+        console.print(f"line {loop.line}: a loop over lanes around {loop.opcode}, {loop.cycles} cycles a turn")
+    if not made.lane_loops:
+        console.print("no loop over lanes around a copy or an operation of the tensor core")
 
 
 def _print_steps(console: Console, steps: Sequence[StepTime], total: float) -> None:

@@ -13,16 +13,13 @@ Formats of its messages: as printed by ptxas 13.5 (``ptxas FILE, line N; error  
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sysconfig
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from convc.errors import Span, ToolError
+from convc.support.programs import find_program, run_program
 
 VARIABLE = "CONVC_PTXAS"
 TIMEOUT_S = 120.0
@@ -31,6 +28,7 @@ _DIAGNOSTIC = re.compile(r"^ptxas .*?, line (?P<line>\d+); (?:error|fatal)\s*: (
 _FATAL = re.compile(r"^ptxas (?:error|fatal)\s*: (?P<text>.*)$", re.MULTILINE)
 _USED = re.compile(r"Used (?P<registers>\d+) registers(?P<rest>.*)")
 _SHARED = re.compile(r"(\d+) bytes smem")
+_STACK = re.compile(r"(\d+) bytes stack frame")
 _SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
@@ -43,27 +41,19 @@ class Assembled:
         registers: registers per thread, the largest of all entries (0 for a module without entries).
         shared_bytes: static shared memory per CTA, the largest of all entries.
         spill_bytes: bytes of register spill stores and loads; more than 0 means slow.
+        stack_bytes: stack per thread, the largest of all entries and functions.
     """
 
     cubin: bytes
     registers: int
     shared_bytes: int
     spill_bytes: int
+    stack_bytes: int = 0
 
 
 def find_ptxas() -> Path | None:
     """The assembler to use, or None; `ToolError` where CONVC_PTXAS names something that is no program."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        if not os.access(named, os.X_OK) or not os.path.isfile(named):
-            raise ToolError(f"{VARIABLE} names {named!r}, which is not a program that can be run")
-        return Path(named)
-    for scheme in ("purelib", "platlib"):
-        packaged = sorted(Path(sysconfig.get_path(scheme)).glob("nvidia/*/bin/ptxas"))
-        if packaged:
-            return packaged[-1]
-    on_path = shutil.which("ptxas")
-    return Path(on_path) if on_path else None
+    return find_program("ptxas", VARIABLE)
 
 
 def require_ptxas() -> Path:
@@ -77,13 +67,21 @@ def require_ptxas() -> Path:
     return program
 
 
-def assemble(ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeout_s: float = TIMEOUT_S) -> Assembled:
+def assemble(
+    ptx: str,
+    arch: str = "sm_100a",
+    *,
+    file: str = "kernel.ptx",
+    lines: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Assembled:
     """Assemble PTX text for one architecture.
 
     Args:
         ptx: the module's text.
         arch: name of the target, as ptxas spells it.
         file: name of the text in messages.
+        lines: put a table of the PTX lines into the machine code, which stays as fast as it is.
         timeout_s: seconds after which ptxas is stopped.
 
     Raises:
@@ -95,14 +93,9 @@ def assemble(ptx: str, arch: str = "sm_100a", *, file: str = "kernel.ptx", timeo
         target = Path(folder) / "kernel.cubin"
         source.write_text(ptx, encoding="utf-8")
         command = [str(program), "-v", "--gpu-name", arch, "--output-file", str(target), str(source)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise ToolError(f"ptxas took more than {timeout_s:g} s and was stopped", where=file) from None
-        except OSError as error:
-            raise ToolError(f"ptxas could not be started: {error.strerror}", where=str(program)) from None
+        if lines:
+            command.append("--generate-line-info")
+        done = run_program(command, timeout_s, file)
         said = done.stdout + done.stderr
         if done.returncode != 0 or not target.is_file():
             raise _refusal(said, done.returncode, ptx, file)
@@ -117,6 +110,7 @@ def _assembled(cubin: bytes, said: str) -> Assembled:
         registers=max((int(m["registers"]) for m in used), default=0),
         shared_bytes=max((int(n) for m in used for n in _SHARED.findall(m["rest"])), default=0),
         spill_bytes=sum(int(stores) + int(loads) for stores, loads in _SPILL.findall(said)),
+        stack_bytes=max((int(n) for n in _STACK.findall(said)), default=0),
     )
 
 

@@ -19,6 +19,12 @@ from convc.timing.trace import Contribution, Item, Trace, Work
 CTA_BYTES = 1024
 """Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
 
+REGISTERS = 65536
+"""Registers of an SM (CUDA programming guide)."""
+
+WARP_REGISTERS = 256
+"""Registers are dealt out to a warp in this many (CUDA occupancy calculator)."""
+
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
 
@@ -29,11 +35,13 @@ class Footprint:
 
     Attributes:
         shared_bytes: of shared memory. columns: of tensor memory. threads: how many.
+        registers: of each thread; 0 where nobody knows, which is taken to be few enough.
     """
 
     shared_bytes: int
     columns: int
     threads: int
+    registers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +223,7 @@ class _Grid:
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
-    """CTAs that fit on an SM; registers, which ptxas deals out, are taken to suffice."""
+    """CTAs that fit on an SM."""
     limits = [
         MOST_CTAS,
         int(chip["chip.shared"]) // (footprint.shared_bytes + CTA_BYTES),
@@ -223,6 +231,9 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
     ]
     if footprint.columns:
         limits.append(int(chip["chip.tensor_columns"]) // footprint.columns)
+    if footprint.registers:
+        warp = -(-footprint.registers * 32 // WARP_REGISTERS) * WARP_REGISTERS
+        limits.append(REGISTERS // (warp * -(-footprint.threads // 32)))
     return max(1, min(limits))
 
 

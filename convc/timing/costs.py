@@ -34,6 +34,8 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
     """Cycles until the warp can issue its next instruction; ``jumps``: that one is not the next in the text."""
     if item.cycles is not None:
         return item.cycles
+    if item.sass is not None:
+        return item.sass.stall + (chip["assembler.branch"] if item.sass.taken else 0.0)
     if _is_free(item):
         return 0.0
     if item.name == "bra" and jumps:
@@ -44,6 +46,8 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
 
 def result(item: Item, chip: Chip) -> float:
     """Cycles until a result can be read."""
+    if item.sass is not None:
+        return chip[item.sass.after] if item.sass.after else 0.0
     if _is_free(item):
         return 0.0
     return chip[_of(RESULTS, item.name, "threads.alu")]

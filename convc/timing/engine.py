@@ -234,7 +234,7 @@ class Replay:
             work = self.trace.works[number]
             event = len(self.events)
             if work.kind in ("load", "store"):
-                if not strand.copies:
+                if not strand.copies and item.sass is None:
                     strand.copies = True
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
                 begin, end, queued = sm.copy(work, time, event)
@@ -290,6 +290,10 @@ class Replay:
         whole, part = item.sectors
         cycles = whole * chip["threads.sector"] + part * chip["threads.part_sector"]
         begin, cause = self.sms[strand.warp[0] % len(self.sms)].sectors.take(start + own, cycles, len(self.events))
+        if item.name.startswith("ld") and item.sass is not None:
+            strand.ready[strand.at] = self.sms[strand.warp[0] % len(self.sms)].load(item.cached, begin + cycles)
+            strand.time = start + own
+            return None, "program"
         if item.name.startswith("ld"):
             if strand.fetched is None:
                 strand.fetched = begin + chip["threads.global_latency"]
@@ -297,7 +301,8 @@ class Replay:
             strand.ready[strand.at] = strand.fetched
             strand.time = start + own
             return None, "program"
-        strand.time = begin + cycles
+        queued = chip["assembler.store_queue"] if item.sass is not None else 0.0
+        strand.time = max(start + own, begin + cycles - queued)
         return cause, "queue" if cause is not None else "program"
 
     # ---- what becomes known ----------------------------------------------------------------------------------------

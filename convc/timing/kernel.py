@@ -15,6 +15,7 @@ from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
 from convc.machine.launch import uncollected
 from convc.ptx.parser import parse
+from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops
@@ -62,6 +63,7 @@ class KernelTime:
         footprint: what a CTA takes of its SM.
         cold: operands come from memory.
         operands: bytes that the launch reads and writes.
+        assembly: what ptxas made of the text, where it was asked.
     """
 
     name: str
@@ -74,6 +76,7 @@ class KernelTime:
     footprint: Footprint
     cold: bool
     operands: Operands
+    assembly: Assembly | None = None
 
     @property
     def cycles(self) -> float:
@@ -140,6 +143,7 @@ def time_kernel(
     name: str = "",
     file: str = "kernel.ptx",
     cold: bool = False,
+    sass: bool = False,
 ) -> KernelTime:
     """Time a launch.
 
@@ -152,11 +156,14 @@ def time_kernel(
         name: what the kernel is called in reports; by default its entry.
         file: what the text is called in messages.
         cold: nothing is in L2 yet.
+        sass: take the instructions that ptxas makes of the text, and its registers.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: the machine does not take it, or its control flow depends on time.
         MachineFault, DeadlockError: it fails.
+        ToolError: with ``sass``, ptxas or nvdisasm is missing, or refuses the text.
     """
+    made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
     recorder = Recorder(_unrolled(text, file, launch.entry))
     # A cluster in the middle of the grid is one without a border, as most are; the next says what is read twice.
@@ -171,8 +178,13 @@ def time_kernel(
         observer=recorder,
     )
     trace = recorder.trace
+    if made is not None:
+        trace = assembled(trace, made.code, _starts(text, file, launch.entry))
     footprint = Footprint(
-        shared_bytes=launch.shared_bytes, columns=recorder.most_columns, threads=math.prod(launch.block)
+        shared_bytes=launch.shared_bytes,
+        columns=recorder.most_columns,
+        threads=math.prod(launch.block),
+        registers=0 if made is None else made.registers,
     )
     operands = Operands(read=_size(launch, recorder.read), written=_size(launch, recorder.written - recorder.read))
     timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
@@ -188,12 +200,19 @@ def time_kernel(
         footprint=footprint,
         cold=cold,
         operands=operands,
+        assembly=made,
     )
 
 
 def _size(launch: LaunchSpec, names: Iterable[str]) -> int:
     """Bytes of some buffers."""
     return sum(launch.buffers[name].size_bytes for name in names)
+
+
+def _starts(text: str, file: str, entry: str) -> list[int]:
+    """Lines on which an instruction of a kernel begins."""
+    kernel = next(kernel for kernel in parse(text, file).kernels if kernel.name == entry)
+    return sorted({instr.span.line for instr in kernel.body})
 
 
 @functools.lru_cache(maxsize=64)

@@ -22,6 +22,9 @@ from convc.timing.values import Reading, Values
 SECTOR = 32
 """Bytes of global memory that are moved together."""
 
+CACHED = 32
+"""Bytes of global memory that a load brings into the SM's cache."""
+
 TIME_DEPENDENT = {
     "mbarrier.test_wait": "it polls, and what it sees depends on time",
     "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
@@ -341,7 +344,11 @@ class Recorder(Observer):
         for at, row, warp_at, warp, lanes in actors(strand):
             if active is not None:
                 lanes = lanes[active[at, warp_at, lanes]]
-            self._last(row, warp).sectors = _sectors(starts[at, warp_at, lanes], size)
+            item = self._last(row, warp)
+            item.sectors = _sectors(starts[at, warp_at, lanes], size)
+            if item.name.startswith("ld"):
+                touched = np.unique(starts[at, warp_at, lanes] // CACHED)
+                item.cached = tuple((buffer, int(place)) for place in touched)
 
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st."""

@@ -80,6 +80,7 @@ class Streaming:
     tensor: Server = field(default_factory=Server)
     sectors: Server = field(default_factory=Server)
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
+    cached: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     flying: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     asked: float = 0.0
@@ -137,6 +138,12 @@ class Streaming:
         queue = (asked + sum(size for _, size in self.flying)) / self.share.l2
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return float((alone**knee + queue**knee) ** (1 / knee))
+
+    def load(self, lines: tuple[tuple[str, int], ...], time: float) -> float:
+        """When a load of global memory that begins at a time has its data; the cache keeps what was loaded before."""
+        for line in lines:
+            self.cached.setdefault(line, time + self.chip["threads.global_latency"])
+        return max([time + self.chip["assembler.cached"], *(self.cached[line] for line in lines)])
 
     def tensor_work(self, work: Work, time: float, event: int) -> tuple[float, float, float, int | None]:
         """Queue an operation of the tensor core: acceptance, begin, end, and the event that it waited for.

@@ -7,6 +7,7 @@ that complete it. It stays true at any speed as long as control flow does not de
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from convc.timing.tensor_core import MmaShape
 
@@ -49,6 +50,20 @@ class Work:
     common: bool = False
 
 
+class Slot(NamedTuple):
+    """What the machine code says of an item (`convc.timing.assembler`).
+
+    Attributes:
+        stall: cycles until the next instruction of the warp.
+        after: the parameter with the cycles until its result is there, or its operands are read; "" where none waits.
+        taken: it is a jump that is taken.
+    """
+
+    stall: int
+    after: str
+    taken: bool
+
+
 @dataclass(slots=True, kw_only=True)
 class Item:
     """An instruction of a warp.
@@ -62,11 +77,13 @@ class Item:
         meets, leaves: barrier that it arrives at, or that must be complete before the warp goes on.
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
         sectors: of 32 bytes of global memory, whole and in part.
+        cached: lines of the SM's cache that a load of global memory needs, as buffer and number.
         cells: of tensor memory, a lane, that it loads or stores.
         needs: items of the warp, by number, that computed what it reads.
         unrolled: it is in a loop that ptxas unrolls.
         repeats: it computes a value that the warp has already (see `convc.timing.values`).
         cycles: that it holds its warp, where they are known; else its class says (see `convc.timing.costs`).
+        sass: what the assembler says, where it was asked.
     """
 
     name: str
@@ -80,11 +97,13 @@ class Item:
     group: bool = False
     left: int | None = None
     sectors: tuple[int, int] = (0, 0)
+    cached: tuple[tuple[str, int], ...] = ()
     cells: int = 0
     needs: tuple[int, ...] = ()
     unrolled: bool = False
     repeats: bool = False
     cycles: float | None = None
+    sass: Slot | None = None
 
 
 @dataclass(frozen=True, slots=True)

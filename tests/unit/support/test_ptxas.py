@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from convc.errors import ToolError
-from convc.support import ptxas
+from convc.support import programs, ptxas
 
 GOOD = """.version 8.6
 .target sm_100a
@@ -79,7 +79,7 @@ def test_the_variable_wins_and_must_name_a_program(monkeypatch, tmp_path):
 
 def test_without_any_assembler_the_hint_says_how_to_get_one(monkeypatch, tmp_path):
     monkeypatch.delenv(ptxas.VARIABLE, raising=False)
-    monkeypatch.setattr(ptxas.sysconfig, "get_path", lambda scheme: str(tmp_path))
+    monkeypatch.setattr(programs.sysconfig, "get_path", lambda scheme: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolError) as caught:
         ptxas.assemble(GOOD)
