@@ -197,7 +197,7 @@ class LaneLoopJson(TypedDict):
 
 
 class AssemblyJson(TypedDict):
-    """What ptxas made of a kernel: registers and stack per thread, spills in bytes."""
+    """The outcome of ptxas for a kernel: registers and stack per thread, spills in bytes."""
 
     instructions: int
     registers: int

@@ -50,7 +50,7 @@ MOST_STEPS = 4000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """What ptxas made of a kernel.
+    """The machine code of a kernel, and the resources that ptxas gave it.
 
     Attributes:
         code: its machine instructions.
@@ -187,7 +187,8 @@ class _Ways:
                     fewest = min(fewest, seen)
                     score = self._score(way, goals, lines)
                     if best is None or score > most:
-                        best, most = tuple(way), score
+                        best = tuple(way)
+                        most = score
                     break
                 passed.add(at)
                 steps += 1

@@ -140,7 +140,7 @@ class Streaming:
         return float((alone**knee + queue**knee) ** (1 / knee))
 
     def load(self, lines: tuple[tuple[str, int], ...], time: float) -> float:
-        """When a load of global memory that begins at a time has its data; the cache keeps what was loaded before."""
+        """Time at which a load of global memory has its data; the cache keeps what was loaded before."""
         for line in lines:
             self.cached.setdefault(line, time + self.chip["threads.global_latency"])
         return max([time + self.chip["assembler.cached"], *(self.cached[line] for line in lines)])

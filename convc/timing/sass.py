@@ -117,7 +117,8 @@ def _instruction(text: str, word: int, line: int, labels: dict[str, int]) -> Sas
     jumps = opcode.startswith(("BRA", "BRX", "JMP"))
     conditional = guard is not None or re.match(r"\S+ !?U?P\d", body) is not None or ".DIV" in opcode
     control = word >> 41
-    result, operands = control >> 5 & 7, control >> 8 & 7
+    result = control >> 5 & 7
+    operands = control >> 8 & 7
     return Sass(
         opcode=opcode,
         line=line,

@@ -51,7 +51,7 @@ class Work:
 
 
 class Slot(NamedTuple):
-    """What the machine code says of an item (`convc.timing.assembler`).
+    """Cycles and scoreboards of an item in the machine code (`convc.timing.assembler`).
 
     Attributes:
         stall: cycles until the next instruction of the warp.
