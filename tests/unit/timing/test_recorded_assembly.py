@@ -19,6 +19,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.assembler import assembled, assembly
+from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.recorder import Recorder
 
@@ -111,7 +112,7 @@ def roles(name: str) -> dict[str, float]:
     run(artifact.ptx, artifact.launch, {}, observer=recorder, options=RunOptions(ctas=(0, 1)))
     starts = {instr.span.line for instr in parse(artifact.ptx).kernels[0].body} | set(notes.values())
     code = assembly(text, artifact.launch.entry, arch="sm_90a").code
-    replay = Replay(assembled(without_mma(recorder.trace), code, sorted(starts)), H200, H200["tma.fill"], 1)
+    replay = Replay(assembled(without_mma(recorder.trace), code, sorted(starts)), H200, sm_share(H200, 1), 1)
     replay.run()
     told = {
         number: next(
