@@ -39,7 +39,7 @@ TABLES = {
     "compile": [name for name, _ in build.WIDE_COLUMNS],
     "inspect": [name for name, _ in listing.WIDE_COLUMNS],
     "schedules": [column.heading for column in schedules.COLUMNS if column.heading],
-    "time": timing.COLUMNS,
+    "time": [column.heading for column in (*timing.COLUMNS, *timing.STEP_COLUMNS)],
 }
 
 

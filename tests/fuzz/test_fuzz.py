@@ -121,6 +121,7 @@ def test_a_campaign_goes_on_where_it_was(monkeypatch, tmp_path):
         return {21: "wrong"} if 21 in numbers else {}
 
     monkeypatch.setattr(campaigns, "in_process", batch)
+    monkeypatch.setattr(campaigns, "BATCH", 20)
     campaigns.campaign("ptx", 1, 40, 1, tmp_path)
     again = campaigns.campaign("ptx", 1, 70, 2, tmp_path)
     assert sorted(done, key=lambda numbers: numbers.start) == [

@@ -224,11 +224,11 @@ class _Store:
 
     def __init__(self, pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> None:
         first = body[pack.members[0]]
-        sources = [source for position in zip(*pack.sources, strict=True) for source in position]
+        [sources] = pack.sources
         self.address: Read = address_of(first.operands[0], table)
         self.fetch = _fetch(sources, table)
         self.words = len(sources)
-        self.size = 4 * len(pack.sources)
+        self.size = 4 * self.words // len(pack.members)
         self.guard = first.guard
 
     def prepare(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:

@@ -90,7 +90,15 @@ def test_an_epilogue(changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"pitch": 40}, {"bias": (0, 16, 32, 56)}, {"bias": (0, 16, 32, 64)}, {"pitch": 1 << 12}, {"offsets": (0, 8)}],
+    [
+        {"pitch": 40},
+        {"bias": (0, 16, 32, 56)},
+        {"bias": (0, 16, 32, 64)},
+        {"pitch": 1 << 12},
+        {"offsets": (0, 8)},
+        {"offsets": (8, 24)},  # all rows lie alike, and none where a piece may lie
+        {"offsets": (8,)},
+    ],
     ids=str,
 )
 def test_a_fault_is_at_the_instruction(changes):

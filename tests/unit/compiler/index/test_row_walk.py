@@ -61,9 +61,6 @@ def serves(walk: RowWalk, start: int) -> bool:
     return True
 
 
-tried = 0
-
-
 @settings(max_examples=some(400), deadline=None)
 @given(
     width=st.integers(1, 24),
@@ -75,17 +72,11 @@ tried = 0
     data=st.data(),
 )
 def test_lanes_hold_what_their_filter_column_needs(width, taps, stride, dilation, start, every, data):
-    global tried
     problems = list(rows_of(width, taps, stride, dilation))
     if problems:
         first = data.draw(st.integers(0, min(every, len(problems)) - 1))
         for problem, border in product(problems[first::every][:100], BORDERS):
             assert serves(row_walk(problem, border), start), (problem, border)
-            tried += 1
-
-
-def test_twenty_thousand_problems_were_tried():
-    assert tried >= 20_000
 
 
 @pytest.mark.parametrize("border", BORDERS)
