@@ -141,6 +141,8 @@ def loading(body: str = "", *, guard: str = "", space: str = "global.", at: str 
         (loading(stride="17"), "the stride of the matrix is no multiple of 8 bytes"),
         (loading("add.u64 %p_x, %p_x, 4;"), "the start of the matrix is no multiple of 8 bytes"),
         (loading(stride="-16"), "outside|no buffer|before"),
+        (loading("mov.u64 %p_x, -1024;"), "no buffer"),
+        (loading("sub.u64 %o, -8192, %p_x; and.b64 %o, %o, -128; add.u64 %p_x, %p_x, %o;"), "no buffer"),
         (loading(stride="24"), "of buffer 'x', which has 1024 bytes"),
         (loading(space="shared.", at="%s", stride="24"), "but the CTA has"),
     ],

@@ -79,8 +79,9 @@ class Places:
 
 
 def _by_warp(table: int | np.ndarray) -> np.ndarray:
-    """What `per_warp` gives, as int64 (rows | 1, warps | 1, 1)."""
-    return np.asarray(table, np.int64).reshape(1, 1, 1) if isinstance(table, int) else table[:, :, None]
+    """What `per_warp` gives, as int64 (rows | 1, warps | 1, 1): sums wrap around as those of 64 bits do."""
+    whole = np.asarray(table, np.uint64).view(np.int64)
+    return whole.reshape(1, 1, 1) if whole.ndim == 0 else whole[:, :, None]
 
 
 @op("wmma.load")
