@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 LISTED = 8
 """Names that a hint lists."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is nearest to one that there is not; None where none is near."""
-    near = difflib.get_close_matches(name[:100], list(known)[:5000], n=1)
-    return near[0] if near else None
+    """The known name that is nearest to one that there is not, in whatever case; None where none is near."""
+    by_case = {one.casefold(): one for one in islice(known, 5000)}
+    near = difflib.get_close_matches(name[:100].casefold(), by_case, n=1)
+    return by_case[near[0]] if near else None
 
 
 def hint_of(name: str, known: Sequence[str], what: str) -> str:
