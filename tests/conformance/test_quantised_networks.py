@@ -30,14 +30,20 @@ WAYS = {
 OPSETS = {"plain": (10, 11, 13, 17, 21), "channels": (13, 21), "symmetric": (12, 17)}
 """Operator sets by way; 17 for the others."""
 
-CASES = [
-    (network, form, way, opset)
-    for network in NETWORKS
+KINDS = [
+    (form, way, opset)
     for form in FORMATS
     for way in WAYS
     for opset in OPSETS.get(way, (17,))
     if (form, way) != ("qoperator", "fake quantised")
 ]
+IN_TURNS = [
+    pytest.param(network, *kind, marks=() if (turn + n) % len(NETWORKS) == 0 else pytest.mark.slow)
+    for turn, kind in enumerate(KINDS)
+    for n, network in enumerate(NETWORKS)
+]
+"""Every kind on one network, and on the others in ``make slow``."""
+
 SHARED = Convolutions()
 """The kernels of one operator set are those of the others."""
 
@@ -52,7 +58,7 @@ def shown(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize(("network", "form", "way", "opset"), CASES)
+@pytest.mark.parametrize(("network", "form", "way", "opset"), IN_TURNS)
 def test_quantised_network(network, form, way, opset):
     model = shown(quantised(NETWORKS[network](opset), form, **WAYS[way]))
     graph = Graph(with_integers(model, None), convolutions=SHARED, fuse=True, host="onnxruntime")
@@ -74,8 +80,15 @@ def test_quantised_network(network, form, way, opset):
     assert steps <= 3  # of 3,400 to 22,000 numbers; measured: 0 in every case
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    ("network", "form"),
+    [
+        ("mobilenet", "qdq"),
+        ("resnet", "qoperator"),
+        pytest.param("mobilenet", "qoperator", marks=pytest.mark.slow),
+        pytest.param("resnet", "qdq", marks=pytest.mark.slow),
+    ],
+)
 def test_the_verbs(network, form, tmp_path):
     """Compiled, verified layer by layer and as a network, and run, from a file."""
     model = quantised(NETWORKS[network](), form, per_channel=True)

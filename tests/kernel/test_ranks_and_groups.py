@@ -92,11 +92,17 @@ def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
     )
 
 
-@pytest.mark.parametrize("schedule", ["reload", "slide", "shift"])
-@pytest.mark.parametrize(
-    ("channels", "filters", "groups", "packing"),
-    [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (280, 600, 2, 2)],
-)
+GROUPS = [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (280, 600, 2, 2)]
+TAKE_GROUPS = ("reload", "slide", "shift")
+IN_TURNS = [
+    pytest.param(schedule, *groups, marks=() if (turn + n) % len(TAKE_GROUPS) == 0 else pytest.mark.slow)
+    for turn, groups in enumerate(GROUPS)
+    for n, schedule in enumerate(TAKE_GROUPS)
+]
+"""Two of the groups on each schedule, and all of them in ``make slow``."""
+
+
+@pytest.mark.parametrize(("schedule", "channels", "filters", "groups", "packing"), IN_TURNS)
 def test_every_schedule_takes_groups(schedule, channels, filters, groups, packing, assembled):
     """Depthwise with and without multiplier, wide groups, a last pack that is not full, one pack, several blocks."""
     compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, ScheduleOptions(schedule=schedule))

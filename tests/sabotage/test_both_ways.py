@@ -1,7 +1,7 @@
 """Lazy evaluation, which is fast, against eager evaluation, its oracle, on every kernel there is and on broken ones.
 
 Buffers, counters, findings and faults must be equal. All numbers are small and whole, so that the order of a sum does
-not show.
+not show. Which kernels have products that do not wait, and why, is in `sabotage_at_once`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import zlib
 
 import numpy as np
 import pytest
+from sabotage_at_once import AT_ONCE, OTHERS
 from sabotage_changes import Sabotage
 from sabotage_kernels import ALL, TESTS, conv, subject
 from support.both_ways import run_both_ways
@@ -19,17 +20,33 @@ from convc.errors import ConvcError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
 from convc.machine import RunResult
+from convc.machine.lazy.deferral import Deferral
 
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
-EVERY = 128
+EVERY = 256
 """One of so many changes of a kernel is tried by default."""
 
 
+@pytest.fixture
+def refused(monkeypatch) -> set[str]:
+    """Why products of all cohorts so far were performed at once."""
+    found: set[str] = set()
+    release = Deferral.release
+
+    def kept(self: Deferral) -> None:
+        found.update(self.refused)
+        release(self)
+
+    monkeypatch.setattr(Deferral, "release", kept)
+    return found
+
+
 @pytest.mark.parametrize("name", ALL)
-def test_a_kernel_runs_the_same_both_ways(name):
+def test_a_kernel_runs_the_same_both_ways(name, refused):
     kernel = subject(name)
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
     assert not isinstance(result, ConvcError)
+    assert refused == AT_ONCE.get(name, set())
 
 
 def test_whole_numbers_of_any_size_are_summed_exactly():
@@ -47,12 +64,18 @@ def test_whole_numbers_of_any_size_are_summed_exactly():
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_a_kernel_of_another_compiler_runs_the_same_both_ways(name):
+def test_a_kernel_of_another_compiler_runs_the_same_both_ways(name, refused):
     folder = TESTS / "foreign" / name
     launch = load_launch(folder / "launch.json")
     rng = np.random.default_rng(7)
     inputs = {name: rng.integers(0, 4, b.shape).astype(ARRAY_TYPES[b.dtype]) for name, b in launch.buffers.items()}
     run_both_ways((folder / "kernel.ptx").read_text(), launch, inputs)
+    assert refused == OTHERS.get(name, set())
+
+
+def test_kernels_that_multiply_at_once_are_among_those_that_run():
+    assert set(AT_ONCE) <= set(ALL)
+    assert set(OTHERS) <= set(FOREIGN)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -300,8 +300,12 @@ print(len(calls), hashlib.sha256("".join(texts).encode()).hexdigest())
 """
 
 
-def test_two_processes_at_once_share_a_cache(tmp_path):
-    command = [sys.executable, "-c", WORK, str(tmp_path / "cache")]
+COMPILER = ("sympy", "jinja2", "convc.compiler.schedules.planner")
+
+
+def test_two_processes_at_once_share_a_cache_and_a_third_that_finds_all_loads_no_compiler(tmp_path):
+    code = f"{WORK}\nprint(*(name for name in {COMPILER} if name in sys.modules))"
+    command = [sys.executable, "-c", code, str(tmp_path / "cache")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     both = [subprocess.Popen(command, cwd=ROOT, **pipes) for _ in range(2)]
     for process in both:
@@ -312,30 +316,14 @@ def test_two_processes_at_once_share_a_cache(tmp_path):
     said = [process.communicate(timeout=120) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert [errors for _, errors in said] == ["", ""]
-    counts, texts = zip(*(output.split() for output, _ in said), strict=True)
-    assert texts[0] == texts[1]
-    assert all(0 <= int(count) <= 10 for count in counts)
-    assert 10 <= sum(map(int, counts)) <= 20
+    answers = [output.split() for output, _ in said]
+    counts = [int(count) for count, *_ in answers]
+    assert answers[0][1] == answers[1][1]
+    assert all(count <= 10 for count in counts)
+    assert 10 <= sum(counts) <= 20
+    assert [tuple(loaded) for _, _, *loaded in answers] == [COMPILER if count else () for count in counts]
     alone = subprocess.run(command, cwd=ROOT, input="go\n", capture_output=True, text=True, timeout=120, check=True)
-    assert alone.stdout.split() == ["ready", "0", texts[0]]
-
-
-def test_finding_a_kernel_loads_no_compiler(tmp_path):
-    code = (
-        WORK
-        + "\nprint(*(name for name in ('sympy', 'jinja2', 'convc.compiler.schedules.planner') if name in sys.modules))"
-    )
-    for expected in (["sympy", "jinja2", "convc.compiler.schedules.planner"], []):
-        done = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path / "cache")],
-            cwd=ROOT,
-            input="go\n",
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=True,
-        )
-        assert done.stdout.splitlines()[2].split() == expected
+    assert alone.stdout.split() == ["ready", "0", answers[0][1]]
 
 
 # ---- the command --------------------------------------------------------------------------------------------

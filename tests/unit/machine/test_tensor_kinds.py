@@ -77,9 +77,16 @@ def f32(cells: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(cells).view(np.float32)
 
 
-@pytest.mark.parametrize("in_tensor", [False, True])
-@pytest.mark.parametrize(("a_type", "b_type"), list(itertools.product(FLOATS, FLOATS)))
+@pytest.mark.parametrize(
+    ("a_type", "b_type", "in_tensor"),
+    [
+        pytest.param(a, b, in_tensor, marks=() if (i + j) % 2 == in_tensor else pytest.mark.slow)
+        for (i, a), (j, b) in itertools.product(enumerate(FLOATS), enumerate(FLOATS))
+        for in_tensor in (False, True)
+    ],
+)
 def test_every_mix_of_small_formats(a_type, b_type, in_tensor):
+    """A comes from tensor memory in every other one, and both ways in ``make slow``."""
     a, b = finite_codes(a_type, (128, K)), finite_codes(b_type, (N, K))
     image = np.concatenate([k_major(padded(b, b_type)), k_major(padded(a, a_type))])
     left = "[0]" if in_tensor else str(plain(128, N * K))

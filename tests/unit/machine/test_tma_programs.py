@@ -88,7 +88,9 @@ def test_clusters():
             assert differs(each) == [], each.name
 
 
-@pytest.mark.parametrize(("policy", "seed"), [("late", 0), ("seeded", 1), ("seeded", 2)])
+@pytest.mark.parametrize(
+    ("policy", "seed"), [("late", 0), ("seeded", 1), pytest.param("seeded", 2, marks=pytest.mark.slow)]
+)
 def test_no_program_depends_on_when_its_copies_are_performed(policy, seed):
     """All of them wait for what they issue: the hardware was always right."""
     chosen = named("|".join([*(pattern for pattern, _ in GROUPS.values()), CLUSTERS]))

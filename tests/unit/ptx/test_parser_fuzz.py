@@ -108,15 +108,15 @@ def test_every_prefix_of_an_example():
 
 TOP = ".version 9.0\n.target sm_100a\n"
 BODY = TOP + ".entry k() {\n.reg .b32 %r<4>; .reg .pred %p;\n"
-MANY = 100_000
+MANY = 40_000
 
 
 @pytest.mark.parametrize(
     "text",
     [
         BODY + "{" * MANY,
-        BODY + "{.shared .b32 x; }" * 5000 + "}",
-        BODY + "{ bra L; }" * 5000 + "L: ret; }",
+        BODY + "{.shared .b32 x; }" * 2000 + "}",
+        BODY + "{ bra L; }" * 2000 + "L: ret; }",
         BODY + "/*" * MANY,
         BODY + "/* *" * MANY,
         BODY + " " * 10 * MANY,
@@ -137,15 +137,15 @@ MANY = 100_000
         TOP + ".global .b32 g" + "[2]" * MANY + ";",
         TOP + ".global .b32 g[] = {" + "1," * MANY + "1};",
         TOP + ".entry k(" + ".param .u32 a," * MANY,
-        TOP + "//@ step=a\n" * 20_000 + "".join(f".entry k{i}() {{ ret; }}\n" for i in range(1000)),
+        TOP + "//@ step=a\n" * 8000 + "".join(f".entry k{i}() {{ ret; }}\n" for i in range(400)),
         TOP + "\\" * MANY,
         TOP + ".section x {" + "a " * MANY,
         BODY + "T: .branchtargets L" + ", L" * MANY + "; L: brx.idx %r0, T; }",
-        BODY + "{ T: .branchtargets L; brx.idx %r0, T; }" * 3000 + "L: }",
+        BODY + "{ T: .branchtargets L; brx.idx %r0, T; }" * 1200 + "L: }",
     ],
     ids=range(28),
 )
 def test_long_texts_are_answered_in_time(text):
     started = time.process_time()
     answer(text)
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 2

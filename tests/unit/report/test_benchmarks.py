@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
@@ -14,6 +15,15 @@ from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.ir.problem import ConvProblem
 from convc.verification import reference
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch) -> None:
+    """Time everything once: nobody looks at how long it took."""
+    best = functools.partial(timing.best, repeats=1)
+    monkeypatch.setattr(timing, "REPEATS", 1)
+    for module in (timing, check, foreign, parsing):
+        monkeypatch.setattr(module, "best", best)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +85,6 @@ def test_larger_batches_have_their_budgets(monkeypatch):
 def test_the_numbers_of_timing_have_their_budgets(monkeypatch):
     [layer] = [problem for problem in resnet50() if problem.name == "layer1.0.conv2"]
     monkeypatch.setattr(time_kernels, "resnet50", lambda selection: (layer, layer))
-    monkeypatch.setattr(timing, "REPEATS", 1)
     numbers = time_kernels.measure("all")
     assert set(budget.read_budgets()["time"]) <= set(numbers)
     assert 0 < numbers["all_times_plain"] < numbers["trace_times_plain"]

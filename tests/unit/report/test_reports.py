@@ -223,7 +223,11 @@ def test_a_bar_appears_on_a_terminal_after_a_while(monkeypatch):
     [
         ("compile", ("read tiny_two_convs.onnx", "compile stem", "compile head", "write head")),
         ("verify", ("compile stem", "stem, integer data", "head, normal data")),
-        ("verify --jobs 2", ("compile 2 kernels", "(2 of 2 kernels)", "check 2 layers", "(2 of 2 layers)")),
+        pytest.param(
+            "verify --jobs 2",
+            ("compile 2 kernels", "(2 of 2 kernels)", "check 2 layers", "(2 of 2 layers)"),
+            marks=pytest.mark.slow,
+        ),
         ("check", ("check stem", "check head")),
         ("run", ("run head",)),
     ],

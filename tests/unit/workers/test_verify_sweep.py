@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import distributed
 import psutil
 import pytest
+from click.testing import CliRunner
 from support.interrupting import interrupt, start
 
 import convc
 from convc import api
 from convc.api.options import WorkOptions
+from convc.cli.main import main
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError, WorkerError
@@ -78,11 +81,17 @@ def workers_of(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children() if "spawn_main" in " ".join(child.cmdline())]
 
 
-def test_two_processes_give_the_same_bits(model, alone):
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Two processes for the tests that do not ask how processes begin and end."""
+    with Pool(jobs=2) as pool:
+        yield pool
+
+
+def test_two_processes_give_the_same_bits(model, alone, pool):
     told = []
-    report = convc.verify(
-        model, seed=3, work=WorkOptions(jobs=2, progress=lambda what, part: told.append((what, part)))
-    )
+    work = WorkOptions(executor=pool, progress=lambda what, part: told.append((what, part)))
+    report = convc.verify(model, seed=3, work=work)
     assert bits(report.layers) == alone
     assert report.kernels == KERNELS
     said = [what.split(" (") for what, _ in told if " of " in what]
@@ -94,12 +103,14 @@ def test_two_processes_give_the_same_bits(model, alone):
     assert (parts[0], parts[-1]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
     killed = []
+    others = workers_of(os.getpid())
 
     def kill(what: str, part: float) -> None:
         if "layers)" in what and not killed:
-            killed.append(workers_of(os.getpid())[0])
+            killed.append(next(pid for pid in workers_of(os.getpid()) if pid not in others))
             os.kill(killed[0], signal.SIGKILL)
 
     report = convc.verify(model, seed=3, work=WorkOptions(jobs=2, progress=kill))
@@ -107,6 +118,7 @@ def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
     assert bits(report.layers) == alone
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, alone):
     killed = []
     with distributed.LocalCluster(
@@ -129,8 +141,8 @@ def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, 
         ) == tuple(layer for layer in alone if layer.name == "layer3.1.conv2")
 
 
-def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
-    """Scheduler and worker as a user starts them; the scheduler is killed in the middle of a sweep."""
+def test_a_dask_cluster_gives_the_same_bits_and_is_missed_in_a_sentence(model, alone, tmp_path, capfd):
+    """Scheduler and worker as a user starts them; the scheduler is killed in the middle of a second sweep."""
     note = tmp_path / "scheduler.json"
     programs = [
         subprocess.Popen(
@@ -149,6 +161,7 @@ def test_a_cluster_that_goes_away_is_said_in_a_sentence(model, tmp_path, capfd):
         with distributed.Client(scheduler_file=str(note), timeout=60, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
             address = client.scheduler.address.replace("tcp://", "dask://")
+        assert bits(convc.verify(model, seed=3, work=WorkOptions(executor=address)).layers) == alone
         capfd.readouterr()
 
         def stop(what: str, part: float) -> None:
@@ -203,40 +216,37 @@ def test_workers_of_another_convc_refuse(model, monkeypatch):
         convc.verify(model, work=WorkOptions(jobs=2))
 
 
-def test_an_error_in_a_worker_is_the_error_of_the_call(model):
+def test_an_error_in_a_worker_is_the_error_of_the_call(model, pool):
     network = convc.load(model)
     impossible = dataclasses.replace(network.convs[0].problem, in_channels=4096, in_extent=(1 << 17, 1 << 17))
     broken = dataclasses.replace(
         network, convs=(*network.convs, dataclasses.replace(network.convs[0], name="far", problem=impossible))
     )
     with pytest.raises(PlanError):
-        convc.verify(broken, work=WorkOptions(jobs=2))
+        convc.verify(broken, work=WorkOptions(executor=pool))
 
 
-def test_workers_fill_the_cache_and_use_it(model, alone, tmp_path, monkeypatch):
-    cold = convc.verify(model, seed=3, work=WorkOptions(jobs=2, cache=tmp_path / "cache"))
-    monkeypatch.setattr(jobs, "compile_job", None)  # not to be asked
-    warm = convc.verify(model, seed=3, work=WorkOptions(jobs=2, cache=tmp_path / "cache"))
-    assert bits(cold.layers) == bits(warm.layers) == alone
-
-
-def test_a_pool_serves_several_calls(model, alone):
+def test_a_pool_serves_several_calls_which_fill_the_cache_and_use_it(model, alone, tmp_path, monkeypatch):
+    others = set(workers_of(os.getpid()))
     with Pool(jobs=2) as pool:
-        first = convc.verify(model, seed=3, work=WorkOptions(executor=pool))
+        work = WorkOptions(executor=pool, cache=tmp_path / "cache")
+        cold = convc.verify(model, seed=3, work=work)
         pids = set(workers_of(os.getpid()))
-        second = convc.verify(model, seed=3, work=WorkOptions(executor=pool))
+        assert pids > others
+        monkeypatch.setattr(jobs, "compile_job", None)  # not to be asked
+        warm = convc.verify(model, seed=3, work=work)
         assert set(workers_of(os.getpid())) == pids
-    assert bits(first.layers) == bits(second.layers) == alone
+    assert bits(cold.layers) == bits(warm.layers) == alone
     deadline = time.monotonic() + 10
-    while workers_of(os.getpid()) and time.monotonic() < deadline:
+    while set(workers_of(os.getpid())) != others and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not workers_of(os.getpid())
+    assert set(workers_of(os.getpid())) == others
 
 
-def test_compiling_in_workers_writes_the_same_build(model, tmp_path):
-    for folder, count in (("one", 1), ("two", 2)):
+def test_compiling_in_workers_writes_the_same_build(model, pool, tmp_path):
+    for folder, workers in (("one", {"jobs": 1}), ("two", {"executor": pool})):
         told = []
-        work = WorkOptions(jobs=count, progress=lambda what, part, told=told: told.append(part))
+        work = WorkOptions(**workers, progress=lambda what, part, told=told: told.append(part))
         api.compile(model, tmp_path / folder, work=work)
         assert told == sorted(told)
         assert told[0] == 0
@@ -308,18 +318,19 @@ def test_ranges_cover_the_grid_in_whole_clusters():
     assert cta_ranges(5, launch((99, 1, 1)), shares=2) == [(0, 99)]
 
 
-def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, monkeypatch):
+def test_large_layers_are_shared_by_workers_with_the_same_bits(model, alone, pool, monkeypatch):
     monkeypatch.setattr(jobs, "PART_MACS", 200_000)
     told = []
-    report = convc.verify(model, seed=3, work=WorkOptions(jobs=2, progress=lambda what, part: told.append(what)))
+    work = WorkOptions(executor=pool, progress=lambda what, part: told.append(what))
+    report = convc.verify(model, seed=3, work=work)
     assert bits(report.layers) == alone
     assert any("CTAs 0.." in what and "parts)" in what for what in told)
 
 
-def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, monkeypatch):
+def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, pool, monkeypatch):
     monkeypatch.setattr(jobs, "SHARED_CTAS", 2)
     told = []
-    work = WorkOptions(jobs=2, progress=lambda what, part: told.append(what))
+    work = WorkOptions(executor=pool, progress=lambda what, part: told.append(what))
     report = convc.verify(model, "layer3.0.conv1", seed=3, work=work)
     assert bits(report.layers)[0] in alone
     assert any("CTAs 0.." in what and "of 4 parts)" in what for what in told)
@@ -337,20 +348,13 @@ def test_small_work_stays_here_unless_it_is_sent(model):
 # ---- the command --------------------------------------------------------------------------------------------
 
 
-def command(*arguments: object, **more) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", "convc", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        **more,
-    )
-
-
 def test_the_command_in_one_process_and_in_two(model):
-    one, two = (command("verify", model, "--jobs", n, "--csv", "-") for n in (1, 2))
-    assert (one.returncode, two.returncode) == (0, 0), two.stderr
+    asked = ["verify", str(model), "--csv", "-", "--jobs"]
+    one = CliRunner().invoke(main, [*asked, "1"], prog_name="convc")
+    two = subprocess.run(
+        [sys.executable, "-m", "convc", *asked, "2"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (one.exit_code, two.returncode) == (0, 0), two.stderr
     assert (one.stderr, two.stderr) == ("", "")
 
     def timeless(text: str) -> list[list[str]]:
@@ -387,10 +391,6 @@ def test_ctrl_c_ends_a_sweep(model):
 )
 @pytest.mark.parametrize("verb", ["verify", "compile"])
 def test_bad_values_are_refused(model, tmp_path, arguments, words, verb, monkeypatch):
-    from click.testing import CliRunner
-
-    from convc.cli.main import main
-
     monkeypatch.setattr("convc.workers.executors.CONNECT_S", 0.5)
     folder = ("-o", str(tmp_path / "build")) if verb == "compile" else ()
     done = CliRunner().invoke(main, [verb, str(model), *folder, *arguments], prog_name="convc")

@@ -1,0 +1,38 @@
+"""Which kernels multiply at once, and why: all others have their products wait (`convc.machine.lazy`)."""
+
+from __future__ import annotations
+
+ELSEWHERE = {"A is no tile of a tensor"}
+"""Some lanes of A were refreshed or moved by themselves, or A was stored by threads."""
+
+AT_ONCE: dict[str, set[str]] = {
+    "nvfp4, scaled": {"scale factors"},
+    "mxfp8, groups": {"scale factors"},
+    "mxfp8, one MMA a stage": {"scale factors"},
+    "mxfp4, scaled": {"scale factors"},
+    "golden scaled_nvfp4": {"scale factors"},
+    "slide": ELSEWHERE | {"lane mask, and D is written anew"},
+    "shift chain": ELSEWHERE,
+    "shift ashift": ELSEWHERE,
+    "shift chain, zeros at the border": ELSEWHERE,
+    "stationary": {"some CTAs only", "zero-column mask"},
+    "stationary, full tiles": {"zero-column mask"},
+    "stationary, requantised": {"zero-column mask"},
+    "stationary, residual past the edges": {"zero-column mask"},
+    "a CTA pair": {"CTA pair"},
+    "weight stationary": {"zero-column mask"},
+    "shift and copy": ELSEWHERE | {"lane mask, and D is written anew"},
+    "ashift": ELSEWHERE,
+    "gluon_pairs": {"CTA pair"},
+}
+"""Kernels that are sabotaged."""
+
+OTHERS: dict[str, set[str]] = {
+    "gluon_pairs": {"CTA pair"},
+    "matmul_bf16": {"MN-major"},
+    "matmul_device_tma": ELSEWHERE,
+    "matmul_e4m3": {"MN-major"},
+    "matmul_f16": {"MN-major"},
+    "matmul_tf32": ELSEWHERE,
+}
+"""Kernels of other compilers."""
