@@ -120,9 +120,9 @@ class Contribution:
     works: tuple[int, ...]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Trace:
-    """One cluster's execution.
+    """One cluster's execution; traces are told apart by identity.
 
     Attributes:
         items: of each warp, in order.

@@ -11,9 +11,9 @@ from convc.errors import UnmodelledError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.timing import recorder
 from convc.timing.attribution import critical_path
-from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share
+from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share, time_launch
 from convc.timing.engine import Replay
-from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.kernel import MATTERS, KernelTime, time_kernel
 from convc.timing.parameters import Chip, read_chip
 from convc.timing.resources import Share
 from convc.timing.tensor_core import interval
@@ -93,6 +93,24 @@ def test_a_unit_that_is_not_used_changes_nothing(kernel):
     for name, kind in unused.items():
         if kind not in kinds:
             assert replayed(kernel, B200.changed({name: B200[name] / 7})) == replayed(kernel, B200)
+
+
+def cycles_on(kernel: KernelTime, chip: Chip) -> float:
+    """The launch from the start, without what is known of another chip."""
+    return time_launch(kernel.trace, kernel.ctas, kernel.footprint, chip, kernel.cold, kernel.operands).cycles
+
+
+def test_numbers_that_matter_are_those_of_a_launch_from_the_start(kernel):
+    """Parameters that nobody asked for change nothing; a first guess of who reads changes no list."""
+    found = {one.name for one in kernel.dependences()}
+    watched, asked = B200.watched()
+    cycles_on(kernel, watched)
+    changes: dict[str, float] = {}
+    for name, parameter in B200.parameters.items():
+        ends = [cycles_on(kernel, B200.changed({name: end})) for end in parameter.range if end != parameter.value]
+        changes[name] = max((abs(end / kernel.cycles - 1) for end in ends), default=0.0)
+    assert not any(changes[name] for name in B200.parameters.keys() - asked)
+    assert found == {name for name, change in changes.items() if change >= MATTERS and name != "chip.clock"}
 
 
 def test_ctas_beside_each_other_share_an_sm():
