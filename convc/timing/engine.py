@@ -254,7 +254,9 @@ class Replay:
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]
                 strand.group.append(number)
             else:
-                accepted, begin, end, queued = sm.tensor_work(work, time, event)
+                # CTAs of a pair differ in the last bit of their rank.
+                other = self.sms[(work.row ^ 1) % len(self.sms)] if work.pair else None
+                accepted, begin, end, queued = sm.tensor_work(work, time, event, other)
                 track = TENSOR_CORE
                 unit = track
                 busy = sm.tensor.served[-1][1]

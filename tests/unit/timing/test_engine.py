@@ -15,8 +15,9 @@ from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share, ti
 from convc.timing.engine import Replay
 from convc.timing.kernel import MATTERS, KernelTime, time_kernel
 from convc.timing.parameters import Chip, read_chip
-from convc.timing.resources import Share
-from convc.timing.tensor_core import interval
+from convc.timing.resources import Share, Streaming
+from convc.timing.tensor_core import MmaShape, interval
+from convc.timing.trace import Work
 
 TESTS = Path(__file__).resolve().parents[2]
 B200 = read_chip("b200")
@@ -118,6 +119,26 @@ def test_ctas_beside_each_other_share_an_sm():
     one = replayed(kernel, B200)
     two = Replay(side_by_side(kernel.trace, 2), B200, Share(l2=69.0), kernel.trace.ctas).run()
     assert one < two < 2 * one
+
+
+def test_mmas_of_a_pair_occupy_both_of_its_sms():
+    kernel = timed(TESTS / "foreign" / "gluon_pairs")
+    served = [[(begin, cycles) for begin, cycles, _ in sm.tensor.served] for sm in kernel.launch.replay.sms]
+    assert {work.row for work in kernel.trace.works if work.mma is not None} == {0, 2}
+    assert served[0] == served[1]
+    assert served[2] == served[3]
+    assert len(served[0]) == 16
+
+
+def test_an_mma_of_a_pair_waits_for_the_other_sm():
+    first = Streaming(B200, Share(l2=69.0))
+    second = Streaming(B200, Share(l2=69.0))
+    alone = Work(kind="mma", row=1, step="", line=0, mma=MmaShape(m=128, n=256))
+    both = Work(kind="mma", row=0, step="", line=0, mma=MmaShape(m=256, n=256, pair=True), pair=True)
+    second.tensor_work(alone, 0.0, 7)
+    _, begin, _, cause = first.tensor_work(both, 10.0, 8, second)
+    assert (begin, cause) == (128.0, 7)
+    assert first.tensor.free == second.tensor.free == 256.0
 
 
 def test_what_fits_on_an_sm():
