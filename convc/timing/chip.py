@@ -232,10 +232,15 @@ class _Grid:
         return found
 
     def least(self, clusters: int) -> float:
-        """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
-        written = clusters * _bytes(self.trace, "store") / _a_cycle(self.chip, "chip.stores")
-        moved = clusters * _bytes(self.trace, "load") * self.traffic / _a_cycle(self.chip, "chip.memory")
-        return max(written, moved)
+        """Cycles that the chip needs for the bytes of the whole grid: what L2 reads and writes, what memory moves."""
+        chip = self.chip
+        own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas).own
+        loads = [work for work in self.trace.works if work.kind == "load"]
+        read = clusters * sum((work.bytes - work.filled) * (own if work.common else 1) for work in loads)
+        written = clusters * _bytes(self.trace, "store")
+        moved = clusters * _bytes(self.trace, "load") * self.traffic
+        rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
+        return max(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
