@@ -7,6 +7,7 @@ do not.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -76,7 +77,7 @@ class Launch:
         replay: of one cluster's SMs in the first round.
         use: share of the first round's time in which each unit of the first of them works; ``L2`` and ``memory``: of
             what all SMs that are busy could get.
-        clusters: of each round. lengths: cycles of each.
+        clusters: of each round. lengths: cycles of each. reading: part of the SMs that read at the same time in each.
     """
 
     cycles: float
@@ -88,6 +89,7 @@ class Launch:
     use: dict[str, float]
     clusters: tuple[int, ...]
     lengths: tuple[float, ...]
+    reading: tuple[float, ...]
 
     @property
     def events(self) -> Sequence[Event]:
@@ -96,7 +98,13 @@ class Launch:
 
 
 def time_launch(
-    trace: Trace, ctas: int, footprint: Footprint, chip: Chip, cold: bool = False, operands: Operands = NO_OPERANDS
+    trace: Trace,
+    ctas: int,
+    footprint: Footprint,
+    chip: Chip,
+    cold: bool = False,
+    operands: Operands = NO_OPERANDS,
+    like: Launch | None = None,
 ) -> Launch:
     """Time a launch of ``ctas`` CTAs that all do what the trace shows.
 
@@ -107,18 +115,23 @@ def time_launch(
         chip: parameters.
         cold: nothing is in L2 yet.
         operands: what the launch reads and writes.
+        like: the same on a chip that differs little: how many of its SMs read at the same time is a first guess.
     """
+    guess = (1.0, 1.0) if like is None else (like.reading[0], like.reading[-1])
     clusters = ctas // trace.ctas
     beside = most_beside(footprint, chip)
     slots = int(chip["chip.sms"]) // trace.ctas
     grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
-    first = grid.settled(min(clusters, slots * beside))
+    first = grid.settled(min(clusters, slots * beside), guess[0])
     each = [min(clusters, slots * beside)] * max(whole, 1)
     lengths = [first.cycles] * max(whole, 1)
+    reading = list(first.reading) * max(whole, 1)
     if whole and rest:
+        last = grid.settled(rest, guess[1])
         each.append(rest)
-        lengths.append(grid.settled(rest).cycles)
+        lengths.append(last.cycles)
+        reading += last.reading
     gaps = (len(lengths) - 1) * chip["launch.replace"]
     stretch = max(1.0, (grid.least(clusters) - gaps) / sum(lengths))
     return replace(
@@ -128,6 +141,7 @@ def time_launch(
         rounds=len(lengths),
         clusters=tuple(each),
         lengths=tuple(stretch * length for length in lengths),
+        reading=tuple(reading),
     )
 
 
@@ -197,29 +211,36 @@ class _Grid:
             use=_use(replay, cycles, busy, self.traffic),
             clusters=(clusters,),
             lengths=(cycles,),
+            reading=(reading,),
         )
         return launch, replay.sms[0].asked / crowd.l2 / cycles
 
-    def settled(self, clusters: int) -> Launch:
+    def settled(self, clusters: int, reading: float) -> Launch:
         """A round of that many clusters, with as many SMs reading at the same time as then do on average.
 
-        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets.
+        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets;
+        ``reading`` is the first guess.
         """
-        found, reading = self.round(clusters)
+        found, now = self.round(clusters, reading)
         for _ in range(TURNS):
+            if abs(now - reading) < CLOSE:
+                break
+            reading = now if reading == 1 else (reading + now) / 2
             if reading > ALL:
                 break
             found, now = self.round(clusters, reading)
-            if abs(now - reading) < CLOSE:
-                break
-            reading = (reading + now) / 2
         return found
 
     def least(self, clusters: int) -> float:
-        """Cycles that the chip needs for the bytes of the whole grid: what it writes, and what memory moves."""
-        written = clusters * _bytes(self.trace, "store") / _a_cycle(self.chip, "chip.stores")
-        moved = clusters * _bytes(self.trace, "load") * self.traffic / _a_cycle(self.chip, "chip.memory")
-        return max(written, moved)
+        """Cycles that the chip needs for the bytes of the whole grid: what L2 reads and writes, what memory moves."""
+        chip = self.chip
+        own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas).own
+        loads = [work for work in self.trace.works if work.kind == "load"]
+        read = clusters * sum((work.bytes - work.filled) * (own if work.common else 1) for work in loads)
+        written = clusters * _bytes(self.trace, "store")
+        moved = clusters * _bytes(self.trace, "load") * self.traffic
+        rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
+        return max(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -242,7 +263,8 @@ def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, 
     chip = replay.chip
     units = {name: unit.busy for name, unit in replay.sms[0].units.items()}
     lanes = [units.pop(name) for name in list(units) if name.startswith("tensor memory")]
-    mine = [work for work in replay.trace.works if work.row % len(replay.sms) == 0]
+    sms = len(replay.sms)
+    mine = [work for work in replay.trace.works if work.row % sms == 0 or (work.pair and (work.row ^ 1) % sms == 0)]
     port = sum(port_cycles(work, chip) for work in mine)
     read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
     spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
@@ -282,6 +304,7 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
     return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
 
 
+@functools.lru_cache(maxsize=4)
 def side_by_side(trace: Trace, copies: int) -> Trace:
     """A trace of several clusters that know nothing of each other: rows of the next ones follow."""
     if copies == 1:

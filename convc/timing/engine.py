@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from convc.timing.costs import holds, result
+from convc.timing.outline import NO_SECTORS, outline
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
 from convc.timing.trace import Item, Phase, Trace, Warp
@@ -62,6 +64,9 @@ class _Strand:
 
     warp: Warp
     items: list[Item]
+    kinds: Sequence[int]  # of its items (see `convc.timing.outline`)
+    alone: Sequence[bool]
+    track: str
     time: float
     at: int = 0
     arrived: int = -1  # the last item that arrived at a barrier
@@ -76,7 +81,7 @@ class _Strand:
 
 def _unit(item: Item) -> str:
     """The unit that performs an instruction of a warp."""
-    if sum(item.sectors):
+    if item.sectors != NO_SECTORS:
         return "global memory"
     if item.cells:
         return "tensor memory"
@@ -96,31 +101,18 @@ class Replay:
         self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings
         self._latest: dict[object, tuple[float, int | None]] = {}
         self._stopped: dict[object, list[_Strand]] = defaultdict(list)
-        self._due: dict[object, int] = {}
-        self._users: dict[object, list[object]] = defaultdict(list)
+        self._outline = outline(trace)
+        self._due = dict(self._outline.due)
+        self._own = [(holds(item, chip, jumps), result(item, chip)) for item, jumps in self._outline.kinds]
         self._heap: list[tuple[float, int, _Strand]] = []
         self._turn = 0
-        self._expect()
-
-    def _expect(self) -> None:
-        """Count what each phase and each meeting waits for."""
-        for phase, contributions in self.trace.phases.items():
-            needed: set[object] = set()
-            for one in contributions:
-                needed.update(one.works)
-                if one.warp is not None:
-                    needed.add((one.warp, one.item))
-            self._due[phase] = len(needed)
-            for key in needed:
-                self._users[key].append(phase)
-        for meeting, arrivals in self.trace.arrivals.items():
-            self._due[meeting] = len(arrivals)
 
     def run(self) -> float:
         """Cycles from entry to exit of the last warp; a trace that cannot go on is a mistake of the recorder."""
         entry = self.chip["launch.entry"]
         for warp, items in sorted(self.trace.items.items()):
-            self._go_on(_Strand(warp, items, entry))
+            track = f"warp {warp[1]}" if self.trace.ctas == 1 else f"CTA {warp[0]} warp {warp[1]}"
+            self._go_on(_Strand(warp, items, self._outline.kind[warp], self._outline.alone[warp], track, entry))
         while self._heap:
             _, _, strand = heapq.heappop(self._heap)
             if self._advance(strand):
@@ -132,6 +124,7 @@ class Replay:
 
     def _go_on(self, strand: _Strand) -> None:
         """A warp continues at its time; of several, the one that was there first."""
+        self._go_alone(strand)
         self._turn += 1
         heapq.heappush(self._heap, (strand.time, self._turn, strand))
 
@@ -140,6 +133,35 @@ class Replay:
         return self._complete[phase][0]
 
     # ---- one item ------------------------------------------------------------------------------------------------
+
+    def _go_alone(self, strand: _Strand) -> None:
+        """Perform the items up to the next one that others see: when they are performed matters to nobody else."""
+        alone = strand.alone
+        while alone[strand.at]:
+            item = strand.items[strand.at]
+            start, own, late = self._begin(strand, item)
+            if item.name == "ld":
+                strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"]
+            strand.time = start + own
+            strand.last = self._event(strand, item, start, None, "program", late)
+            strand.at += 1
+
+    def _begin(self, strand: _Strand, item: Item) -> tuple[float, float, str]:
+        """When the next item of a warp issues, how long it holds the warp, and whose value it had to wait for."""
+        if item.step != strand.step:
+            strand.step = item.step
+            strand.copies = False
+            strand.fetched = None
+        ready = strand.ready
+        start = strand.time
+        late = None
+        for need in item.needs:
+            if ready[need] > start:
+                start = ready[need]
+                late = need
+        own, until = self._own[strand.kinds[strand.at]]
+        ready[strand.at] = start + until
+        return start, own, "" if late is None else _unit(strand.items[late])
 
     def _advance(self, strand: _Strand) -> bool:
         """Perform the next item of a warp; False where it ends, or stops until something is known."""
@@ -153,19 +175,10 @@ class Replay:
         if needed is not None:
             self._stopped[needed].append(strand)
             return False
-        if item.step != strand.step:
-            strand.step = item.step
-            strand.copies = False
-            strand.fetched = None
-        start = max([strand.time, *(strand.ready[need] for need in item.needs)])
-        late = "" if start == strand.time else _unit(strand.items[max(item.needs, key=strand.ready.__getitem__)])
-        jumps = strand.at + 1 < len(strand.items) and strand.items[strand.at + 1].index != item.index + 1
-        own = holds(item, self.chip, jumps)
-        strand.ready[strand.at] = start + result(item, self.chip)
+        start, own, late = self._begin(strand, item)
         cause, edge = self._perform(strand, item, start, own)
-        number = self._event(strand, item, start, cause, edge)
+        number = self._event(strand, item, start, cause, edge, late)
         event = self.events[number]
-        event.late = late
         if event.unit == "global memory":
             event.busy = event.end - start - own
         self._finished((strand.warp, strand.at), strand.time, number)
@@ -212,10 +225,8 @@ class Replay:
                 return last[1], "group"
         if item.cells:
             return self._tensor_memory(strand, item, start, own)
-        if sum(item.sectors):
+        if item.sectors != NO_SECTORS:
             return self._global(strand, item, start, own)
-        if item.name == "ld":
-            strand.ready[strand.at] = start + chip["shared_memory.load_latency"]
         strand.time = start + own
         return cause, edge
 
@@ -243,7 +254,9 @@ class Replay:
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]
                 strand.group.append(number)
             else:
-                accepted, begin, end, queued = sm.tensor_work(work, time, event)
+                # CTAs of a pair differ in the last bit of their rank.
+                other = self.sms[(work.row ^ 1) % len(self.sms)] if work.pair else None
+                accepted, begin, end, queued = sm.tensor_work(work, time, event, other)
                 track = TENSOR_CORE
                 unit = track
                 busy = sm.tensor.served[-1][1]
@@ -307,13 +320,12 @@ class Replay:
 
     # ---- what becomes known ----------------------------------------------------------------------------------------
 
-    def _event(self, strand: _Strand, item: Item, start: float, cause: int | None, edge: str) -> int:
+    def _event(self, strand: _Strand, item: Item, start: float, cause: int | None, edge: str, late: str) -> int:
         """Write down what a warp did."""
         row, warp = strand.warp
-        track = f"warp {warp}" if self.trace.ctas == 1 else f"CTA {row} warp {warp}"
         self.events.append(
             Event(
-                track=track,
+                track=strand.track,
                 name=item.name,
                 step=item.step,
                 line=item.line,
@@ -325,13 +337,14 @@ class Replay:
                 warp=warp,
                 phase=item.waits,
                 unit=_unit(item),
+                late=late,
             )
         )
         return len(self.events) - 1
 
     def _finished(self, key: object, time: float, event: int) -> None:
         """An item or a work is done at a time that is known now: so may be phases and meetings."""
-        for user in self._users.get(key, ()):
+        for user in self._outline.users.get(key, ()):
             self._count(user, time, event)
 
     def _count(self, user: object, time: float, event: int | None) -> None:

@@ -28,6 +28,10 @@ MATTERS = 0.02
 """Share of the time from which on a number counts as one that the answer rests on."""
 
 
+CLOCK = "chip.clock"
+"""Whose range is no uncertainty of the model: it is chosen."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependence:
     """A number that the answer rests on.
@@ -96,12 +100,18 @@ class KernelTime:
 
     @uncollected()
     def dependences(self) -> tuple[Dependence, ...]:
-        """Numbers whose range moves the time by `MATTERS` and more, most first: one replay for each end of each."""
+        """Numbers whose range moves the time by `MATTERS` and more, most first: one replay for each end of each.
+
+        Those that the model does not ask for, for this trace on this chip, change nothing.
+        """
+        watched, asked = self.chip.watched()
+        self._on(watched)
         found: list[Dependence] = []
-        for name, parameter in self.chip.parameters.items():
+        for name in sorted(asked - {CLOCK}):
+            parameter = self.chip.parameters[name]
             low, high = (self._at(name, end) for end in parameter.range)
             one = Dependence(name=name, evidence=parameter.evidence, low=low, high=high)
-            if one.most >= MATTERS and not name.startswith("chip.clock"):
+            if one.most >= MATTERS:
                 found.append(one)
         return tuple(sorted(found, key=lambda one: -one.most))
 
@@ -109,9 +119,11 @@ class KernelTime:
         """Relative change of the time where a parameter has another value."""
         if value == self.chip[name]:
             return 0.0
-        chip = self.chip.changed({name: value})
-        changed = time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
-        return changed.cycles / self.cycles - 1
+        return self._on(self.chip.changed({name: value})) / self.cycles - 1
+
+    def _on(self, chip: Chip) -> float:
+        """Cycles on a chip that differs little."""
+        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands, self.launch).cycles
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"

@@ -217,9 +217,7 @@ class Recorder(Observer):
 
     def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
         """An operation of the tensor core, in the order of its thread."""
-        for row in operation.rows:
-            if row >= self.cohort.watched:
-                continue
+        for row in (each for each in operation.rows if each < self.cohort.watched):
             shape = None
             if operation.target is not None:
                 _, _, m, n, pair, ws = operation.target
@@ -232,6 +230,7 @@ class Recorder(Observer):
                     line=instr.span.line,
                     bytes=len(operation.shared),
                     mma=shape,
+                    pair=operation.pair,
                 )
             )
             number = len(self.trace.works) - 1

@@ -145,10 +145,13 @@ class Streaming:
             self.cached.setdefault(line, time + self.chip["threads.global_latency"])
         return max([time + self.chip["assembler.cached"], *(self.cached[line] for line in lines)])
 
-    def tensor_work(self, work: Work, time: float, event: int) -> tuple[float, float, float, int | None]:
+    def tensor_work(
+        self, work: Work, time: float, event: int, other: Streaming | None = None
+    ) -> tuple[float, float, float, int | None]:
         """Queue an operation of the tensor core: acceptance, begin, end, and the event that it waited for.
 
-        Operations are performed in the order in which they are issued; the queue takes a few of them.
+        Operations are performed in the order in which they are issued; the queue takes a few of them. Those of a pair
+        take the tensor cores of both SMs, ``other`` being the second one, at the same time.
         """
         chip = self.chip
         held = self.queued[-int(chip["tensor_core.queue"])] if len(self.queued) >= chip["tensor_core.queue"] else 0.0
@@ -160,7 +163,14 @@ class Streaming:
             known = FIXED.get(work.kind)
             cycles = self._copied(work) if known is None else chip[known]
             after = chip["tensor_core.depth"]
-        begin, cause = self.tensor.take(accepted, cycles, event)
+        if other is not None and other.tensor.free > max(accepted, self.tensor.free):
+            begin = other.tensor.free
+            cause = other.tensor.last
+            self.tensor.take(begin, cycles, event)
+        else:
+            begin, cause = self.tensor.take(accepted, cycles, event)
+        if other is not None:
+            other.tensor.take(begin, cycles, event)
         if work.mma is not None and begin > accepted:  # it is one of a chain
             after += chip["tensor_core.chain"]
         self.queued.append(begin)

@@ -35,6 +35,7 @@ class Work:
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
         common: CTAs beside this one read the same at about the same time.
+        pair: it works on both SMs of the issuer's pair of CTAs.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Work:
     mma: MmaShape | None = None
     buffer: str = ""
     common: bool = False
+    pair: bool = False
 
 
 class Slot(NamedTuple):
@@ -120,9 +122,9 @@ class Contribution:
     works: tuple[int, ...]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Trace:
-    """One cluster's execution.
+    """One cluster's execution; traces are told apart by identity.
 
     Attributes:
         items: of each warp, in order.

@@ -11,12 +11,13 @@ from convc.errors import UnmodelledError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.timing import recorder
 from convc.timing.attribution import critical_path
-from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share
+from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share, time_launch
 from convc.timing.engine import Replay
-from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.kernel import MATTERS, KernelTime, time_kernel
 from convc.timing.parameters import Chip, read_chip
-from convc.timing.resources import Share
-from convc.timing.tensor_core import interval
+from convc.timing.resources import Share, Streaming
+from convc.timing.tensor_core import MmaShape, interval
+from convc.timing.trace import Work
 
 TESTS = Path(__file__).resolve().parents[2]
 B200 = read_chip("b200")
@@ -26,6 +27,8 @@ HEAVY = ["large_output_f32"]
 """Kernels of which a run takes long: gigabytes of output."""
 
 FEW = ["slide_f16", "shift_ashift_f16", "stationary_f16"]
+QUICK_FIRST = [FEW[0], *(pytest.param(name, marks=pytest.mark.slow) for name in FEW[1:])]
+"""The same where each takes many replays."""
 
 
 def timed(folder: Path, chip: Chip = B200) -> KernelTime:
@@ -71,6 +74,29 @@ def check(kernel: KernelTime) -> None:
     assert total >= max(multiplied, filled, stored)
 
 
+@pytest.mark.parametrize("slow", ["tma.fill", "chip.l2", "chip.memory", "chip.stores", "tensor_core.strip_cycles"])
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
+    """Closed forms: what all SMs multiply and fill, what L2 reads and writes, and what memory reads."""
+    chip = B200.changed({slow: B200[slow] * (50 if slow == "tensor_core.strip_cycles" else 0.01)})
+    ctas = 20 * kernel.ctas
+    whole = time_launch(kernel.trace, ctas, kernel.footprint, chip, cold, kernel.operands)
+    works = kernel.trace.works
+    read = sum(work.bytes - work.filled for work in works if work.kind == "load") * ctas
+    stored = sum(work.bytes for work in works if work.kind == "store") * ctas
+    multiplied = sum(interval(work.mma, chip) for work in works if work.mma is not None) * ctas
+    a_cycle = 1e3 / chip["chip.clock"]
+    alone = 1 - chip["gpc.merged"]
+    bounds = {
+        "tensor core": multiplied / chip["chip.sms"],
+        "fill": read / chip["tma.fill"] / chip["chip.sms"],
+        "L2": read * alone / (chip["chip.l2"] * a_cycle),
+        "stores": stored / (chip["chip.stores"] * a_cycle),
+        "memory": cold * kernel.operands.read / (chip["chip.memory"] * a_cycle),
+    }
+    assert whole.cycles >= max(bounds.values()) * (1 - 1e-9), bounds
+
+
 def test_a_replay_gives_the_same_answer_twice(kernel):
     assert replayed(kernel, B200) == replayed(kernel, B200)
 
@@ -87,12 +113,53 @@ def test_less_of_l2_is_slower(kernel):
     assert replayed(kernel, B200, l2=5.0) > replayed(kernel, B200, l2=69.0)
 
 
-def test_a_unit_that_is_not_used_changes_nothing(kernel):
-    kinds = {work.kind for work in kernel.trace.works}
-    unused = {"shared_memory.store_port": "store", "tensor_memory.shift": "shift", "tensor_memory.copy": "cp"}
-    for name, kind in unused.items():
-        if kind not in kinds:
-            assert replayed(kernel, B200.changed({name: B200[name] / 7})) == replayed(kernel, B200)
+def unused(kernel: KernelTime) -> set[str]:
+    """Beginnings of the names of parameters of what a kernel does not use, warm and in a single round."""
+    works = kernel.trace.works
+    shapes = [work.mma for work in works if work.mma is not None]
+    users = {
+        "assembler.": kernel.assembly is not None,
+        "chip.memory": kernel.cold,
+        "chip.stores": any(work.kind == "store" for work in works),
+        "launch.replace": kernel.launch.rounds > 1,
+        "shared_memory.store_port": any(work.kind == "store" for work in works),
+        "tensor_core.pair": any(shape.pair for shape in shapes),
+        "tensor_core.half_floor": any(shape.m <= 64 for shape in shapes),
+        "tensor_memory.copy": any(work.kind == "cp" for work in works),
+        "tensor_memory.shift": any(work.kind == "shift" for work in works),
+        "threads.cluster_barrier": kernel.trace.ctas > 1,
+        "tma.im2col": any(work.mode == "im2col" for work in works),
+        "tma.memory_latency": kernel.cold,
+    }
+    return {name for name, used in users.items() if not used}
+
+
+def test_a_resource_that_is_not_used_changes_nothing(kernel):
+    """Each of its parameters, made larger by far."""
+    starts = tuple(unused(kernel))
+    names = [name for name in B200.parameters if name.startswith(starts)]
+    assert len(names) >= 20
+    for name in names:
+        assert cycles_on(kernel, B200.changed({name: 7 * B200[name]})) == kernel.cycles, name
+
+
+def cycles_on(kernel: KernelTime, chip: Chip) -> float:
+    """The launch from the start, without what is known of another chip."""
+    return time_launch(kernel.trace, kernel.ctas, kernel.footprint, chip, kernel.cold, kernel.operands).cycles
+
+
+@pytest.mark.parametrize("kernel", QUICK_FIRST, indirect=True)
+def test_numbers_that_matter_are_those_of_a_launch_from_the_start(kernel):
+    """Parameters that nobody asked for change nothing; a first guess of who reads changes no list."""
+    found = {one.name for one in kernel.dependences()}
+    watched, asked = B200.watched()
+    cycles_on(kernel, watched)
+    changes: dict[str, float] = {}
+    for name, parameter in B200.parameters.items():
+        ends = [cycles_on(kernel, B200.changed({name: end})) for end in parameter.range if end != parameter.value]
+        changes[name] = max((abs(end / kernel.cycles - 1) for end in ends), default=0.0)
+    assert not any(changes[name] for name in B200.parameters.keys() - asked)
+    assert found == {name for name, change in changes.items() if change >= MATTERS and name != "chip.clock"}
 
 
 def test_ctas_beside_each_other_share_an_sm():
@@ -100,6 +167,26 @@ def test_ctas_beside_each_other_share_an_sm():
     one = replayed(kernel, B200)
     two = Replay(side_by_side(kernel.trace, 2), B200, Share(l2=69.0), kernel.trace.ctas).run()
     assert one < two < 2 * one
+
+
+def test_mmas_of_a_pair_occupy_both_of_its_sms():
+    kernel = timed(TESTS / "foreign" / "gluon_pairs")
+    served = [[(begin, cycles) for begin, cycles, _ in sm.tensor.served] for sm in kernel.launch.replay.sms]
+    assert {work.row for work in kernel.trace.works if work.mma is not None} == {0, 2}
+    assert served[0] == served[1]
+    assert served[2] == served[3]
+    assert len(served[0]) == 16
+
+
+def test_an_mma_of_a_pair_waits_for_the_other_sm():
+    first = Streaming(B200, Share(l2=69.0))
+    second = Streaming(B200, Share(l2=69.0))
+    alone = Work(kind="mma", row=1, step="", line=0, mma=MmaShape(m=128, n=256))
+    both = Work(kind="mma", row=0, step="", line=0, mma=MmaShape(m=256, n=256, pair=True), pair=True)
+    second.tensor_work(alone, 0.0, 7)
+    _, begin, _, cause = first.tensor_work(both, 10.0, 8, second)
+    assert (begin, cause) == (128.0, 7)
+    assert first.tensor.free == second.tensor.free == 256.0
 
 
 def test_what_fits_on_an_sm():
