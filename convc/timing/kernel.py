@@ -19,6 +19,7 @@ from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops
+from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
 from convc.timing.recorder import Recorder
 from convc.timing.tensor_core import MmaShape
@@ -110,8 +111,12 @@ class KernelTime:
         if value == self.chip[name]:
             return 0.0
         chip = self.chip.changed({name: value})
-        changed = time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
-        return changed.cycles / self.cycles - 1
+        return self.on(chip).cycles / self.cycles - 1
+
+    @uncollected()
+    def on(self, chip: Chip) -> Launch:
+        """Time this launch with other parameters."""
+        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
@@ -179,7 +184,9 @@ def time_kernel(
     )
     trace = recorder.trace
     if made is not None:
-        trace = assembled(trace, made.code, _starts(text, file, launch.entry))
+        starts = _starts(text, file, launch.entry)
+        mark_wrapped(trace.works, made.shift_loops(starts))
+        trace = assembled(trace, made.code, starts)
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
         columns=recorder.most_columns,

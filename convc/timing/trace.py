@@ -35,6 +35,7 @@ class Work:
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
         common: CTAs beside this one read the same at about the same time.
+        wrapped: of a shift: ptxas has put a loop over lanes around it (known with ``--sass``).
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Work:
     mma: MmaShape | None = None
     buffer: str = ""
     common: bool = False
+    wrapped: bool = False
 
 
 class Slot(NamedTuple):
@@ -78,7 +80,7 @@ class Item:
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
         sectors: of 32 bytes of global memory, whole and in part.
         cached: lines of the SM's cache that a load of global memory needs, as buffer and number.
-        cells: of tensor memory, a lane, that it loads or stores.
+        cells: of tensor memory, a lane, that it loads or stores. shape: of that, as ``16x256b``.
         needs: items of the warp, by number, that computed what it reads.
         unrolled: it is in a loop that ptxas unrolls.
         repeats: it computes a value that the warp has already (see `convc.timing.values`).
@@ -99,6 +101,7 @@ class Item:
     sectors: tuple[int, int] = (0, 0)
     cached: tuple[tuple[str, int], ...] = ()
     cells: int = 0
+    shape: str = ""
     needs: tuple[int, ...] = ()
     unrolled: bool = False
     repeats: bool = False
