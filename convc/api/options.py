@@ -63,10 +63,12 @@ class ChipOptions:
 
     Attributes:
         chip: whose parameters to use, one of `convc.timing.parameters.chips`.
-        settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind.
+        settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind; ``tmem.banks=8x64``.
         clock: of the SMs, in GHz, in place of the chip's.
         cold: nothing is in L2 when a kernel begins.
         sass: take instructions, their cycles and registers from what ptxas makes of the text (``convc[sass]``).
+        what_if: names of parameters to be timed at the ends of their range too, or of choices (``tmem.banks``) to be
+            timed in each of their settings.
     """
 
     chip: str = "b200"
@@ -74,6 +76,7 @@ class ChipOptions:
     clock: float | None = None
     cold: bool = False
     sass: bool = False
+    what_if: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

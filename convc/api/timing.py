@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOpt
 from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
-from convc.errors import InputError
+from convc.compiler.schedules.all import AUTO, SCHEDULES
+from convc.errors import InputError, PlanError
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.problem import ConvProblem
 from convc.runtime.launch_files import read_buffers
@@ -22,6 +24,7 @@ from convc.support.files import read_text
 from convc.support.progress import Progress
 from convc.timing.kernel import KernelTime, time_kernel, waits_of_all
 from convc.timing.parameters import Chip, read_chip
+from convc.timing.what_if import Candidate, WhatIf, asks_for_choices, check_what_if, what_if
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,13 @@ class TimeReport:
         source: the model, the folder or the file.
         chip: whose parameters were used.
         layers: in the order of the model.
+        what_ifs: the answers to `ChipOptions.what_if`.
     """
 
     source: str
     chip: Chip
     layers: tuple[LayerTime, ...]
+    what_ifs: tuple[WhatIf, ...] = ()
 
     @property
     def microseconds(self) -> float:
@@ -85,6 +90,7 @@ class _Job:
     file: str
     launch: LaunchSpec
     folder: Path | None
+    problem: ConvProblem | None = None  # whose schedule the planner may choose
 
 
 def time(
@@ -124,28 +130,45 @@ def time(
     model = chip or ChipOptions()
     settings = [*model.settings, *([] if model.clock is None else [f"chip.clock={model.clock}"])]
     parameters = read_chip(model.chip, settings)
+    check_what_if(parameters, model.what_if)
     chosen = work or WorkOptions()
     told = Progress(chosen.progress)
     jobs = list(_jobs(source, launch, layer, read, schedule, chosen))
+    others: list[_Job] = []
+    if asks_for_choices(model.what_if) and len(jobs) == 1 and jobs[0].problem is not None:
+        others = list(_other_schedules(jobs[0].name, jobs[0].schedule, jobs[0].problem, schedule, chosen))
     timed: dict[str, KernelTime] = {}
     layers: list[LayerTime] = []
-    for index, job in enumerate(jobs):
-        told(f"time {job.name}", index / len(jobs))
+    for index, job in enumerate([*jobs, *others]):
+        told(f"time {job.name}", index / len([*jobs, *others]))
         key = f"{job.launch}\n{job.text}"
         if key not in timed:
-            buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
-            timed[key] = time_kernel(
-                job.text,
-                job.launch,
-                buffers,
-                parameters,
-                name=job.name,
-                file=job.file,
-                cold=model.cold,
-                sass=model.sass,
-            )
+            timed[key] = _timed(job, model, parameters)
         layers.append(LayerTime(name=job.name, schedule=job.schedule, macs=job.macs, kernel=timed[key]))
-    return TimeReport(source=_called(source), chip=parameters, layers=tuple(layers))
+    kernels = [Candidate(layer=one.name, schedule=one.schedule, kernel=one.kernel) for one in layers]
+    asked = kernels[: len(jobs)]
+    compared = kernels[len(jobs) :]
+    return TimeReport(
+        source=_called(source),
+        chip=parameters,
+        layers=tuple(layers[: len(jobs)]),
+        what_ifs=tuple(what_if(name, parameters, settings, asked, compared) for name in dict.fromkeys(model.what_if)),
+    )
+
+
+def _timed(job: _Job, options: ChipOptions, chip: Chip) -> KernelTime:
+    """The time of a kernel."""
+    buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
+    return time_kernel(
+        job.text,
+        job.launch,
+        buffers,
+        chip,
+        name=job.name,
+        file=job.file,
+        cold=options.cold,
+        sass=options.sass,
+    )
 
 
 def _jobs(
@@ -200,7 +223,32 @@ def _compiled(
         for conv in chosen_convolutions(network, layer):
             kernel = kernels.compiled(conv.problem)
             artifact = kernel.artifact
-            yield _job(conv.name, kernel.schedule, conv.problem, artifact.ptx, "kernel.ptx", artifact.launch)
+            job = _job(conv.name, kernel.schedule, conv.problem, artifact.ptx, "kernel.ptx", artifact.launch)
+            free = schedule is None or schedule.schedule == AUTO
+            yield dataclasses.replace(job, problem=conv.problem if free else None)
+
+
+def _other_schedules(
+    name: str, planned: str, problem: ConvProblem, options: ScheduleOptions | None, work: WorkOptions
+) -> Iterator[_Job]:
+    """The kernels of a layer in all legal schedules but the planned one."""
+    asked = options or ScheduleOptions()
+    for one in SCHEDULES:
+        if f"{one.name} {one.variant}".strip() == planned:
+            continue
+        only = ScheduleOptions(
+            schedule=one.name,
+            shift=one.variant or None,
+            border=asked.border if one.shares else None,
+            rows=asked.rows if one.shares else None,
+        )
+        with open_kernels(only, work) as kernels:
+            try:
+                kernel = kernels.compiled(problem)
+            except PlanError:
+                continue  # it is not legal here
+        artifact = kernel.artifact
+        yield _job(name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
 
 
 def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, launch: LaunchSpec) -> _Job:

@@ -72,7 +72,16 @@ class Shown:
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
 @click.option("--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300 or h200.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."
+)
+@click.option(
+    "--what-if",
+    "what_if",
+    multiple=True,
+    metavar="NAME",
+    help="Also show the time at both ends of a parameter's range, or in each setting of tmem.banks.",
+)
 @click.option(
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."
 )
@@ -131,6 +140,7 @@ def time_command(
     from convc.report.output import check_reports
     from convc.report.perfetto import require_perfetto
     from convc.report.timing import print_kernel, print_times
+    from convc.report.what_if import print_what_if
 
     shown.check()
     if shown.trace_file is not None:
@@ -152,6 +162,8 @@ def time_command(
     else:
         shown.check_single()
         print_times(out, rows)
+    for answer in report.what_ifs:
+        print_what_if(out, answer)
     _show_more(out, report, shown)
 
 
@@ -178,4 +190,4 @@ def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
     if shown.csv_file is not None:
         write_report(shown.csv_file, events_csv(kernels[0]) if len(rows) == 1 else layers_csv(rows))
     if shown.json_file is not None:
-        write_report(shown.json_file, json_text(times_json(report.source, report.chip.name, rows)))
+        write_report(shown.json_file, json_text(times_json(report.source, report.chip.name, rows, report.what_ifs)))

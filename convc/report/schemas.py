@@ -230,6 +230,33 @@ class TimedLayer(TypedDict):
     critical_path: list[TimedPart]
 
 
+class WhatIfTimeJson(TypedDict):
+    """The time of a kernel in a setting; ``planned``: the report is about it; ``fastest``: of the layer's schedules."""
+
+    layer: str
+    schedule: str | None
+    planned: bool
+    fastest: bool
+    cycles: float
+    microseconds: float
+
+
+class WhatIfSettingJson(TypedDict):
+    """A setting of a choice, or low, value or high of a number, and the parameters that it replaces."""
+
+    setting: str
+    numbers: dict[str, float]
+    times: list[WhatIfTimeJson]
+
+
+class WhatIfJson(TypedDict):
+    """The settings of a name side by side; ``unit`` is null for a choice."""
+
+    name: str
+    unit: str | None
+    settings: list[WhatIfSettingJson]
+
+
 class TimeJson(TypedDict):
     """Times of ``convc time``, kernel by kernel and in all; ``waits_for``: share of the whole time by cause."""
 
@@ -239,6 +266,7 @@ class TimeJson(TypedDict):
     microseconds: float
     waits_for: dict[str, float]
     layers: list[TimedLayer]
+    what_ifs: list[WhatIfJson]
 
 
 class ExplainedCode(TypedDict):

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from convc.report.timing import Row
+from convc.report.what_if import what_ifs_json
 from convc.timing.assembler import Assembly
 from convc.timing.attribution import by_step
 from convc.timing.kernel import KernelTime, waits_of_all
 from convc.timing.timeline import wait_cause
+from convc.timing.what_if import WhatIf
 
 if TYPE_CHECKING:
     from convc.report.schemas import AssemblyJson, TimedLayer, TimeJson
@@ -100,7 +102,7 @@ def _csv(columns: Sequence[str], lines: Sequence[dict[str, object]]) -> bytes:
     return out.getvalue().encode()
 
 
-def times_json(source: str, chip: str, rows: Sequence[Row]) -> TimeJson:
+def times_json(source: str, chip: str, rows: Sequence[Row], answers: Sequence[WhatIf] = ()) -> TimeJson:
     """The times of a report as plain data."""
     total = sum(kernel.microseconds for _, _, _, kernel in rows)
     layers: list[TimedLayer] = []
@@ -137,6 +139,7 @@ def times_json(source: str, chip: str, rows: Sequence[Row]) -> TimeJson:
         "microseconds": total,
         "waits_for": dict(waits_of_all(kernel for _, _, _, kernel in rows)),
         "layers": layers,
+        "what_ifs": what_ifs_json(answers),
     }
 
 

@@ -90,7 +90,8 @@ def print_kernel(console: Console, row: Row) -> None:
     launch = kernel.launch
     rests = kernel.dependences()
     range_us = kernel.microseconds * spread(rests)
-    console.print(f"{name}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}")
+    chosen = "".join(f", {key}={setting}" for key, setting in kernel.chip.choices.items())
+    console.print(f"{name}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}{chosen}")
     console.print(
         f"{kernel.cycles:.0f} cycles, {kernel.microseconds:.2f} us at {kernel.chip['chip.clock']:g} GHz "
         f"(+- {range_us:.2f} us by the ranges of the parameters)"

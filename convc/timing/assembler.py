@@ -67,6 +67,10 @@ class Assembly:
         """Loops over lanes around tensor instructions and copies."""
         return lane_loops(self.code)
 
+    def shift_loops(self, starts: Sequence[int]) -> frozenset[int]:
+        """Lines of the text whose tcgen05.shift is in such a loop; ``starts`` as for `assembled`."""
+        return frozenset(_start(loop.line, starts) for loop in self.lane_loops if loop.opcode == "UTCSHIFT")
+
 
 def assembly(text: str, entry: str, *, file: str = "kernel.ptx", arch: str = "sm_100a") -> Assembly:
     """Assemble a text and read the machine code back.

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from convc.timing.costs import holds, result
+from convc.timing.moving import conflicts
 from convc.timing.outline import NO_SECTORS, outline
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
@@ -290,7 +291,7 @@ class Replay:
     def _tensor_memory(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
         """tcgen05.ld and st: through the port of the warp's sub-partition; done before the warp goes on."""
         server = self.sms[strand.warp[0] % len(self.sms)].lanes[strand.warp[1] % 4]
-        cycles = item.cells * 4 * 32 / self.chip["tensor_memory.port"]
+        cycles = item.cells * 4 * 32 / self.chip["tensor_memory.port"] * conflicts(item, self.chip)
         _, cause = server.take(start + own, cycles, len(self.events))
         fixed = self.chip["tensor_memory.load" if item.name == "tcgen05.ld" else "tensor_memory.store"]
         strand.ready[strand.at] = server.free + fixed

@@ -19,6 +19,7 @@ from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops
+from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
 from convc.timing.recorder import Recorder
 from convc.timing.tensor_core import MmaShape
@@ -105,7 +106,7 @@ class KernelTime:
         Those that the model does not ask for, for this trace on this chip, change nothing.
         """
         watched, asked = self.chip.watched()
-        self._on(watched)
+        self._near(watched)
         found: list[Dependence] = []
         for name in sorted(asked - {CLOCK}):
             parameter = self.chip.parameters[name]
@@ -119,11 +120,16 @@ class KernelTime:
         """Relative change of the time where a parameter has another value."""
         if value == self.chip[name]:
             return 0.0
-        return self._on(self.chip.changed({name: value})) / self.cycles - 1
+        return self._near(self.chip.changed({name: value})) / self.cycles - 1
 
-    def _on(self, chip: Chip) -> float:
+    def _near(self, chip: Chip) -> float:
         """Cycles on a chip that differs little."""
         return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands, self.launch).cycles
+
+    @uncollected()
+    def on(self, chip: Chip) -> Launch:
+        """Time this launch with other parameters."""
+        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
@@ -191,7 +197,9 @@ def time_kernel(
     )
     trace = recorder.trace
     if made is not None:
-        trace = assembled(trace, made.code, _starts(text, file, launch.entry))
+        starts = _starts(text, file, launch.entry)
+        mark_wrapped(trace.works, made.shift_loops(starts))
+        trace = assembled(trace, made.code, starts)
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
         columns=recorder.most_columns,

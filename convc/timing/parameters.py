@@ -16,8 +16,12 @@ import msgspec
 
 from convc.errors import InputError
 from convc.support.guessing import nearest
+from convc.timing.banks import BANKS, NAME
 
 FOLDER = Path(__file__).with_name("chips")
+
+CHOICES: Mapping[str, Mapping[str, Mapping[str, float]]] = {NAME: BANKS}
+"""What is chosen by name: for each setting the parameters that it replaces. The first setting is the default."""
 
 Evidence = Literal["measured", "published", "inferred", "assumed"]
 """How sure a number is: measured by us, measured by others, concluded from either, or assumed."""
@@ -54,10 +58,17 @@ class _Asked(dict[str, Parameter]):
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a chip, by their full name."""
+    """The parameters of a chip, by their full name.
+
+    Attributes:
+        name: one of `chips`.
+        parameters: its numbers.
+        choices: the settings of `CHOICES` that differ from the default, by name.
+    """
 
     name: str
     parameters: Mapping[str, Parameter]
+    choices: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def __getitem__(self, name: str) -> float:
         """The value of a parameter, by its full name; KeyError is a mistake of the model, not of its user."""
@@ -66,16 +77,23 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     def watched(self) -> tuple[Chip, set[str]]:
         """A chip with these parameters, and a set that gets the names of those that it is asked for."""
         asked = _Asked(self.parameters)
-        return Chip(name=self.name, parameters=asked), asked.names
+        return Chip(name=self.name, parameters=asked, choices=self.choices), asked.names
 
-    def changed(self, values: Mapping[str, float]) -> Chip:
+    def changed(self, values: Mapping[str, float], source: str = "set by the user") -> Chip:
         """The chip with other values, whose class becomes assumed and whose range is the value alone."""
         parameters = dict(self.parameters)
         for name, value in values.items():
             parameters[name] = msgspec.structs.replace(
-                parameters[name], value=value, evidence="assumed", source="set by the user", range=(value, value)
+                parameters[name], value=value, evidence="assumed", source=source, range=(value, value)
             )
-        return Chip(name=self.name, parameters=parameters)
+        return msgspec.structs.replace(self, parameters=parameters)
+
+    def chosen(self, name: str, setting: str) -> Chip:
+        """The chip with a setting of `CHOICES` in place of the default."""
+        changed = self.changed(CHOICES[name][setting], f"{name}={setting}")
+        others = {key: value for key, value in self.choices.items() if key != name}
+        usual = setting == next(iter(CHOICES[name]))
+        return msgspec.structs.replace(changed, choices=others if usual else others | {name: setting})
 
 
 def chips() -> tuple[str, ...]:
@@ -88,15 +106,34 @@ def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
 
     Args:
         name: one of `chips`.
-        settings: ``NAME=VALUE`` each, as in ``tma.fill=110`` or ``tma.fill=110 B/clk``.
+        settings: ``NAME=VALUE`` each, as in ``tma.fill=110`` or ``tma.fill=110 B/clk``, or ``tmem.banks=8x64``. The
+            last of a name counts; a number counts whatever a choice says of it.
 
     Raises:
-        InputError: there is no such chip or parameter, the unit is another one, or the value is no number above zero.
+        InputError: there is no such chip, parameter or choice, the unit is another one, or the value is no number above
+            zero.
     """
     if name not in chips():
         raise InputError(f"there is no chip {name!r}: expected one of {', '.join(chips())}{_guess(name, chips())}")
     chip = _chip(name)
-    return chip.changed(dict(_setting(chip, text) for text in settings))
+    choices: dict[str, str] = {}
+    values: dict[str, float] = {}
+    for text in settings:
+        key, right = _parts(chip, text)
+        if key in CHOICES:
+            choices[key] = _choice(key, right)
+        else:
+            values[key] = _value(key, chip.parameters[key].unit, right)
+    for key, setting in choices.items():
+        chip = chip.chosen(key, setting)
+    return chip.changed(values)
+
+
+def check_name(chip: Chip, name: str) -> None:
+    """Raise `InputError` where a chip has neither a parameter nor a choice of a name."""
+    known = [*chip.parameters, *CHOICES]
+    if name not in known:
+        raise InputError(f"chip {chip.name} has no parameter {name!r}{_guess(name, known)}")
 
 
 @functools.cache
@@ -111,24 +148,36 @@ def _chip(name: str) -> Chip:
     return Chip(name=name, parameters=parameters)
 
 
-def _setting(chip: Chip, text: str) -> tuple[str, float]:
-    """The name and the value of ``NAME=VALUE[ UNIT]``."""
+def _parts(chip: Chip, text: str) -> tuple[str, str]:
+    """What stands left and right of the sign in ``NAME=VALUE``."""
     name, equals, right = (part.strip() for part in text.partition("="))
     if not equals:
         raise InputError(f"expected NAME=VALUE, as in tma.fill=110, got {text!r}")
-    known = chip.parameters.get(name)
-    if known is None:
-        raise InputError(f"chip {chip.name} has no parameter {name!r}{_guess(name, chip.parameters)}")
-    number, _, unit = right.partition(" ")
-    if unit.strip() not in ("", known.unit):
-        raise InputError(f"{name} is in {known.unit}, got {right!r}")
+    check_name(chip, name)
+    return name, right
+
+
+def _choice(name: str, right: str) -> str:
+    """One of the settings of a choice."""
+    if right not in CHOICES[name]:
+        raise InputError(
+            f"{name} must be one of {', '.join(CHOICES[name])}, got {right!r}{_guess(right, CHOICES[name])}"
+        )
+    return right
+
+
+def _value(name: str, unit: str, right: str) -> float:
+    """The number in ``VALUE[ UNIT]``."""
+    number, _, given = right.partition(" ")
+    if given.strip() not in ("", unit):
+        raise InputError(f"{name} is in {unit}, got {right!r}")
     try:
         value = float(number)
     except ValueError:
-        raise InputError(f"{name} must be a number in {known.unit}, got {right!r}") from None
+        raise InputError(f"{name} must be a number in {unit}, got {right!r}") from None
     if not 0 < value < 1e12:
         raise InputError(f"{name} must be above 0 and below 1e12, got {number}")
-    return name, value
+    return value
 
 
 def _guess(name: str, known: Iterable[str]) -> str:

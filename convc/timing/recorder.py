@@ -10,6 +10,7 @@ import numpy as np
 
 from convc.errors import UnmodelledError
 from convc.machine.isa.observe import actors
+from convc.machine.isa.operands import modifier
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
@@ -221,7 +222,7 @@ class Recorder(Observer):
             shape = None
             if operation.target is not None:
                 _, _, m, n, pair, ws = operation.target
-                shape = MmaShape(m=m, n=n, pair=pair, a_in_tensor=_a_in_tensor(instr), ws=ws)
+                shape = MmaShape(m=m, n=n, pair=pair, a_in_tensor=isinstance(instr.args["a"], Address), ws=ws)
             self.trace.works.append(
                 Work(
                     kind=operation.kind,
@@ -352,7 +353,9 @@ class Recorder(Observer):
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st."""
         for access in accesses:
-            self._last(access.row, access.warp).cells = access.places.shape[-1]
+            item = self._last(access.row, access.warp)
+            item.cells = access.places.shape[-1]
+            item.shape = modifier(instr, "shape")
 
     def allocate(
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
@@ -392,8 +395,3 @@ def _mode(instr: Instr) -> str:
     if "tensor" not in instr.form.name:
         return "bulk"
     return "im2col" if mode.startswith("im2col") else "tile"
-
-
-def _a_in_tensor(instr: Instr) -> bool:
-    """Whether A of an MMA lies in tensor memory."""
-    return isinstance(instr.args["a"], Address)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
 from convc.timing.tensor_core import interval, latency
 from convc.timing.trace import Work
-
-FIXED = {"shift": "tensor_memory.shift"}
-"""Operations of the tensor core that take a fixed time; the others of tensor memory move bytes."""
 
 ALL_LANES = 2048
 """Bytes of the smallest tcgen05.cp that reads for all 128 lanes (128x128b)."""
@@ -157,11 +155,11 @@ class Streaming:
         held = self.queued[-int(chip["tensor_core.queue"])] if len(self.queued) >= chip["tensor_core.queue"] else 0.0
         accepted = max(time, held)
         if work.mma is not None:
-            cycles = interval(work.mma, chip)
-            after = latency(work.mma, chip) - cycles
+            alone = interval(work.mma, chip)
+            cycles = alone + moving_cycles(work, chip)
+            after = latency(work.mma, chip) - alone
         else:
-            known = FIXED.get(work.kind)
-            cycles = self._copied(work) if known is None else chip[known]
+            cycles = moving_cycles(work, chip) if work.kind == "shift" else self._copied(work)
             after = chip["tensor_core.depth"]
         if other is not None and other.tensor.free > max(accepted, self.tensor.free):
             begin = other.tensor.free

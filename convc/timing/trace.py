@@ -36,6 +36,7 @@ class Work:
         buffer: that a copy reads or writes.
         common: CTAs beside this one read the same at about the same time.
         pair: it works on both SMs of the issuer's pair of CTAs.
+        wrapped: of a shift: ptxas has put a loop over lanes around it (known with ``--sass``).
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Work:
     buffer: str = ""
     common: bool = False
     pair: bool = False
+    wrapped: bool = False
 
 
 class Slot(NamedTuple):
@@ -80,7 +82,7 @@ class Item:
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
         sectors: of 32 bytes of global memory, whole and in part.
         cached: lines of the SM's cache that a load of global memory needs, as buffer and number.
-        cells: of tensor memory, a lane, that it loads or stores.
+        cells: of tensor memory, a lane, that it loads or stores. shape: of that, as ``16x256b``.
         needs: items of the warp, by number, that computed what it reads.
         unrolled: it is in a loop that ptxas unrolls.
         repeats: it computes a value that the warp has already (see `convc.timing.values`).
@@ -101,6 +103,7 @@ class Item:
     sectors: tuple[int, int] = (0, 0)
     cached: tuple[tuple[str, int], ...] = ()
     cells: int = 0
+    shape: str = ""
     needs: tuple[int, ...] = ()
     unrolled: bool = False
     repeats: bool = False

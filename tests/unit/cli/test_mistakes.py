@@ -310,6 +310,11 @@ inspect m.onnx two.onnx --layer conv => 2 Got unexpected extra argument
 inspect m.onnx --layer conv --batch 2 => 2 error[I100]: the model has a batch of 1, got 2
 inspect m.onnx --layer conv --precision bf16x3 => 2 error[I100]: bf16x3 is a way to multiply float32, and the con
 inspect half.onnx --layer conv => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf me
+time m.onnx --what-if tmem.bank => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
+time m.onnx --what-if tmem.banks=8x64 => 2 error[I100]: what-if takes a name alone, as in tmem.banks, got
+time m.onnx --set tmem.banks=8x46 => 2 error[I100]: tmem.banks must be one of published, 8x64, 4x128, got '8x46'
+time m.onnx --set tmem.bank=8x64 => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
+time m.onnx --what-if => 2 Option '--what-if' requires an argument.
 exec => 2 Missing argument 'KERNEL.ptx'.
 exec k/kernel.ptx => 2 Missing argument 'LAUNCH.json'.
 exec nope.ptx k/launch.json => 2 error[I100]: expected a text file here, and there is none

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import convc as package
-from convc import ChipOptions
+from convc import ChipOptions, ScheduleOptions
 from convc.cli.main import main
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
 from convc.report.passes import passes_svg
@@ -190,3 +190,45 @@ def test_what_is_about_one_kernel_needs_one(convc, two, tmp_path):
     said = convc.refused("time", two, "--trace", tmp_path / "t.pftrace")
     assert "--trace is about one kernel: choose a layer with --layer" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_banks_of_tensor_memory_stand_side_by_side_with_every_legal_schedule(convc, tiny, tmp_path):
+    asked = ("--what-if", "tmem.banks", "--set", "tmem.banks=4x128")
+    shown = convc.good("time", tiny, *asked, "--json", tmp_path / "t.json")
+    assert "on b200, tmem.banks=4x128" in shown
+    report = json.loads((tmp_path / "t.json").read_text())
+    [answer] = report["what_ifs"]
+    settings = {one["setting"]: one for one in answer["settings"]}
+    assert list(settings) == ["published", "8x64", "4x128"]
+    assert [one["numbers"]["tensor_memory.shift"] for one in settings.values()] == [12, 1, 2]
+    for one in settings.values():
+        times = {time["schedule"]: time for time in one["times"]}
+        assert {"reload", "slide", "shift chain", "shift ashift", "shift windows", "stationary"} == set(times)
+        [fastest] = [time for time in one["times"] if time["fastest"]]
+        assert fastest["cycles"] == min(time["cycles"] for time in one["times"])
+        assert [time["planned"] for time in one["times"]] == [True] + 5 * [False]
+        assert f"{times['slide']['microseconds']:.2f}" in shown
+    cycles = {name: {t["schedule"]: t["cycles"] for t in one["times"]} for name, one in settings.items()}
+    assert cycles["4x128"][report["layers"][0]["schedule"]] == report["layers"][0]["cycles"]
+    assert cycles["8x64"]["shift ashift"] < cycles["4x128"]["shift ashift"] < cycles["published"]["shift ashift"]
+    assert cycles["8x64"]["reload"] == cycles["4x128"]["reload"] == cycles["published"]["reload"]
+
+
+def test_a_number_is_shown_at_both_ends_of_its_range():
+    asked = ChipOptions(what_if=("tma.latency", "chip.clock", "tma.latency"), settings=("tma.latency=5000",))
+    latency, clock = package.time(*FILES, chip=asked).what_ifs
+    assert [one.setting for one in latency.settings] == ["low", "value", "high"]
+    assert [one.numbers["tma.latency"] for one in latency.settings] == [450, 5000, 700]
+    low, value, high = (one.times[0].cycles for one in latency.settings)
+    assert low < high < value
+    assert latency.unit == "clk"
+    slow, _, fast = (one.times[0].microseconds for one in clock.settings)
+    assert slow > fast
+
+
+def test_layers_and_a_schedule_that_is_named_leave_no_choice(two, tiny):
+    both = package.time(two, chip=ChipOptions(what_if=("tmem.banks",)))
+    named = package.time(tiny, chip=ChipOptions(what_if=("tmem.banks",)), schedule=ScheduleOptions(schedule="slide"))
+    assert [[time.layer for time in one.times] for one in both.what_ifs[0].settings] == 3 * [["stem", "head"]]
+    assert [[time.schedule for time in one.times] for one in named.what_ifs[0].settings] == 3 * [["slide"]]
+    assert not both.what_ifs[0].schedules

@@ -39,6 +39,9 @@ def test_a_setting_replaces_a_value_and_says_so():
         ("tensor_core.depth=-3", "must be above 0"),
         ("tensor_core.depth=nan", "must be above 0"),
         ("tensor_core.depth=inf", "must be above 0"),
+        ("tmem.bank=8x64", "no parameter 'tmem.bank'; did you mean tmem.banks"),
+        ("tmem.banks=8x46", "tmem.banks must be one of published, 8x64, 4x128, got '8x46'; did you mean 8x64"),
+        ("tmem.banks", "expected NAME=VALUE"),
     ],
 )
 def test_a_bad_setting_is_refused(setting, said):
