@@ -25,6 +25,7 @@ from convc.cli.options import (
     no_cache_option,
     path_type,
     precision_option,
+    read_model_argument,
     schedule_options,
     target_type,
 )
@@ -68,7 +69,7 @@ class Shown:
 
 
 @click.command("time", cls=OnceCommand)
-@click.argument("source", type=path_type, metavar="MODEL|DIR|KERNEL.ptx")
+@click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
 @click.option("--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300 or h200.")

@@ -41,6 +41,12 @@ def test_one_layer_is_shown_with_what_it_waits_for_and_what_it_rests_on(convc, t
     assert "tma.latency (inferred)" in shown
 
 
+def test_a_model_comes_from_stdin(convc, tiny):
+    result = convc("time", "-", stdin=tiny.read_bytes())
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[1:] == convc.good("time", tiny).splitlines()[1:]
+
+
 def test_a_build_takes_as_long_as_its_model(convc, tiny, build, tmp_path):
     convc.good("time", tiny, "--json", tmp_path / "model.json")
     convc.good("time", build, "--json", tmp_path / "build.json")
