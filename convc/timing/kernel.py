@@ -28,7 +28,6 @@ from convc.timing.trace import Trace
 MATTERS = 0.02
 """Share of the time from which on a number counts as one that the answer rests on."""
 
-
 CLOCK = "chip.clock"
 """Whose range is no uncertainty of the model: it is chosen."""
 
@@ -224,9 +223,9 @@ def time_kernel(
     )
 
 
-def _size(launch: LaunchSpec, names: Iterable[str]) -> int:
-    """Bytes of some buffers."""
-    return sum(launch.buffers[name].size_bytes for name in names)
+def _size(launch: LaunchSpec, names: set[str]) -> int:
+    """Bytes of some buffers; variables of the module, which a kernel may read as well, are no operands."""
+    return sum(spec.size_bytes for name, spec in launch.buffers.items() if name in names)
 
 
 def _starts(text: str, file: str, entry: str) -> list[int]:
