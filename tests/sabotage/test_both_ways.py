@@ -23,7 +23,7 @@ from convc.machine import RunResult
 from convc.machine.lazy.deferral import Deferral
 
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
-EVERY = 256
+EVERY = 250
 """One of so many changes of a kernel is tried by default."""
 
 
