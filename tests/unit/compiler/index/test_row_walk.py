@@ -84,8 +84,8 @@ def test_lanes_hold_what_their_filter_column_needs(width, taps, stride, dilation
             tried += 1
 
 
-def test_twenty_thousand_problems_were_tried():
-    assert tried >= 20_000
+def test_an_example_has_thirty_problems_and_more():
+    assert tried >= 30 * some(400)
 
 
 @pytest.mark.parametrize("border", BORDERS)
