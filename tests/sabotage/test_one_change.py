@@ -94,7 +94,7 @@ def test_one_change_is_noticed(name):
 
 @pytest.mark.parametrize(("turn", "name"), list(enumerate(KERNELS)), ids=list(KERNELS))
 def test_a_third_of_what_is_left_out_is_noticed_and_one_moved_number_in_eighteen(turn, name):
-    """In turns, so that what all kernels have is left out of three of them.
+    """In turns, so that what all kernels have is left out of some of them.
 
     What has an excuse is not tried: it may go unnoticed, and takes all checkers to go so.
     """
