@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
 from convc.timing.tensor_core import interval, latency
-from convc.timing.trace import Work
+from convc.timing.trace import SHIFT, Work
 
 ALL_LANES = 2048
 """Bytes of the smallest tcgen05.cp that reads for all 128 lanes (128x128b)."""
@@ -159,7 +159,7 @@ class Streaming:
             cycles = alone + moving_cycles(work, chip)
             after = latency(work.mma, chip) - alone
         else:
-            cycles = moving_cycles(work, chip) if work.kind == "shift" else self._copied(work)
+            cycles = moving_cycles(work, chip) if work.kind == SHIFT else self._copied(work)
             after = chip["tensor_core.depth"]
         if other is not None and other.tensor.free > max(accepted, self.tensor.free):
             begin = other.tensor.free

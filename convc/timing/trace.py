@@ -20,6 +20,9 @@ Phase = tuple[int, int, int]
 Meeting = tuple[object, ...]
 """A CTA barrier or the cluster's barrier in one of its generations."""
 
+SHIFT = "shift"
+"""Kind of a work: tcgen05.shift."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Work:
