@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from convc.report.schemas import CheckedKernel, CheckJson
 
 
-@click.command("check", cls=OnceCommand)
+@click.command("check")
 @click.argument("build", type=path_type, metavar="DIR")
 @layers_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from convc import api
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -32,7 +31,7 @@ from convc.cli.suggest import print_next, slowest
 from convc.support import ptxas
 
 
-@click.command("compile", cls=OnceCommand)
+@click.command("compile")
 @model_argument
 @click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from convc import api
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     all_switches_option,
@@ -20,7 +19,7 @@ from convc.cli.options import (
 )
 
 
-@click.command("exec", cls=OnceCommand)
+@click.command("exec")
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")

@@ -11,7 +11,6 @@ from pathlib import Path
 import click
 
 from convc import errors
-from convc.cli.once import OnceCommand
 from convc.cli.options import json_option
 from convc.errors import ConvcError, InputError
 from convc.report.codes import FINDINGS, VERDICTS
@@ -93,7 +92,7 @@ def _plain(kind: str, code: str, text: str) -> Code:
     return Code(code=code, kind=kind, name=code, exit_code=None, explanation=text)
 
 
-@click.command("explain", cls=OnceCommand)
+@click.command("explain")
 @click.argument("code", nargs=-1)
 @click.option("--schema", metavar="FORMAT", help="Print the JSON Schema of a format, such as convc-check/1.")
 @json_option

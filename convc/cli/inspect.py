@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from convc import api
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -81,7 +80,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     return names
 
 
-@click.command("inspect", cls=OnceCommand)
+@click.command("inspect")
 @click.argument("model", type=path_type, required=False, callback=read_model_argument, metavar="[MODEL|DIR]")
 @layer_option
 @batch_option

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import click
 
 from convc._version import __version__
+from convc.cli.once import refuse_second_values
 from convc.errors import ConvcError, InputError, LimitError
 from convc.support.guessing import nearest
 from convc.support.visible import visible
@@ -65,10 +66,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; the nearest is guessed where there is none."""
+        """The command that is called, with its options once each; the nearest is guessed where there is none."""
         near = nearest(args[0], COMMANDS)
         if args[0] in COMMANDS or near is None:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
+            if command is not None:
+                refuse_second_values(click.Context(command, info_name=name, parent=ctx), rest)
+            return name, command, rest
         return ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""Commands whose options of one value may come once.
+"""Options of one value may come once.
 
 Click takes the last of several values, so that ``--chip b200 --chip h200`` would drop one without a word.
 """
@@ -10,15 +10,19 @@ import collections
 import click
 
 
-class OnceCommand(click.Command):
-    """A command that refuses a second value of an option, unless the option collects values (`multiple`)."""
+def refuse_second_values(ctx: click.Context, args: list[str]) -> None:
+    """Refuse a second value of an option, unless the option collects values (`multiple`).
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse as click does; `click.UsageError` where a value would replace another one."""
-        _, _, order = self.make_parser(ctx).parse_args([*args])
-        for param, count in collections.Counter(order).items():
-            takes_one = isinstance(param, click.Option) and not (param.is_flag or param.multiple or param.count)
-            if takes_one and count > 1:
-                times = "twice" if count == 2 else f"{count} times"
-                raise click.UsageError(f"{max(param.opts, key=len)} takes one value and is given {times}.", ctx)
-        return super().parse_args(ctx, args)
+    Args:
+        ctx: of the command that is called.
+        args: behind its name.
+
+    Raises:
+        click.UsageError: a value would replace another one, or the arguments are none that click takes.
+    """
+    _, _, order = ctx.command.make_parser(ctx).parse_args([*args])
+    for param, count in collections.Counter(order).items():
+        takes_one = isinstance(param, click.Option) and not (param.is_flag or param.multiple or param.count)
+        if takes_one and count > 1:
+            times = "twice" if count == 2 else f"{count} times"
+            raise click.UsageError(f"{max(param.opts, key=len)} takes one value and is given {times}.", ctx)

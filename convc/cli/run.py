@@ -12,7 +12,6 @@ import click
 
 from convc import api
 from convc.api.options import ReadOptions
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     batch_option,
@@ -47,7 +46,7 @@ class Data:
     save_inputs: Path | None
 
 
-@click.command("run", cls=OnceCommand)
+@click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
 @click.option(
     "--input",

@@ -11,7 +11,6 @@ import click
 
 from convc import api
 from convc.api.options import ChipOptions
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -68,7 +67,7 @@ class Shown:
                 raise click.UsageError(f"{option} is about one kernel: choose a layer with --layer.")
 
 
-@click.command("time", cls=OnceCommand)
+@click.command("time")
 @click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option

@@ -12,7 +12,6 @@ import click
 
 from convc import api
 from convc.api.options import WorkOptions
-from convc.cli.once import OnceCommand
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -74,7 +73,7 @@ class Shown:
     wide: bool
 
 
-@click.command("verify", cls=OnceCommand)
+@click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @batch_option

@@ -158,6 +158,7 @@ compile m.onnx -o notes.txt/b => 2 error[I100]: cannot write a build here:
 compile m.onnx -o gone => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o loop => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o '' => 2 Invalid value for '-o' / '--output': expected the name of a file or folder, got an empt
+launch b --seed 1 --seed 2 => 2 --seed takes one value and is given twice.
 compile m.onnx -o new --output other => 2 --output takes one value and is given twice.
 compile m.onnx -o - => 2 -o takes a folder, which stdout (-) is not.
 compile m.onnx -o new --layer cnov => 2 error[I100]: there is no layer 'cnov'
