@@ -20,6 +20,13 @@ from convc.gpu.plan import LaunchPlan
 from convc.gpu.tensormaps import EncodeCall, Value
 
 LOG_BYTES = 8192
+
+ENUMERATIONS = {
+    "tensorDataType": "CUtensorMapDataType", "interleave": "CUtensorMapInterleave", "mode": "CUtensorMapIm2ColWideMode",
+    "swizzle": "CUtensorMapSwizzle", "l2Promotion": "CUtensorMapL2promotion", "oobFill": "CUtensorMapFloatOOBfill",
+}  # fmt: skip
+"""The bindings' types of an encoder's arguments that are enumerations."""
+
 PORTABLE_CLUSTER = 8
 """Larger clusters must be asked for (CUDA programming guide, thread block clusters)."""
 
@@ -207,20 +214,8 @@ class CudaDriver:
                 return [cuda.cuuint32_t(number) for number in _numbers(value)]
             case "pixelBoxLowerCorner" | "pixelBoxUpperCorner":
                 return list(_numbers(value))
-            case "tensorDataType":
-                return cuda.CUtensorMapDataType(value)
-            case "interleave":
-                return cuda.CUtensorMapInterleave(value)
-            case "mode":
-                return cuda.CUtensorMapIm2ColWideMode(value)
-            case "swizzle":
-                return cuda.CUtensorMapSwizzle(value)
-            case "l2Promotion":
-                return cuda.CUtensorMapL2promotion(value)
-            case "oobFill":
-                return cuda.CUtensorMapFloatOOBfill(value)
             case _:
-                return value
+                return getattr(cuda, ENUMERATIONS[name])(value) if name in ENUMERATIONS else value
 
     def _attributes(self, plan: LaunchPlan) -> list[Any]:
         """The attributes of a launch: only those that the kernel needs."""

@@ -6,16 +6,12 @@ here, every statement on the line that it had. The names of the rows that set co
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from collections import defaultdict
 
 import numpy as np
 import pytest
-from test_recorded_roles import H200, LAYERS, PAGE, measured, without_mma
+from test_recorded_roles import H200, PAGE, artifact_of, errors, measured, without_mma
 
-from convc.compiler.kernels import Kernels
-from convc.compiler.options import ScheduleOptions
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.assembler import assembled, assembly
@@ -102,10 +98,7 @@ def with_notes(text: str) -> str:
 
 def roles(name: str) -> dict[str, float]:
     """Cycles between the notes in the replay of a kernel."""
-    match = re.fullmatch(r"(.*)_(reload|slide)_b(\d+)", name)
-    assert match is not None
-    problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
-    artifact = Kernels(ScheduleOptions(schedule=match[2])).compiled(problem).artifact
+    artifact = artifact_of(name)
     text = with_notes(for_hopper(artifact.ptx))
     notes = {int(k): i for i, line in enumerate(text.splitlines(), 1) for k in re.findall(r"%clk(\d+), %clock64", line)}
     recorder = Recorder()
@@ -125,17 +118,8 @@ def roles(name: str) -> dict[str, float]:
     return {quantity: told[end] - told[start] for quantity, (start, end) in SPANS.items()}
 
 
-def errors(names: tuple[str, ...]) -> dict[str, list[float]]:
-    """Relative errors by quantity."""
-    found = defaultdict(list)
-    for name in names:
-        for quantity, cycles in roles(name).items():
-            found[quantity].append(abs(cycles / measured()[name][quantity] - 1))
-    return found
-
-
 def test_a_kernel_is_near_what_was_measured():
-    found = errors(("layer3.1.conv2_slide_b1",))
+    found = errors(("layer3.1.conv2_slide_b1",), roles)
     assert all(error <= 0.08 for [error] in found.values())
 
 
@@ -143,7 +127,7 @@ def test_a_kernel_is_near_what_was_measured():
 def test_all_kernels_are_near_what_was_measured():
     names = tuple(measured())
     assert len(names) == 16
-    found = errors(names)
+    found = errors(names, roles)
     for quantity, line in LINES.items():
         errors_of = found[quantity]
         assert np.mean(errors_of) <= 0.10, quantity

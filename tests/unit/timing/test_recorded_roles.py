@@ -11,7 +11,7 @@ import csv
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,6 +22,7 @@ import convc
 from benchmarks.layers import resnet50
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
+from convc.ir.launch import KernelArtifact
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.chip import sm_share
@@ -55,12 +56,17 @@ def measured() -> Mapping[str, Mapping[str, float]]:
     return found
 
 
-def roles(name: str) -> dict[str, float]:
-    """The same quantities of the replay of a kernel."""
+def artifact_of(name: str) -> KernelArtifact:
+    """The kernel that was measured under a name."""
     match = re.fullmatch(r"(.*)_(reload|slide)_b(\d+)", name)
     assert match is not None
     problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
-    artifact = Kernels(ScheduleOptions(schedule=match[2])).compiled(problem).artifact
+    return Kernels(ScheduleOptions(schedule=match[2])).compiled(problem).artifact
+
+
+def roles(name: str) -> dict[str, float]:
+    """The same quantities of the replay of a kernel."""
+    artifact = artifact_of(name)
     recorder = Recorder(unrolled_loops(parse(artifact.ptx).kernels[0].body))
     run(artifact.ptx, artifact.launch, {}, observer=recorder, options=RunOptions(ctas=(0, 1)))
     replay = Replay(without_mma(recorder.trace), H200, sm_share(H200, 1), 1)
@@ -99,11 +105,11 @@ def without_mma(trace: Trace) -> Trace:
     return trace
 
 
-def errors(names: tuple[str, ...]) -> dict[str, list[float]]:
-    """Relative errors by quantity."""
-    found = defaultdict(list)
+def errors(names: Iterable[str], timed: Callable[[str], Mapping[str, float]] = roles) -> Mapping[str, list[float]]:
+    """Relative errors by quantity, of what ``timed`` says of each kernel."""
+    found: dict[str, list[float]] = defaultdict(list)
     for name in names:
-        for quantity, cycles in roles(name).items():
+        for quantity, cycles in timed(name).items():
             found[quantity].append(abs(cycles / measured()[name][quantity] - 1))
     return found
 
