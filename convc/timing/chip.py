@@ -71,7 +71,7 @@ class Launch:
 
     Attributes:
         cycles: of the SM clock, from the entry of the first CTA to the exit of the last.
-        beside: CTAs that an SM holds at the same time. rounds: how many follow each other.
+        beside: CTAs that an SM holds at the same time.
         busy: SMs that have work in the first round.
         l2: bytes a cycle that each of them gets of L2.
         replay: of one cluster's SMs in the first round.
@@ -82,7 +82,6 @@ class Launch:
 
     cycles: float
     beside: int
-    rounds: int
     busy: int
     l2: float
     replay: Replay
@@ -90,6 +89,11 @@ class Launch:
     clusters: tuple[int, ...]
     lengths: tuple[float, ...]
     reading: tuple[float, ...]
+
+    @property
+    def rounds(self) -> int:
+        """How many follow each other."""
+        return len(self.lengths)
 
     @property
     def events(self) -> Sequence[Event]:
@@ -138,7 +142,6 @@ def time_launch(
         first,
         cycles=stretch * sum(lengths) + gaps,
         beside=beside,
-        rounds=len(lengths),
         clusters=tuple(each),
         lengths=tuple(stretch * length for length in lengths),
         reading=tuple(reading),
@@ -204,7 +207,6 @@ class _Grid:
         launch = Launch(
             cycles=cycles,
             beside=beside,
-            rounds=1,
             busy=busy,
             l2=min(share.l2, chip["tma.fill"]),
             replay=replay,

@@ -9,14 +9,17 @@ import numpy as np
 from convc.errors import ConvcError
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, run
+from convc.machine.base.switches import Switches
 
 Outcome = RunResult | ConvcError
 
+DEFAULTS = Switches()
 
-def outcome(work: Callable[[RunOptions], RunResult], evaluation: str) -> Outcome:
+
+def outcome(work: Callable[[RunOptions], RunResult], evaluation: str, switches: Switches = DEFAULTS) -> Outcome:
     """The result of a run, or the error that ended it."""
     try:
-        return work(RunOptions(evaluation=evaluation))
+        return work(RunOptions(evaluation=evaluation, switches=switches))
     except ConvcError as error:
         return error
 
@@ -36,12 +39,14 @@ def same(eager: Outcome, lazy: Outcome) -> None:
             np.testing.assert_array_equal(array.astype(np.float64), other.astype(np.float64), name)
 
 
-def run_both_ways(text: str, launch: LaunchSpec, inputs: dict[str, np.ndarray]) -> Outcome:
+def run_both_ways(
+    text: str, launch: LaunchSpec, inputs: dict[str, np.ndarray], switches: Switches = DEFAULTS
+) -> Outcome:
     """Run both ways, compare, and return what the lazy run gave."""
 
     def work(options: RunOptions) -> RunResult:
         return run(text, launch, inputs, options=options)
 
-    lazy = outcome(work, "lazy")
-    same(outcome(work, "eager"), lazy)
+    lazy = outcome(work, "lazy", switches)
+    same(outcome(work, "eager", switches), lazy)
     return lazy

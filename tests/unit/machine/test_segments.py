@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.both_ways import run_both_ways
+from support.both_ways import DEFAULTS, run_both_ways
 from support.kernels import module
 
 from convc.errors import MachineFault
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.machine import RunResult
+from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import decode
 from convc.machine.execute.straight import segments_of
 from convc.ptx import parse
@@ -39,7 +41,7 @@ def epilogue(
     return "\n".join(lines)
 
 
-def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14):
+def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14, switches: Switches = DEFAULTS):
     """Run both ways; whether the lazy one has segments."""
     text = module(body, pointers=("x", "bias", "out"))
     rng = np.random.default_rng(3)
@@ -61,7 +63,7 @@ def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14):
     kernel = parse(text, "k.ptx")
     decoded = decode(kernel, kernel.kernels[0])
     found = segments_of(decoded.kernel.body, decoded.slots)
-    return run_both_ways(text, launch, buffers), found
+    return run_both_ways(text, launch, buffers, switches), found
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,13 @@ def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14):
 def test_an_epilogue(changes):
     result, found = both(epilogue(**changes))
     assert not isinstance(result, Exception)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("lane", ["highest", "lowest"])
+def test_of_stores_to_one_place_the_lane_stays_that_the_switch_names(lane):
+    result, found = both(epilogue(pitch=0), ctas=1, switches=Switches(colliding_stores=lane))
+    assert isinstance(result, RunResult)
     assert len(found) == 1
 
 

@@ -134,6 +134,14 @@ def unused(kernel: KernelTime) -> set[str]:
     return {name for name, used in users.items() if not used}
 
 
+def test_all_that_a_grid_writes_takes_its_time():
+    kernel = timed(TESTS / "foreign" / "gluon_pairs")
+    stored = sum(work.bytes for work in kernel.trace.works if work.kind == "store") * kernel.ctas / kernel.trace.ctas
+    slow = B200.changed({"chip.stores": 1e-4})
+    assert stored > 0
+    assert cycles_on(kernel, slow) == pytest.approx(stored / (1e-4 * 1e3 / slow["chip.clock"]))
+
+
 def test_a_resource_that_is_not_used_changes_nothing(kernel):
     """Each of its parameters, made larger by far."""
     starts = tuple(unused(kernel))
