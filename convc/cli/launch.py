@@ -15,10 +15,11 @@ from convc.cli.options import (
     Chosen,
     chosen_options,
     collected,
+    inputs_option,
     json_option,
     layer_option,
-    noted_files,
     numerics_option,
+    outputs_option,
     path_type,
     switch_option,
     target_type,
@@ -41,23 +42,8 @@ class Given:
 @click.command("launch")
 @click.argument("kernel", type=path_type, metavar="DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=noted_files(False),
-    metavar="[NAME=]X",
-    help="Contents of a buffer; of a layer its activations. .npy",
-)
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    callback=noted_files(True),
-    metavar="[NAME=]Y",
-    help="File for a buffer after the launch; of a layer its result. .npy",
-)
+@inputs_option("Contents of a buffer; of a layer its activations. .npy")
+@outputs_option("File for a buffer after the launch; of a layer its result. .npy")
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw what no file fills at random.")

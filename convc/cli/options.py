@@ -142,6 +142,18 @@ def noted_files(written: bool) -> Callable[[click.Context, click.Parameter, tupl
     return remember
 
 
+def inputs_option(text: str) -> Callable[[Command], Command]:
+    """``--input [NAME=]X``, any number of them; ``text``: its help."""
+    noted = noted_files(False)
+    return click.option("--input", "inputs", multiple=True, callback=noted, metavar="[NAME=]X", help=text)
+
+
+def outputs_option(text: str) -> Callable[[Command], Command]:
+    """``-o [NAME=]Y``, any number of them; ``text``: its help."""
+    noted = noted_files(True)
+    return click.option("-o", "--output", "outputs", multiple=True, callback=noted, metavar="[NAME=]Y", help=text)
+
+
 path_type = _FilePath()
 """A file or folder that is read."""
 

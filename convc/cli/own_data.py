@@ -10,7 +10,7 @@ import click
 
 from convc import api
 from convc.api.options import WorkOptions
-from convc.cli.options import Chosen, Command, noted_files
+from convc.cli.options import Chosen, Command, inputs_option, noted_files
 from convc.cli.streams import check_once, model_source, named_files, sources_of
 from convc.cli.whole import judge
 
@@ -46,14 +46,9 @@ def data_options(command: Command) -> Command:
         metavar="[NAME=]Y",
         help="What the network must give, .npy or .npz; needs --input.",
     )(command)
-    return click.option(
-        "--input",
-        "inputs",
-        multiple=True,
-        callback=noted_files(False),
-        metavar="[NAME=]X",
-        help="Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.",
-    )(command)
+    return inputs_option("Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.")(
+        command
+    )
 
 
 def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:

@@ -20,11 +20,12 @@ from convc.cli.options import (
     dtype_option,
     fuse_option,
     host_option,
+    inputs_option,
     json_option,
     layer_option,
     no_cache_option,
-    noted_files,
     numerics_option,
+    outputs_option,
     path_type,
     precision_option,
     shape_option,
@@ -48,23 +49,8 @@ class Data:
 
 @click.command("run")
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=noted_files(False),
-    metavar="[NAME=]X",
-    help="Activations, .npy or .npz of several (- is stdin).",
-)
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    callback=noted_files(True),
-    metavar="[NAME=]Y",
-    help="Result, .npy or .npz of all (- is stdout).",
-)
+@inputs_option("Activations, .npy or .npz of several (- is stdin).")
+@outputs_option("Result, .npy or .npz of all (- is stdout).")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs that are not given at random.")
 @click.option("--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy.")
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")

@@ -92,7 +92,7 @@ class Launch:
 
     @property
     def rounds(self) -> int:
-        """How many follow each other."""
+        """The number of rounds that follow each other."""
         return len(self.lengths)
 
     @property
