@@ -1,7 +1,8 @@
-"""Kernels and launches that are too large are refused before anything is made for them, with the bytes they need."""
+"""Kernels and launches that are too large are refused before anything is made for them; and garbage collection."""
 
 from __future__ import annotations
 
+import gc
 import re
 import tracemalloc
 
@@ -11,6 +12,7 @@ from support.kernels import module
 from convc.errors import LimitError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions, run
+from convc.machine.launch import staying
 
 NEED = {
     "shared": ".shared .align 16 .b8 big[{}]; .reg .b32 %a; mov.u32 %a, big;",
@@ -60,3 +62,15 @@ def test_what_this_computer_has_is_not_enough():
     total = (1 << 20) + 1024 * (1 << 19) + 1024
     assert found.startswith(f"the launch needs {total} bytes ({1 << 20} for buffers, 0 for .global variables, ")
     assert found.endswith(f"for shared, local and tensor memory of 1 CTAs), and {100 << 20} are available")
+
+
+@pytest.mark.parametrize("frozen", [0, 7])
+def test_what_reading_a_kernel_makes_counts_as_old(monkeypatch, frozen):
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    with staying():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    assert calls == ([] if frozen else ["freeze", "unfreeze"])  # what a caller froze stays frozen
