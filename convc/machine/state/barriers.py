@@ -24,19 +24,51 @@ class NamedBarrier:
     """One of the 16 barriers of a CTA.
 
     Attributes:
-        arrived: int64 (ctas,): warps that have arrived in the current generation.
         expected: int64 (ctas,): warps that the latest arrival wants there; 0 for all that have not exited.
-        generation: int64 (ctas,): how often the barrier has completed.
         ballots: votes of bar.red by generation, as long as a warp waits for their result.
+        alike: (arrived, generation) as long as all CTAs have the same, and nobody has asked for the arrays.
     """
 
-    __slots__ = ("arrived", "ballots", "expected", "generation")
+    __slots__ = ("_arrived", "_generation", "alike", "ballots", "expected")
 
     def __init__(self, ctas: int) -> None:
-        self.arrived = np.zeros(ctas, np.int64)
+        self._arrived = np.zeros(ctas, np.int64)
+        self._generation = np.zeros(ctas, np.int64)
+        self.alike: tuple[int, int] | None = (0, 0)
         self.expected = np.zeros(ctas, np.int64)
-        self.generation = np.zeros(ctas, np.int64)
         self.ballots: WeakValueDictionary[int, Ballot] = WeakValueDictionary()
+
+    @property
+    def arrived(self) -> np.ndarray:
+        """int64 (ctas,): warps that have arrived in the current generation."""
+        self._part()
+        return self._arrived
+
+    @property
+    def generation(self) -> np.ndarray:
+        """int64 (ctas,): how often the barrier has completed."""
+        self._part()
+        return self._generation
+
+    def _part(self) -> None:
+        if self.alike is not None:
+            self._arrived[:], self._generation[:] = self.alike
+            self.alike = None
+
+    def arrive_alike(self, warps: int, expected: int) -> int | None:
+        """As many warps of every CTA arrive; ``expected`` make a generation.
+
+        Returns:
+            The generation that they all have arrived in; None, and nothing has happened, where that is not one.
+        """
+        if self.alike is None:
+            return None
+        arrived, generation = self.alike
+        there = arrived + warps
+        if there > expected:
+            return None
+        self.alike = (0, generation + 1) if there == expected else (there, generation)
+        return generation
 
     def arrive(self, rows: np.ndarray, joining: np.ndarray, expected: np.ndarray) -> np.ndarray:
         """Warps arrive one after the other; each time that ``expected`` are there, a generation is complete.
@@ -87,6 +119,9 @@ class Meeting:
 
     def over(self, rows: np.ndarray) -> np.ndarray:
         """bool (rows, warps): whose generation is complete; warps that wait elsewhere count as such."""
+        alike = self.barrier.alike
+        if alike is not None:
+            return np.asarray(self.generation < alike[1])
         return self.barrier.generation[rows][:, None] > self.generation
 
     def part(self, axis: int, index: np.ndarray) -> Meeting:

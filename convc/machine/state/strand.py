@@ -145,12 +145,14 @@ class Strand:
             self.active: tuple[int, int] | None = None
             return
         full = np.broadcast_to(self.mask, (self.mask.shape[0], len(self.warps), 32))
+        self.active = None
+        if full.shape[0] == 1:
+            self.count = int(np.count_nonzero(full))
+            if self.count == 1:
+                self.active = divmod(int(full.argmax()), 32)
+            return
         per_row = full.sum(axis=(1, 2))
         self.count = int(per_row[0]) if (per_row == per_row[0]).all() else np.broadcast_to(per_row, (self.row_count,))
-        self.active = None
-        if type(self.count) is int and self.count == 1 and full.shape[0] == 1:
-            _, warp, lane = np.argwhere(full)[0]
-            self.active = (int(warp), int(lane))
 
     def set_mask(self, mask: np.ndarray | None) -> None:
         """Change the active lanes."""

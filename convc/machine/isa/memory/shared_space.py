@@ -57,7 +57,9 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
 def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
     written = strand.cohort.shared.written
-    if rows is None:
+    if rows is None and isinstance(offset, int):
+        missing = written.missing(None, slice(offset, offset + size), strand.rows)
+    elif rows is None:
         places = np.unique(np.asarray(offset).reshape(-1))[:, None] + np.arange(size)
         missing = written.missing(None, places.reshape(-1), strand.rows)
     else:
@@ -105,7 +107,12 @@ def load_shared(
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
     notify_shared(strand, instr, "ld", offset, size, rows)
-    words = cohort.shared.part(int(np.min(offset)), int(np.max(offset)) + size).view(DTYPE[bits])
+    low, high = (offset, offset) if isinstance(offset, int) else (int(np.min(offset)), int(np.max(offset)))
+    words = cohort.shared.part(low, high + size).view(DTYPE[bits])
+    if isinstance(offset, int) and rows is None:
+        first = offset // (bits // 8)
+        own = words if strand.rows is None else words[strand.rows]
+        return [narrow(own[:, first + i, None, None].copy()) for i in range(count)]
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
     rows = rows_of(strand) if rows is None else rows

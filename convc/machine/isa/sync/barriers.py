@@ -44,7 +44,9 @@ def cta_barrier(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> int | None:
         if strand.ticket is None:
             count = None if threads is None else strand.regs[threads]
-            strand.ticket = _arrive(strand, instr, strand.regs[number], count)
+            strand.ticket = _arrive_alike(strand, strand.regs[number], count)
+            if strand.ticket is None:
+                strand.ticket = _arrive(strand, instr, strand.regs[number], count)
             _notify(strand, instr, leave=False)
         if arrive_only or _wait(strand):
             if not arrive_only:
@@ -59,6 +61,22 @@ def cta_barrier(instr: Instr, table: SlotTable) -> Run:
 def _notify(strand: Strand, instr: Instr, leave: bool) -> None:
     if strand.cohort.observer is not None:
         strand.cohort.observer.cta_barrier(strand, instr, leave)
+
+
+def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticket | None:
+    """All warps of the strand, the same in all CTAs, arrive where every warp of a CTA meets; None where it is not so.
+
+    As nearly always. `_arrive` does the same for each CTA and warp by itself.
+    """
+    cohort = strand.cohort
+    plain = strand.rows is None and strand.mask is None and threads is None and type(number) is int
+    if not plain or number >= BARRIERS or cohort.exited.any():
+        return None
+    barrier = cohort.named_barrier(number)
+    generation = barrier.arrive_alike(len(strand.warps), cohort.warps)
+    if generation is None:
+        return None
+    return Ticket([Meeting(number, barrier, np.full((cohort.ctas, len(strand.warps)), generation), None)])
 
 
 def _arrive(strand: Strand, instr: Instr, number: Value, threads: Value | None) -> Ticket:
@@ -143,12 +161,14 @@ def _wait(strand: Strand) -> bool:
     rows = cohort.rows_or_all(strand.rows)
     ready = np.ones((1, 1), bool)
     for meeting in strand.ticket.meetings if strand.ticket is not None else ():
-        if meeting.expected is None:
+        # Where all arrivals were alike, each has completed what it could, and only an exit completes more.
+        if meeting.expected is None and (meeting.barrier.alike is None or cohort.exited.any()):
             meeting.barrier.settle(rows, _living(cohort, rows))
         over = meeting.over(rows)
         if not over.all():
             at = int((~over).any(axis=1).argmax())
-            there = int(meeting.barrier.arrived[rows[at]])
+            alike = meeting.barrier.alike
+            there = int(meeting.barrier.arrived[rows[at]]) if alike is None else alike[0]
             wanted = _living(cohort, rows) if meeting.expected is None else meeting.expected
             strand.waiting = f"CTA barrier {meeting.index} ({there} of {int(wanted[at])} warps there)"
         ready = ready & over

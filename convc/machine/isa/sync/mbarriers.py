@@ -44,8 +44,7 @@ def _init(strand: Strand, instr: Instr, party: Party) -> None:
     (count,) = party.amounts
     if isinstance(count, np.ndarray) and isinstance(strand.count, np.ndarray):
         count = count[strand.count > 0]
-    low = int(np.min(count))
-    high = int(np.max(count))
+    low, high = (count, count) if isinstance(count, int) else (int(np.min(count)), int(np.max(count)))
     if low < 1 or high > MAX_COUNT:
         raise MachineFault(f"mbarrier.init: the count must be in 1..{MAX_COUNT}, got {low if low < 1 else high}")
     if where % 8:
@@ -104,8 +103,9 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
         count, tx = party.amounts
         arrival = Arrival(count, None if bytes_slot is None else tx, drop)
         barrier = cohort.barrier(party.where, name)
-        if np.min(count) < 1:
-            raise MachineFault(f"{name}: the count must be at least 1, got {int(np.min(count))}")
+        fewest = count if isinstance(count, int) else int(np.min(count))
+        if fewest < 1:
+            raise MachineFault(f"{name}: the count must be at least 1, got {fewest}")
         if state is not None:
             _write_states(strand, state, barrier.found_by_each(party.homes, strand.count, count))
         before = np.array(barrier.phase) if open_phase else None
