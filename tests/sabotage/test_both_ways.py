@@ -14,15 +14,23 @@ import pytest
 from sabotage_at_once import AT_ONCE, OTHERS
 from sabotage_changes import Sabotage
 from sabotage_kernels import ALL, TESTS, conv, subject
-from support.both_ways import run_both_ways
+from support.both_ways import run_both_ways, same
 
 from convc.errors import ConvcError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
-from convc.machine import RunResult
+from convc.machine import RunResult, run
+from convc.machine.launch import _decoded
 from convc.machine.lazy.deferral import Deferral
 
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
+REPEATED = {
+    "f16", "bf16, short rows", "1x1, one stage, full tiles", "golden pointwise_f16", "golden same_3x3_f16",
+    "golden stem_7x7_bf16", "demo conv1", "demo layer1.0.conv2", "demo layer1.0.conv3", "demo layer2.1.conv2",
+    "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
+}  # fmt: skip
+"""Kernels whose launches take the course of an earlier one: those that touch data in segments alone."""
+
 EVERY = 250
 """One of so many changes of a kernel is tried by default."""
 
@@ -47,6 +55,20 @@ def test_a_kernel_runs_the_same_both_ways(name, refused):
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
     assert not isinstance(result, ConvcError)
     assert refused == AT_ONCE.get(name, set())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_second_launch_may_take_the_course_of_the_first(name):
+    """It has other data, of any kind, and gives what a launch gives that knows no other."""
+    kernel = subject(name)
+    others = {buffer: np.roll(array, 1) for buffer, array in kernel.inputs.items()}
+    run(kernel.text, kernel.launch, kernel.inputs)
+    again = run(kernel.text, kernel.launch, others)
+    decoded = _decoded(kernel.text, "kernel.ptx", kernel.launch.entry)
+    assert (decoded.kept is not None) == (name in REPEATED)
+    if decoded.kept is not None:
+        decoded.kept = None
+        same(run(kernel.text, kernel.launch, others), again)
 
 
 def test_whole_numbers_of_any_size_are_summed_exactly():

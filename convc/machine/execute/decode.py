@@ -10,10 +10,13 @@ import numpy as np
 from convc.errors import LaunchError, UnmodelledError
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.quick import quick
+from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
+from convc.machine.execute.straight import segments_of
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
 from convc.machine.isa.registry import NO_RESULT, OPS, Run
 from convc.machine.isa.sync import control
+from convc.machine.state.course import Kept
 from convc.machine.state.flow import Flow, FlowFacts
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
@@ -54,6 +57,7 @@ class DecodedKernel:
         variables: where everything lies that it names. slots: its operand table.
         ops: the operation of each instruction, and one behind the last, where lanes exit.
         uses_tensor_memory: whether any instruction is a tcgen05 one.
+        repeats: whether launches may take the course of an earlier one (known once `packed` is). kept: the latest.
     """
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
@@ -66,6 +70,8 @@ class DecodedKernel:
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
         self._packed: list[Run] | None = None
+        self.repeats = False
+        self.kept: Kept | None = None
         self._joins: set[int] = set()
         self._flow: Flow | None = None
 
@@ -98,7 +104,9 @@ class DecodedKernel:
     def packed(self) -> list[Run]:
         """The operations, with those of many instructions in the places where straight runs begin."""
         if self._packed is None:
-            self._packed = with_segments(self.kernel.body, self.slots, self.ops)
+            segments = segments_of(self.kernel.body, self.slots)
+            self._packed = with_segments(segments, self.kernel.body, self.slots, self.ops)
+            self.repeats = may_repeat(self.kernel.body, self.flow, segments)
         return self._packed
 
     def watch_join(self, join: int | None) -> None:

@@ -14,6 +14,7 @@ from convc.machine.execute.decode import DecodedKernel, registers_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.course import begin, keep, key_of, repeat
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
@@ -32,15 +33,28 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
     if observer is not None:
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
-    _take_turns(cohort, ops, _first_strand(cohort, decoded))
-    while cohort.pending.perform_one():
-        pass
-    cohort.core.perform(cohort.core.take())
-    _report_leftovers(cohort)
+    key = key_of(launch, first, ctas) if cohort.lazy is not None and decoded.repeats else None
+    if key is not None and decoded.kept is not None and decoded.kept.key == key:
+        repeat(decoded.kept, cohort)
+    else:
+        if key is not None:
+            begin(cohort)
+        _run_all(cohort, ops, _first_strand(cohort, decoded))
+        if key is not None:
+            decoded.kept = keep(key, cohort)
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas
     cohort.release()
+
+
+def _run_all(cohort: Cohort, ops: list[Run], first: Strand) -> None:
+    """Run everything to its end, work that nobody waits for included."""
+    _take_turns(cohort, ops, first)
+    while cohort.pending.perform_one():
+        pass
+    cohort.core.perform(cohort.core.take())
+    _report_leftovers(cohort)
 
 
 def _first_strand(cohort: Cohort, decoded: DecodedKernel) -> Strand:

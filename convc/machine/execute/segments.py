@@ -8,17 +8,20 @@ the registers as they were, and the instructions are executed one by one, as if 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.straight import Element, Pack, Segment, Source, segments_of
+from convc.machine.execute.straight import Element, Pack, Segment, Source, inputs_of
 from convc.machine.isa.memory.rows import read_rows, row_writer
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.tcgen05.ld_st import loaded
 from convc.machine.isa.threads import threads_active
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.course import Passage
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Instr
@@ -36,15 +39,47 @@ Perform = Callable[[Strand, Blocks], bool]
 """Performs a pack; False where it is not plain."""
 
 
-def with_segments(body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> list[Run]:
+def with_segments(segments: list[Segment], body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> list[Run]:
     """The operations of a kernel with its segments in the places where they begin."""
     out = list(ops)
-    for segment in segments_of(body, table):
-        out[segment.start] = _Runner(segment, body, table, ops).run
+    for segment in segments:
+        out[segment.start] = Runner(segment, body, table, ops).run
     return out
 
 
-class _Runner:
+Cells = tuple[int, int]
+"""First column of tensor memory and how many, of all lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Through(Passage):
+    """Warps that went through a segment.
+
+    Attributes:
+        runner: of the segment.
+        rows, warps: of the strand.
+        regs: its registers, those that packs read alone.
+        cells: what each tcgen05.ld has read.
+    """
+
+    runner: Runner
+    rows: np.ndarray | None
+    warps: np.ndarray
+    regs: list[Value]
+    cells: dict[Pack, Cells]
+
+    @property
+    def read(self) -> list[tuple[int, int]]:
+        """First column and how many of each tcgen05.ld."""
+        return list(self.cells.values())
+
+    def again(self, cohort: Cohort) -> bool:
+        """Do the same to the data of another cohort."""
+        strand = Strand(cohort, cohort.launch.program, [], self.rows, self.warps, self.regs)
+        return self.runner.again(strand, self.cells)
+
+
+class Runner:
     """A segment that is ready to run."""
 
     def __init__(self, segment: Segment, body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> None:
@@ -58,6 +93,9 @@ class _Runner:
         self.store = None if store is None else _Store(store, body, table)
         self.loads = [p for p in segment.packs if p.kind == "load"]
         self.tensors = sum(p.kind == "tensor" for p in segment.packs)
+        tensor = [pack for pack in segment.packs if pack.kind == "tensor"]
+        self.addresses = [(pack, address_of(body[pack.members[0]].args["taddr"], table)) for pack in tensor]
+        self.inputs = inputs_of(segment, body)
 
     def run(self, strand: Strand) -> int | None:
         """Run the segment, or its first instruction alone."""
@@ -74,6 +112,8 @@ class _Runner:
                 return self.segment.stop
             strand.regs = before
             self.trials -= 1
+        if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
+            strand.cohort.lazy.course.spoiled = True
         return self.ops[self.segment.start](strand)
 
     def _attempt(self, strand: Strand) -> bool:
@@ -81,20 +121,50 @@ class _Runner:
         for index in self.segment.scalars:
             self.ops[index](strand)
         blocks: Blocks = {}
-        for _, perform in self.packs:
-            if not perform(strand, blocks):
-                return False
-        write = None
-        if self.store is not None:
-            write = self.store.prepare(strand, blocks)
-            if write is None:
-                return False
+        found = self._work(strand, blocks)
+        if found is None:
+            return False
+        self._note(strand, blocks)
         self._keep(strand.regs, blocks)
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
         counters.global_load_bytes += sum(4 * len(pack.targets) for pack in self.loads) * threads_active(strand)
-        if write is not None:
-            write()
+        found()
+        return True
+
+    def _work(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:
+        """Compute the ``blocks`` that are not there yet; returns what stores them, or None where that is not plain."""
+        for pack, perform in self.packs:
+            if pack not in blocks and not perform(strand, blocks):
+                return None
+        return _nothing if self.store is None else self.store.prepare(strand, blocks)
+
+    def _note(self, strand: Strand, blocks: Blocks) -> None:
+        """Keep what the packs compute from, where the course of the cohort is kept."""
+        lazy = strand.cohort.lazy
+        if lazy is None or lazy.course is None:
+            return
+        regs: list[Value] = [0] * len(strand.regs)
+        for slot in self.inputs:
+            regs[slot] = strand.regs[slot]
+        cells: dict[Pack, Cells] = {}
+        for pack, address in self.addresses:
+            at = address(regs)
+            first = int(at.flat[0]) if isinstance(at, np.ndarray) else at
+            cells[pack] = first & 0xFFFF, len(pack.targets)  # `loaded` has seen that all warps name this column
+        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, cells))
+
+    def again(self, strand: Strand, cells: dict[Pack, Cells]) -> bool:
+        """Do to other data what the segment did; False, and nothing has happened, where that is not plain."""
+        blocks: Blocks = {}
+        for pack, (first, count) in cells.items():
+            part = strand.cohort.tensor.peek(first, count)
+            part = part if strand.rows is None else part[strand.rows]
+            blocks[pack] = part.reshape(len(part), 4, 32, count)
+        found = self._work(strand, blocks)
+        if found is None:
+            return False
+        found()
         return True
 
     def _keep(self, regs: list[Value], blocks: Blocks) -> None:

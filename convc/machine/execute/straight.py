@@ -267,3 +267,16 @@ class _Run:
 def _guard(instr: Instr) -> tuple[int, bool] | None:
     guard: Guard | None = instr.guard
     return None if guard is None else (guard.slot, guard.negate)
+
+
+def inputs_of(segment: Segment, body: tuple[Instr, ...]) -> list[int]:
+    """The slots that packs read as they are in the registers, before any pack."""
+    found: set[int] = set()
+    for pack in segment.packs:
+        found.update(source for sources in pack.sources for source in sources if isinstance(source, int))
+        first = body[pack.members[0]]
+        if first.guard is not None:
+            found.add(first.guard.slot)
+        bases = [operand.base for operand in first.operands if isinstance(operand, Address)]
+        found.update(base.slot for base in bases if isinstance(base, Reg))
+    return sorted(found)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from convc.machine.base.values import Value
-from convc.machine.lazy.evaluate import Step, Waiting, evaluate
+from convc.machine.lazy.course import Course
+from convc.machine.lazy.evaluate import Step, Waiting, products_of
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import Tiles
@@ -76,6 +77,7 @@ class Deferral:
         self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
         self._checked: set[tuple] = set()  # products whose operands are all there
         self._generation = (0, 0)
+        self.course: Course | None = None  # what is done to data, where that is kept
         self.refused: dict[str, int] = {}  # why products did not wait: how many of them
         tensor.unsettled = self
 
@@ -86,7 +88,10 @@ class Deferral:
         for key in _overlapping(self.waiting, column, width):
             waiting = self.waiting.pop(key, None)
             if waiting is not None:  # else settled by somebody who asked for all columns on the way
-                evaluate(self.tensor, key, waiting, self.rooms)
+                products = products_of(key, waiting, self.tensor.ctas)
+                products.perform(self.tensor, self.rooms)
+                if self.course is not None:
+                    self.course.events.append(products)
         for key in _overlapping(self.tags, column, width):
             rows = self.tags.pop(key, None)
             if rows is not None:
@@ -155,7 +160,7 @@ class Deferral:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, elements[1]):
                 return self._refused("lane mask, and B is not finite")
-        self._check(path, run)
+        self._check(path, run, a, b)
         self._add((first.d & 0xFFFF, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
         return True
 
@@ -163,8 +168,11 @@ class Deferral:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         return False
 
-    def _check(self, path: Datapath, run: list[Mma]) -> None:
-        """What `Product` checks and marks before it multiplies; not again for operands that stay as they were."""
+    def _check(self, path: Datapath, run: list[Mma], a: TensorRows, b: TensorRows) -> None:
+        """What `Product` checks and marks before it multiplies; not again for operands that stay as they were.
+
+        Every byte of an operand in shared memory that is rows of copies was written, by these: no need to look.
+        """
         first = run[0]
         generation = (self.shared.written.generation, self.tensor.written.generation)
         if generation != self._generation:
@@ -172,16 +180,25 @@ class Deferral:
             self._checked.clear()
         shape = first.shape  # of which these two say everything: hashing all of it takes longer
         key = (shape.word, shape.kind, first.d, first.accumulate, first.a_in_tensor)
-        key += tuple([m.a for m in run]) + tuple([m.b for m in run])
+        a_written = not first.a_in_tensor and self._written(a)
+        b_written = self._written(b)
+        key += () if a_written else tuple([m.a for m in run])
+        key += () if b_written else tuple([m.b for m in run])
         if key in self._checked:
             return
         operands = Operands(path, run)
-        operands.a()
-        operands.b()
+        if not a_written:
+            operands.a()
+        if not b_written:
+            operands.b()
         lanes, column = operands.accumulator()
         operands.mark(lanes, column)
         if not operands.reported and first.mask is None:
             self._checked.add(key)
+
+    def _written(self, operand: TensorRows) -> bool:
+        """Whether the copies that an operand in shared memory lies in end inside it, and none of them was forgotten."""
+        return operand.regions[-1].stop <= self.shared.size and not self.shared.written.generation
 
     def _in_shared(self, descriptors: tuple[int, ...], rows: int) -> TensorRows | None:
         try:

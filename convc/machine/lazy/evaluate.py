@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from convc.machine.lazy.tiles import Tiles
 from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
+from convc.machine.tma.load import TensorLoader
 
 BLOCK = 1 << 20
 """Bytes of A gathered at a time: with B and the accumulator they stay inside a level-2 cache."""
@@ -53,17 +54,60 @@ class Waiting:
         return elements == self.elements and same and step.b.regions[0].loader is last.b.regions[0].loader
 
 
-def evaluate(tensor: TensorMemory, key: tuple[int, int], waiting: Waiting, rooms: tuple[Rooms, Rooms]) -> None:
-    """Multiply, and put D into ``key[1]`` columns from column ``key[0]`` on."""
-    whole = waiting.elements[0] in WHOLE
-    target = tensor.panel(*key, fresh=not waiting.accumulate).view(np.int32 if whole else np.float32)
+class Part(NamedTuple):
+    """Both operands over a joint K, and whether what is in the accumulator counts."""
+
+    left: Tiles
+    right: Tiles
+    accumulate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """All steps of an accumulator, ready to be multiplied.
+
+    Attributes:
+        key: first column of D, and how many it has.
+        elements: types of A and of B.
+        parts: one after the other.
+        masked: whether some lanes of D are not written by a step, so that B must be finite.
+    """
+
+    key: tuple[int, int]
+    elements: tuple[str, str]
+    parts: tuple[Part, ...]
+    masked: bool
+
+    def perform(self, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
+        """Multiply, and put D into its columns."""
+        whole = self.elements[0] in WHOLE
+        fresh = not self.parts[0].accumulate
+        target = tensor.panel(*self.key, fresh=fresh).view(np.int32 if whole else np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for part in self.parts:
+                _Joint(target, part, self.elements, rooms).multiply()
+
+    def over(self, tensors: Callable[[TensorLoader], TensorLoader]) -> Products:
+        """Apply the products to other tensors of the same maps."""
+        parts = [
+            Part(p.left.over(tensors(p.left.loader)), p.right.over(tensors(p.right.loader)), p.accumulate)
+            for p in self.parts
+        ]
+        return replace(self, parts=tuple(parts))
+
+
+def products_of(key: tuple[int, int], waiting: Waiting, ctas: int) -> Products:
+    """The steps that wait for ``key[1]`` columns from column ``key[0]`` on, as products."""
     steps = _even(waiting.steps)
     tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
     count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
-    with np.errstate(invalid="ignore", over="ignore"):
-        for low in range(0, len(steps), count):
-            accumulate = waiting.accumulate or low > 0
-            _Joint(target, steps[low : low + count], waiting.elements, accumulate, rooms).multiply()
+    parts: list[Part] = []
+    for low in range(0, len(steps), count):
+        some = steps[low : low + count]
+        left = Tiles([step.a for step in some], [step.mask for step in some], ctas)
+        right = Tiles([step.b for step in some], [None] * len(some), ctas)
+        parts.append(Part(left, right, waiting.accumulate or low > 0))
+    return Products(key, waiting.elements, tuple(parts), any(step.mask is not None for step in steps))
 
 
 def _even(steps: Sequence[Step]) -> list[Step]:
@@ -85,16 +129,12 @@ class _Joint:
     def __init__(
         self,
         target: np.ndarray,
-        steps: list[Step],
+        part: Part,
         elements: tuple[str, str],
-        accumulate: bool,
         rooms: tuple[Rooms, Rooms],
     ) -> None:
-        ctas = len(target)
         self.target = target
-        self.accumulate = accumulate
-        self.left = Tiles([step.a for step in steps], [step.mask for step in steps], ctas)
-        self.right = Tiles([step.b for step in steps], [None] * len(steps), ctas)
+        self.left, self.right, self.accumulate = part
         self.finite = tuple(
             is_finite(side.loader, element) for side, element in zip((self.left, self.right), elements, strict=True)
         )
@@ -103,9 +143,9 @@ class _Joint:
 
     def multiply(self) -> None:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
+        self._narrow()
         right = self.right
         tiles = len(right.first)
-        self._narrow()
         b = right.gather(slice(0, tiles), right.rows, self.elements[1], self.finite[1], self.rooms[1])
         ctas = np.arange(len(self.target))
         grid = np.full((len(self.left.first), tiles), -1)
@@ -138,8 +178,8 @@ class _Joint:
         used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
         words = 1 << int(used[-1]).bit_length() if used.size else 1
         if words < 4:
-            self.left.narrow(4 * words)
-            right.narrow(4 * words)
+            self.left = self.left.narrowed(4 * words)
+            self.right = right.narrowed(4 * words)
 
     def _one_by_one(self, b: np.ndarray) -> None:
         """CTAs that share both operands: each has its own accumulator all the same."""

@@ -8,6 +8,7 @@ of a tile, so that a tile is one gather from the tensor, of runs of units as lon
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.widen import Rooms, widened
 from convc.machine.tensor_core.mma import LaneMask
+from convc.machine.tma.load import TensorLoader
 
 Ids = tuple[int, ...]
 
@@ -44,11 +46,12 @@ class Tiles:
 
     Attributes:
         first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
-        rows: of a tile. run: bytes of a row in each step.
+        count: of the steps. rows: of a tile. run: bytes of a row in each step.
     """
 
     def __init__(self, steps: Sequence[TensorRows], masks: Sequence[LaneMask | None], ctas: int) -> None:
         self.steps = steps
+        self.count = len(steps)
         self.ctas = ctas
         self.loader = steps[0].regions[0].loader
         self.rows = len(steps[0].rows)
@@ -107,11 +110,20 @@ class Tiles:
             groups.append(_Group(base >> power, where, (shifts >> power)[:, None]))
         return groups, 16 * unit
 
-    def narrow(self, size: int) -> None:
-        """Only the first ``size`` bytes of each unit matter, a power of two, where a row has one unit in each step."""
+    def narrowed(self, size: int) -> Tiles:
+        """The first ``size`` bytes of each unit alone, a power of two, where a row has one unit in each step."""
         pieces = 16 // size
-        self.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
-        self.run = self.piece = size
+        found = copy(self)
+        found.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
+        found.run = found.piece = size
+        return found
+
+    def over(self, loader: TensorLoader) -> Tiles:
+        """Take the tiles from another tensor of the same map."""
+        found = copy(self)
+        found.loader = loader
+        found.steps = ()
+        return found
 
     def _joined(self, tables: list[np.ndarray], step: TensorRows) -> np.ndarray:
         """For each tile, tables (copies, rows) of the regions of a step, end to end, of the rows that it reads."""
@@ -160,7 +172,7 @@ class Tiles:
     def raw(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
         """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
         count = part.stop - part.start
-        steps = len(self.steps)
+        steps = self.count
         per = self.run // self.piece
         index = rooms.room("index", count * rows * steps * per, np.dtype(np.int64)).reshape(count, rows, steps, per)
         for group in self.groups:
@@ -178,7 +190,7 @@ class Tiles:
 
     def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
         """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""
-        line = len(self.steps)
+        line = self.count
         places = self._places_outside()
         low, high = np.searchsorted(places, (part.start * self.rows * line, part.stop * self.rows * line))
         found = places[low:high] - part.start * self.rows * line
@@ -196,7 +208,7 @@ class Tiles:
             for number, table in enumerate(self.outside):
                 if table is not None:
                     kinds.setdefault(id(table), (table, []))[1].append(number)
-            bad = np.zeros((len(self.first) * self.rows, len(self.steps)), bool)
+            bad = np.zeros((len(self.first) * self.rows, self.count), bool)
             for table, numbers in kinds.values():
                 bad[np.flatnonzero(table)[:, None], np.array(numbers)] = True
             self._places = np.flatnonzero(bad)

@@ -145,6 +145,7 @@ class SharedMemory:
 
     Attributes:
         put_off: the writes that wait, by the address where they start; no two of them overlap.
+        seen: whether a write that waited was performed, or anybody has taken all bytes.
     """
 
     def __init__(self, ctas: int, size: int, pool: ArrayPool | None = None) -> None:
@@ -152,6 +153,7 @@ class SharedMemory:
         self.padded = max(BLOCK, -(-size // BLOCK) * BLOCK)
         self.written = InitMask(ctas, self.padded)
         self.put_off: dict[int, PutOff] = {}
+        self.seen = False
         self._pool = pool or ArrayPool()
         self._room = self._pool.unused((ctas, self.padded), np.uint8)
         self._fresh = np.ones(self.padded // BLOCK, bool)  # blocks that hold anything: to be poisoned
@@ -160,6 +162,7 @@ class SharedMemory:
     @property
     def bytes(self) -> np.ndarray:
         """All bytes, to read and to write until the next write is put off."""
+        self.seen = True
         return self.part(0, self.padded)
 
     @property
@@ -196,6 +199,7 @@ class SharedMemory:
             if not self._all_used:
                 self._poison(write.start, write.stop)
             write.perform(self._room)
+            self.seen = True
 
     def _poison(self, low: int, high: int) -> None:
         """Fill the blocks of a range that nobody has used before."""

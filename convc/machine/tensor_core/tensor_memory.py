@@ -39,13 +39,14 @@ class TensorMemory:
         last: int64 (ctas,): columns of the CTA's latest allocation.
         asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
         unsettled: is told of all columns before somebody looks at them or writes them.
+        taken: how often somebody has taken cells or a panel, to read or to write.
     """
 
     def __init__(self, ctas: int, placement: str = "first", pool: ArrayPool | None = None) -> None:
         self.ctas = ctas
         self._pool = pool or ArrayPool()
         self.placement = placement
-        self._width = 0
+        self.width = 0
         self._cells: np.ndarray | None = None  # made when somebody needs it: accumulators mostly live in panels alone
         self._panels: dict[tuple[int, int], np.ndarray] = {}
         self.written = InitMask(ctas, LANES * COLUMNS)
@@ -56,12 +57,18 @@ class TensorMemory:
         self.granted: dict[int, int] = {}
         self._holds: dict[tuple, bool] = {}
         self.unsettled: Unsettled | None = None
+        self.taken = 0
 
     # ---- cells -------------------------------------------------------------------------------------------------------
 
     @property
     def cells(self) -> np.ndarray:
         """All cells, uint32 (ctas, 128, columns): to read, and to write until the next panel is asked for."""
+        self.taken += 1
+        return self._all()
+
+    def _all(self) -> np.ndarray:
+        """`cells`, for those who know who takes them."""
         self._settle(0, COLUMNS)
         for key in list(self._panels):
             self._put_back(key)
@@ -72,11 +79,12 @@ class TensorMemory:
 
         ``fresh``: the caller writes every cell and reads none, so that a new panel may hold anything.
         """
+        self.taken += 1
         self._settle(column, width)
-        if width == self._width:
+        if width == self.width:
             if fresh and self._cells is None and not self._panels:
                 self._cells = self._pool.unused((self.ctas, LANES, width), np.uint32)
-            return self.cells
+            return self._all()
         key = (column, width)
         if key not in self._panels:
             for first, count in list(self._panels):
@@ -95,7 +103,7 @@ class TensorMemory:
         for (first, count), panel in self._panels.items():
             if first <= column and column + width <= first + count:
                 return panel[:, :, column - first : column - first + width]
-        return self.cells[:, :, column : column + width]
+        return self._all()[:, :, column : column + width]
 
     def release(self) -> None:
         """The CTAs have ended: give the memory back."""
@@ -112,9 +120,9 @@ class TensorMemory:
     def _whole(self) -> np.ndarray:
         """The array of all cells, without what panels hold."""
         old = self._cells
-        if old is not None and old.shape[2] == self._width:
+        if old is not None and old.shape[2] == self.width:
             return old
-        cells = self._cells = self._pool.poison((self.ctas, LANES, self._width), np.uint32)
+        cells = self._cells = self._pool.poison((self.ctas, LANES, self.width), np.uint32)
         if old is not None:
             cells[:, :, : old.shape[2]] = old
         return cells
@@ -157,7 +165,7 @@ class TensorMemory:
         self.owner[where[:, None], span] = (BLOCK * start)[:, None]
         self.last[where] = columns
         self._holds.clear()
-        self._width = max(self._width, BLOCK * (int(start.max()) + blocks))
+        self.width = max(self.width, BLOCK * (int(start.max()) + blocks))
         return BLOCK * start
 
     def free(self, base: int, columns: int, rows: np.ndarray | None) -> bool:

@@ -123,8 +123,9 @@ def test_what_no_barrier_takes(barrier, message):
 
 @pytest.mark.parametrize("ctas", [1, 3])
 def test_warps_that_meet_alike_meet_some_that_do_not(ctas):
-    """Barrier 0 is used by all warps alike, then in the order of the warps, then after one has left; twice around."""
-    body = """mov.u32 %n, 0; L: bar.sync 0; setp.eq.u32 %p, %w, 1; @%p bar.sync 0; setp.ne.u32 %q, %w, 1; @%q bar.sync 0;
+    """Barrier 0 is used by all warps alike, then by one before the others, then after one has left."""
+    body = """mov.u32 %n, 0; L: bar.sync 0; setp.eq.u32 %p, %w, 1; @%p bar.sync 0;
+    setp.ne.u32 %q, %w, 1; @%q bar.sync 0;
     bar.sync 0, 128; bar.sync 0; add.u32 %n, %n, 1; setp.lt.u32 %p, %n, 2; @%p bra L;
     setp.eq.u32 %p, %w, %c; @%p exit; bar.sync 0; mov.u32 %v, %n;"""
     found = run(body, ctas=ctas)

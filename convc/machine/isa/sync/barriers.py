@@ -69,8 +69,9 @@ def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticke
     As nearly always. `_arrive` does the same for each CTA and warp by itself.
     """
     cohort = strand.cohort
-    plain = strand.rows is None and strand.mask is None and threads is None and type(number) is int
-    if not plain or number >= BARRIERS or cohort.exited.any():
+    if isinstance(number, np.ndarray) or number >= BARRIERS or threads is not None:
+        return None
+    if strand.rows is not None or strand.mask is not None or cohort.exited.any():
         return None
     barrier = cohort.named_barrier(number)
     generation = barrier.arrive_alike(len(strand.warps), cohort.warps)

@@ -1,0 +1,45 @@
+"""Kernels whose launches may take the course of an earlier one, with other data (`convc.machine.state.course`).
+
+Nothing that such a kernel reads from global memory gets into an address, a predicate or any other register that scalar
+instructions read: tensor copies wait, the tensor core multiplies what they bring, and segments
+(`convc.machine.execute.straight`) read the sums and store them. All else, from the first barrier to the counts at the
+end, follows from the text and the arguments of the launch.
+"""
+
+from __future__ import annotations
+
+from convc.machine.execute.straight import Segment, inputs_of
+from convc.machine.isa.memory.ld_st import space_of
+from convc.machine.state.flow import Flow
+from convc.ptx import Instr
+
+BLIND = frozenset((
+    "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
+    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "setp", "selp",
+    "cvt", "cvta", "cvta.to", "bra", "ret", "exit", "elect.sync", "bar.warp.sync", "bar.sync", "mbarrier.init",
+    "mbarrier.arrive.expect_tx", "mbarrier.arrive", "mbarrier.try_wait.parity", "fence.mbarrier_init", "fence.proxy",
+    "prefetch.tensormap", "cp.async.bulk.tensor.load", "tcgen05.alloc", "tcgen05.dealloc",
+    "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift",
+    "tcgen05.wait",
+))  # fmt: skip
+"""Forms that look at no data; copies and products among them tell the cohort whether theirs may wait."""
+
+SPACES = ("param", "shared")
+"""State spaces that may be read besides; what copies brought there counts as looked at."""
+
+
+def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
+    """Whether the course of a kernel depends on nothing but its text and its arguments."""
+    inside = {index for segment in segments for index in range(segment.start, segment.stop)}
+    for instr in body:
+        plain = instr.form.name in BLIND or (instr.form.name == "ld" and space_of(instr) in SPACES)
+        if not plain and instr.index not in inside:
+            return False
+    data = {slot for segment in segments for left in segment.left for _, slot in left}
+    read = {slot for segment in segments for slot in inputs_of(segment, body)}
+    for instr in body:
+        if instr.index not in inside:
+            read |= flow.facts[instr.index].reads
+    for segment in segments:
+        read.update(slot for index in segment.scalars for slot in flow.facts[index].reads)
+    return bool(segments) and not read & data

@@ -1,0 +1,126 @@
+"""The course of a launch, kept for the next one that takes it with other data.
+
+The convolutions of a network come back: the same text, grid and arguments. Where nothing that a kernel reads from
+global memory decides what it does (`convc.machine.execute.repeat` says of which kernels that is known), everything is
+done once, and for every further launch only what it did to data: its products and its passages through segments.
+
+A course is kept only if it did nothing else to data and found nothing to report, and only where all CTAs of a launch
+run together and nobody watches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from convc.machine.lazy.course import Course
+from convc.machine.lazy.evaluate import Products
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.counters import Counters
+from convc.machine.state.launch import Launch
+from convc.machine.tma.load import TensorLoader
+
+Key = tuple[object, ...]
+
+
+class Passage(ABC):
+    """Warps that went through a segment."""
+
+    @property
+    @abstractmethod
+    def read(self) -> list[tuple[int, int]]:
+        """First column and how many of what they read from tensor memory, all lanes of it."""
+
+    @abstractmethod
+    def again(self, cohort: Cohort) -> bool:
+        """Do the same to the data of another cohort; False, and nothing has happened, where that is not plain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The course of a launch.
+
+    Attributes:
+        key: what it depends on.
+        events: of the course, on tensors without data.
+        tensors: these, by the place of their map among the parameters.
+        counters: of the launch. width: columns of tensor memory that it had.
+    """
+
+    key: Key
+    events: list[Products | Passage]
+    tensors: dict[int | bytes, TensorLoader]
+    counters: Counters
+    width: int
+
+
+def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
+    """Name all that the course of a launch depends on besides its text; None where it is not kept."""
+    whole = first == 0 and ctas == launch.grid[0] * launch.grid[1] * launch.grid[2]
+    if not whole or launch.memory.watch is not None or launch.workspace or launch.findings:
+        return None
+    maps = tuple((at, name, loader.tmap) for at, (name, loader) in launch.tensor_maps.items())
+    buffers = tuple((buffer.base, buffer.size) for buffer in launch.memory.by_name.values())
+    arguments = (launch.params.tobytes(), maps, buffers)
+    return (launch.grid, launch.block, launch.cluster, launch.dynamic_shared, launch.switches, *arguments)
+
+
+def begin(cohort: Cohort) -> None:
+    """Note from now on what a cohort does to data."""
+    if cohort.lazy is not None:
+        cohort.lazy.course = Course()
+
+
+def keep(key: Key, cohort: Cohort) -> Kept | None:
+    """The course of a launch that has ended, or None where it cannot be taken again."""
+    course = None if cohort.lazy is None else cohort.lazy.course
+    if course is None:
+        return None
+    launch = cohort.launch
+    products = [event for event in course.events if isinstance(event, Products)]
+    passages = [event for event in course.events if isinstance(event, Passage)]
+    alone = not course.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
+    # Products with lane masks wait only where B is finite.
+    if not alone or launch.findings or any(product.masked for product in products):
+        return None
+    summed = {column for product in products for column in _columns(product.key)}
+    if not all(summed.issuperset(_columns(cells)) for passage in passages for cells in passage.read):
+        return None
+    places = {id(loader): at for at, (_, loader) in launch.tensor_maps.items()}
+    tensors = {at: _without_data(loader) for at, (_, loader) in launch.tensor_maps.items()}
+    events: list[Products | Passage] = []
+    for event in course.events:
+        if isinstance(event, Products):
+            events.append(event.over(lambda own: tensors[places[id(own)]]))
+        elif isinstance(event, Passage):
+            events.append(event)
+    counters = Counters()
+    counters.include(launch.counters)
+    return Kept(key, events, tensors, counters, cohort.tensor.width)
+
+
+def _columns(cells: tuple[int, int]) -> range:
+    first, count = cells
+    return range(first, first + count)
+
+
+def _without_data(loader: TensorLoader) -> TensorLoader:
+    """An object that stands for the loaders of a map in all launches: a name that keeps no memory alive."""
+    found = TensorLoader.__new__(TensorLoader)
+    found.tmap = loader.tmap
+    return found
+
+
+def repeat(kept: Kept, cohort: Cohort) -> None:
+    """Take a course again, with the data of a cohort that has done nothing yet."""
+    launch = cohort.launch
+    own = {id(stand_in): launch.tensor_maps[at][1] for at, stand_in in kept.tensors.items()}
+    counters = cohort.counters
+    cohort.counters = Counters()  # those that passages count are among the kept ones
+    cohort.tensor.width = kept.width
+    for event in kept.events:
+        if isinstance(event, Products):
+            event.over(lambda stand_in: own[id(stand_in)]).perform(cohort.tensor, launch.rooms)
+        elif not event.again(cohort):
+            raise AssertionError("a passage that was plain is not plain with the same addresses")
+    counters.include(kept.counters)

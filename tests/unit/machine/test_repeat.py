@@ -1,0 +1,91 @@
+"""Launches that take the course of an earlier one: with other data they give what they would give alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.both_ways import same
+from support.kernels import execute, module
+from test_evaluation import HEAD as COPYING
+from test_evaluation import LOAD, MAP, TAIL
+from test_segments import epilogue
+
+from convc.machine import RunOptions, RunResult
+from convc.machine.execute import engine
+
+REGISTERS, PLACES = epilogue().split("mov.u32 %t", 1)
+PLACES = "mov.u32 %t" + PLACES
+
+
+@pytest.fixture
+def repeated(monkeypatch) -> list[object]:
+    """Has an entry for each launch that took the course of an earlier one."""
+    found: list[object] = []
+    repeat = engine.repeat
+
+    def counted(kept, cohort):
+        found.append(kept)
+        repeat(kept, cohort)
+
+    monkeypatch.setattr(engine, "repeat", counted)
+    return found
+
+
+def data(seed: int, threads: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 1 << 32, 16 * threads, np.uint32)  # NaNs and infinities among them
+    return {"x": x, "bias": rng.standard_normal(16).astype(np.float32), "out": np.zeros(1 << 12, np.uint32)}
+
+
+def launches(body: str, *, ctas: tuple[int, ...] = (2, 2), evaluation: str = "lazy") -> list[RunResult]:
+    """One launch after the other, each with data of its own."""
+    text = module(body, pointers=("x", "bias", "out"))
+    return [
+        execute(
+            text,
+            data(number, 128),
+            grid=(count, 1, 1),
+            block=(64, 1, 1),
+            pointers=("x", "bias", "out"),
+            options=RunOptions(evaluation=evaluation),
+        )
+        for number, count in enumerate(ctas)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "times"),
+    [
+        (epilogue(), 2),
+        (epilogue(guard="@%p"), 2),
+        (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 0),
+        (epilogue() + "mov.b32 %n, %v0; and.b32 %n, %n, 1;", 0),  # nobody needs it, which is not looked into
+        (epilogue() + "st.global.f32 [%to], %v0;", 0),
+        (epilogue(pitch=16), 0),  # rows overlap in part, so that the instructions are executed one by one
+    ],
+)
+def test_other_data_gives_what_it_gives_eagerly(repeated, body, times):
+    counts = (2, 2, 1, 2, 2)  # a course is that of one grid, and the latest is kept
+    found = launches(body, ctas=counts)
+    assert len(repeated) == times
+    for eager, lazy in zip(launches(body, ctas=counts, evaluation="eager"), found, strict=True):
+        same(eager, lazy)
+
+
+def test_what_a_copy_brings_may_decide_where_results_go(repeated):
+    """A register is read from shared memory, where a tensor copy has put the second row of a matrix."""
+    decided = "{ .reg .b64 %far; cvt.u64.u32 %far, %v; add.u64 %to, %to, %far; }"
+    body = COPYING + LOAD.format(bytes=1024, at=0, row=1) + TAIL + "mov.u32 %d, 0; ld.shared.u32 %v, [%d];\n"
+    body += REGISTERS.replace("%t, %g, %c, %w, %n;", "%g, %c, %n;").replace(".reg .pred %p;", "")
+    body += PLACES.replace("ld.global.v4", f"{decided}\nld.global.v4", 1)
+    text = module(body, pointers=("x", "bias", "out"), maps=("m",))
+    for where in (0, 256):
+        buffers = data(3, 128)
+        buffers["x"][32] = where
+        result = execute(
+            text, buffers, block=(64, 1, 1), shared_bytes=1 << 14, maps=(MAP,), pointers=("x", "bias", "out")
+        )
+        assert result.findings == ()
+        written = np.flatnonzero(result.buffers["out"])
+        assert written[0] // 64 == where // 256
+    assert not repeated
