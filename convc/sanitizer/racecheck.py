@@ -106,7 +106,7 @@ class Races(Accesses):
             tables = self.shadow("global", buffer).tables
             assert isinstance(tables, Sparse), "the shadow of a buffer has pages"
             places, offsets = (part.reshape(len(lanes), -1) for part in tables.find(starts, size))
-            self.perform(AccessSet("global", buffer, lanes, places, offsets), access, clocks)
+            self.perform(AccessSet("global", buffer, lanes, offsets, places, lanes[:, None]), access, clocks)
 
     def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """mbarrier.init writes the object."""
@@ -196,7 +196,7 @@ class Races(Accesses):
                 strength=strength if write else None,
             )
 
-        self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), clocks)
+        self.access("shared", row, transfer.reads, lanes, entry(reads, row, False), clocks)
         if memory := transfer.memory:
             store = memory.kind != "ld"
             for _, starts, size in memory.lines(np.array([at])):
@@ -204,7 +204,7 @@ class Races(Accesses):
                 self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
         for home, signal in zip(homes, signals, strict=True):  # none where the copy goes to global memory
             stream = self.barrier(signal).copies
-            self.access("shared", home, transfer.writes[None], lanes, entry(stream, home, True), clocks)
+            self.access("shared", home, transfer.writes, lanes, entry(stream, home, True), clocks)
             self._signal(instr, row, (warp, lane), signal, clocks)
 
     # ---- tensor memory ---------------------------------------------------------------------------------------------
@@ -232,11 +232,11 @@ class Races(Accesses):
                 lanes = np.array([lane])
                 fields["home"] = home
                 read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
-                self.access("shared", home, operation.shared[None], lanes, read, clocks)
-                self.access("tensor", home, operation.reads[None], lanes, read, clocks)
+                self.access("shared", home, operation.shared, lanes, read, clocks)
+                self.access("tensor", home, operation.reads, lanes, read, clocks)
                 writing: AccessFields = {**fields, "write": True}
                 write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
-                self.access("tensor", home, operation.writes[None], lanes, write, clocks)
+                self.access("tensor", home, operation.writes, lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
@@ -269,7 +269,7 @@ class Races(Accesses):
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
-        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(1, -1)
+        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1)
         if free:
             clocks = self.clocks(row, warp)
             clocks.tick()
@@ -278,4 +278,6 @@ class Races(Accesses):
         elif instr.slots["cta_group"] == "cta_group::2":
             self.met.add((row, row ^ 1))
         self.allocated[row, column] = columns
-        self.shadow("tensor", row).forget(cells)
+        reached = self.within("tensor", row, cells, np.array([0]))
+        if reached is not None:
+            self.shadow("tensor", row).forget(reached.places)

@@ -45,6 +45,12 @@ POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF,
 """What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
 
 
+def fixed(array: np.ndarray) -> np.ndarray:
+    """An array that cannot be written from now on, so that it may be kept and given to many."""
+    array.flags.writeable = False
+    return array
+
+
 def plain(values: Sequence[Value]) -> TypeGuard[list[int]]:
     """Whether all values are numbers, the same for every thread."""
     return all(type(value) is int for value in values)
