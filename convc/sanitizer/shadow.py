@@ -34,9 +34,9 @@ Key = str | tuple[int, bool, Stream | None]
 """A table of last accesses: a name, or (component, whether they write, stream of tensor operations)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Access:
-    """One entry of the log.
+    """One entry of the log; never changed (a frozen record is slow to make).
 
     Attributes:
         component, time: position in vector time.
