@@ -101,17 +101,11 @@ def join(items: list[Value], bits: int) -> Value:
     """Elements of ``bits`` bits, lowest first, as one wide value."""
     if not any(isinstance(v, np.ndarray) for v in items):
         return sum(int(v) << (bits * i) for i, v in enumerate(items))
-    wide = DTYPE[bits * len(items)]
-    if wide.kind == "c":
-        shape = np.broadcast_shapes(*[array(v, bits).shape for v in items])
-        out = np.empty((*shape, len(items)), DTYPE[bits])
-        for i, v in enumerate(items):
-            out[..., i] = v
-        return out.view(wide)[..., 0]
-    return sum(
-        (array(v, bits).astype(wide) << wide.type(bits * i) for i, v in enumerate(items[1:], 1)),
-        array(items[0], bits).astype(wide),
-    )
+    shape = np.broadcast_shapes(*[v.shape for v in items if isinstance(v, np.ndarray)])
+    out = np.empty((*shape, len(items)), DTYPE[bits])
+    for i, v in enumerate(items):
+        out[..., i] = v
+    return out.view(DTYPE[bits * len(items)])[..., 0]
 
 
 def split(value: Value, bits: int, parts: int) -> list[Value]:
@@ -127,8 +121,11 @@ def narrow(value: Value) -> Value:
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":
         words = np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2)
         return int.from_bytes(words[0].tobytes(), "little") if len(words) and (words == words[0]).all() else value
-    if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
-        return value.flat[0].item()
+    if isinstance(value, np.ndarray) and value.size:
+        first = value.flat[0]
+        # Two threads tell most arrays whose elements differ, without a look at the others.
+        if first == value.flat[-1] and (value == first).all():
+            return first.item()
     return value
 
 

@@ -20,7 +20,6 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
 from convc.ptx import Instr, Sink
 
-
 NOBODY = fixed(np.zeros((1, 1), bool))
 """Whose wait is over (CTAs, warps), where nobody's is."""
 
@@ -211,6 +210,13 @@ def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np
     return done if isinstance(done, bool) else np.asarray(done)
 
 
+def _tell(strand: Strand, instr: Instr, party: Party, done: bool | np.ndarray) -> None:
+    """Tell the observer of waits that have succeeded."""
+    if strand.cohort.observer is not None and np.any(done):
+        reached = np.broadcast_to(done, (strand.row_count,))
+        strand.cohort.observer.wait(strand, instr, party.where, reached)
+
+
 def _count_waits(strand: Strand, done: bool | np.ndarray) -> None:
     """Count the warps that found their phase completed."""
     if done is True or np.any(done):
@@ -243,11 +249,6 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
     address = shared_address_of(instr.operands[1], table)
 
-    def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
-        if strand.cohort.observer is not None and np.any(done):
-            reached = np.broadcast_to(done, (strand.row_count,))
-            strand.cohort.observer.wait(strand, instr, party.where, reached)
-
     def together(strand: Strand, party: Party) -> int | None:
         done = _over(strand, party, name, by_parity)
         if done is not True and blocking and not np.all(done):
@@ -255,7 +256,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
             return BLOCK
         strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
         _count_waits(strand, done)
-        tell(strand, party, done)
+        _tell(strand, instr, party, done)
         return None
 
     def apart(strand: Strand, found: list[Party]) -> int | None:
@@ -270,7 +271,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         strand.write(target, narrow(done | ~active) if done[active].all() else done)
         strand.cohort.counters.mbarrier_waits += int(np.count_nonzero((done & active).any(axis=2)))
         for party, answer in zip(found, answers, strict=True):
-            act(strand, party, functools.partial(tell, party=party, done=answer))
+            act(strand, party, functools.partial(_tell, instr=instr, party=party, done=answer))
         return None
 
     def run(strand: Strand) -> int | None:
