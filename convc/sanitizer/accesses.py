@@ -14,7 +14,8 @@ from convc.ptx import Instr
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
-from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse, Tables
+from convc.sanitizer.parts import Parts
+from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
 from convc.sanitizer.sites import finding, region_of, site_of
 from convc.sanitizer.strength import Strength, advice, apart
 from convc.sanitizer.tcgen05_order import Pipeline, Stream
@@ -70,9 +71,9 @@ class Accesses(Order):
         if found is None:
             match space:
                 case "shared":
-                    tables = Tables(self.cohort.shared.bytes.shape[1])
+                    tables = Parts(self.cohort.shared.bytes.shape[1])
                 case "tensor":
-                    tables = Tables(LANES * COLUMNS)
+                    tables = Parts(LANES * COLUMNS)
                 case _:
                     tables = Sparse()
             found = self.shadows[space, home] = Shadow(tables)
@@ -112,13 +113,25 @@ class Accesses(Order):
     def access(
         self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks
     ) -> None:
-        """Lanes (n,) access places (n, m) of a CTA's memory.
+        """Lanes (n,) access places (n, m) of a CTA's memory, or a lane flat ones.
 
-        Places outside the storage are left out: the machine faults on them.
+        What reaches outside the storage is left out: the machine faults on it.
         """
-        if places.size and int(places.max()) < self.shadow(space, home).tables.size:
-            self.perform(AccessSet(space, home, lanes, places, places), access, clocks)
+        access_set = self.within(space, home, places, lanes)
+        if access_set is not None:
+            self.perform(access_set, access, clocks)
             self.visit(access, lanes, clocks)
+
+    def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
+        """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""
+        parts = self.parts(space, home).find(lanes, places)
+        return None if parts is None else AccessSet(space, home, lanes, places, *parts)
+
+    def parts(self, space: str, home: int) -> Parts:
+        """The parts of the shared or tensor memory of a CTA."""
+        tables = self.shadow(space, home).tables
+        assert isinstance(tables, Parts), "the shadow of a CTA's memory is in parts"
+        return tables
 
     def perform(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
@@ -126,7 +139,7 @@ class Accesses(Order):
         number = len(self.log)
         self.log.append(access)
         self.compare(access_set, access, clocks)
-        shadow.record(access_set.places, number, access_set.lanes[:, None], access)
+        shadow.record(access_set.places, number, access_set.owners, access)
 
     def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Report what an access races with."""
@@ -144,10 +157,12 @@ class Accesses(Order):
         if work is not None:
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
-        places = np.arange(address, address + 8)[None]
-        self.compare(AccessSet("shared", home, np.array([thread[1]]), places, places), access, clocks)
+        lanes = np.array([thread[1]])
+        access_set = self.within("shared", home, np.arange(address, address + 8), lanes)
+        if access_set is not None:
+            self.compare(access_set, access, clocks)
         if home != row:
-            self.visit(access, np.array([thread[1]]), clocks)
+            self.visit(access, lanes, clocks)
 
     def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
@@ -180,7 +195,7 @@ class Accesses(Order):
         elif first.generic and second.generic:
             why = advice(first.strength, second.strength)
         shadow = self.shadow(space, access_set.home)
-        here, lanes = shadow.entries(access_set.places, index)
+        here, lanes = shadow.entries(shadow.tables.number(access_set.by_lane()), index)
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)
         self.found[key] = finding(
             Verdict.review if forgiven else Verdict.error,

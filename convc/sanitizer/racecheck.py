@@ -11,13 +11,13 @@ global memory is the matter of `convc.sanitizer.cross_cluster`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from convc.machine.isa.observe import actors, lane_accesses
-from convc.machine.state.observed import ObservedStrand
-from convc.machine.state.observer import LaneAccess, Operation, Places, Transfer
+from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.state.observer import GlobalRange, LaneAccess, Operation, Places, Transfer
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.accesses import Accesses, AccessFields
@@ -33,6 +33,12 @@ WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": 
 
 class Races(Accesses):
     """Findings of one launch."""
+
+    def begin(self, cohort: ObservedCohort) -> None:
+        """Start afresh for every cohort."""
+        super().begin(cohort)
+        self.unread: dict[str, list[tuple[int, GlobalRange, int]]] = {}
+        self.written: set[str] = set()
 
     # ---- ordinary instructions -----------------------------------------------------------------------------------
 
@@ -103,10 +109,26 @@ class Races(Accesses):
     ) -> None:
         """Lanes (n,), each at its own, or one lane at all offsets of a buffer access ``size`` bytes from there on."""
         if starts.size:
-            tables = self.shadow("global", buffer).tables
-            assert isinstance(tables, Sparse), "the shadow of a buffer has pages"
-            places, offsets = (part.reshape(len(lanes), -1) for part in tables.find(starts, size))
-            self.perform(AccessSet("global", buffer, lanes, places, offsets), access, clocks)
+            if access.write:
+                self._read(buffer)
+            self.perform(self._reached(buffer, starts, size, lanes), access, clocks)
+
+    def _reached(self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray) -> AccessSet:
+        """The places of `_global`."""
+        tables = self.shadow("global", buffer).tables
+        assert isinstance(tables, Sparse), "the shadow of a buffer has pages"
+        places, offsets = (part.reshape(len(lanes), -1) for part in tables.find(starts, size))
+        return AccessSet("global", buffer, lanes, offsets, places, lanes[:, None])
+
+    def _read(self, buffer: str) -> None:
+        """Note what copies have read of a buffer, before a write to it: few that copies read are written as well."""
+        self.written.add(buffer)
+        for number, memory, at in self.unread.pop(buffer, ()):
+            access = self.log[number]
+            lanes = np.array([access.lane])
+            for starts, size in _lines(memory, at):
+                reached = self._reached(buffer, starts, size, lanes)
+                self.shadow("global", buffer).record(reached.places, number, reached.owners, access)
 
     def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """mbarrier.init writes the object."""
@@ -196,15 +218,19 @@ class Races(Accesses):
                 strength=strength if write else None,
             )
 
-        self.access("shared", row, transfer.reads[None], lanes, entry(reads, row, False), clocks)
+        self.access("shared", row, transfer.reads, lanes, entry(reads, row, False), clocks)
         if memory := transfer.memory:
             store = memory.kind != "ld"
-            for _, starts, size in memory.lines(np.array([at])):
-                inside = starts[starts >= 0]
-                self._global(memory.buffer, inside, size, lanes, entry(writes if store else reads, row, store), clocks)
+            access = entry(writes if store else reads, row, store)
+            if store or memory.buffer in self.written:
+                for starts, size in _lines(memory, at):
+                    self._global(memory.buffer, starts, size, lanes, access, clocks)
+            else:
+                self.unread.setdefault(memory.buffer, []).append((len(self.log), memory, at))
+                self.log.append(access)
         for home, signal in zip(homes, signals, strict=True):  # none where the copy goes to global memory
             stream = self.barrier(signal).copies
-            self.access("shared", home, transfer.writes[None], lanes, entry(stream, home, True), clocks)
+            self.access("shared", home, transfer.writes, lanes, entry(stream, home, True), clocks)
             self._signal(instr, row, (warp, lane), signal, clocks)
 
     # ---- tensor memory ---------------------------------------------------------------------------------------------
@@ -212,7 +238,9 @@ class Races(Accesses):
     def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
         """mma, cp, shift: ordered after what the issuing thread's tcgen05 instructions know, or by the pipeline."""
         warp, lane = operation.thread
-        for row in [row for row in operation.rows if row < self.cohort.watched]:
+        watched = self.cohort.watched
+        rows = operation.rows
+        for row in rows[:watched] if isinstance(rows, range) else [row for row in rows if row < watched]:
             clocks = self.clocks(row, warp)
             work = self.stream("tensor", row, warp, lane)
             clocks.tick()
@@ -232,11 +260,11 @@ class Races(Accesses):
                 lanes = np.array([lane])
                 fields["home"] = home
                 read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
-                self.access("shared", home, operation.shared[None], lanes, read, clocks)
-                self.access("tensor", home, operation.reads[None], lanes, read, clocks)
+                self.access("shared", home, operation.shared, lanes, read, clocks)
+                self.access("tensor", home, operation.reads, lanes, read, clocks)
                 writing: AccessFields = {**fields, "write": True}
                 write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
-                self.access("tensor", home, operation.writes[None], lanes, write, clocks)
+                self.access("tensor", home, operation.writes, lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
@@ -269,7 +297,7 @@ class Races(Accesses):
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
-        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(1, -1)
+        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1)
         if free:
             clocks = self.clocks(row, warp)
             clocks.tick()
@@ -278,4 +306,12 @@ class Races(Accesses):
         elif instr.slots["cta_group"] == "cta_group::2":
             self.met.add((row, row ^ 1))
         self.allocated[row, column] = columns
-        self.shadow("tensor", row).forget(cells)
+        reached = self.within("tensor", row, cells, np.array([0]))
+        if reached is not None:
+            self.shadow("tensor", row).forget(reached.places)
+
+
+def _lines(memory: GlobalRange, at: int) -> Iterator[tuple[np.ndarray, int]]:
+    """(starts of lines, bytes per line) of the copy by one of the issuing CTAs, without those outside of the tensor."""
+    for _, starts, size in memory.lines(np.array([at])):
+        yield starts[starts >= 0], size

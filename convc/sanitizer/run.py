@@ -28,7 +28,7 @@ class ObserverList(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         for name in EVENTS:
             told = [getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)]
-            setattr(self, name, functools.partial(_notify, told))
+            setattr(self, name, told[0] if len(told) == 1 else functools.partial(_notify, told))
 
 
 def _notify(told: Sequence[Callable[..., None]], *args: object, **more: object) -> None:

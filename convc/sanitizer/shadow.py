@@ -1,6 +1,7 @@
 """Shadow memory: who accessed each place last.
 
 Places are bytes of the shared memory of one CTA, cells of its tensor memory, or pieces of a buffer in global memory.
+Places of shared and tensor memory that are always accessed together share an entry (`convc.sanitizer.parts`).
 Per place there is the last write, and per component the last read since; both are numbers of entries in a log of
 accesses, together with the lane. Atomics are kept per component as well, since they do not order each other.
 """
@@ -26,13 +27,16 @@ COARSEST = 16
 FEW = 8
 """Most accesses of a place's neighbourhood that are taken out one by one."""
 
+SHORT = 64
+"""Most entries that Python tells apart sooner than numpy."""
+
 Key = str | tuple[int, bool, Stream | None]
 """A table of last accesses: a name, or (component, whether they write, stream of tensor operations)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Access:
-    """One entry of the log.
+    """One entry of the log; never changed (a frozen record is slow to make).
 
     Attributes:
         component, time: position in vector time.
@@ -79,15 +83,21 @@ class AccessSet:
         space: ``shared``, ``tensor`` or ``global``.
         home: row of the CTA whose memory it is, or name of the buffer.
         lanes: (n,) the lanes.
-        places: (n, m) the places of each, as the shadow numbers them; offsets: shared addresses, cells, or offsets in
-            the buffer.
+        offsets: shared addresses, cells, or offsets in the buffer: (n, m) of each lane, or flat.
+        places: those numbers, in any order, under which the tables have all of them; owners: a lane for each of them,
+            or what broadcasts to that.
     """
 
     space: str
     home: int | str
     lanes: np.ndarray
-    places: np.ndarray
     offsets: np.ndarray
+    places: np.ndarray
+    owners: np.ndarray
+
+    def by_lane(self) -> np.ndarray:
+        """Offsets (n, m)."""
+        return self.offsets.reshape(len(self.lanes), -1)
 
 
 class Tables:
@@ -104,6 +114,16 @@ class Tables:
         if found is None:
             found = self.arrays[key] = np.full(self.size, -1, np.int32)
         return found
+
+    def number(self, offsets: np.ndarray) -> np.ndarray:
+        """The entry of each offset, of those that somebody has looked at."""
+        return offsets
+
+    def grow(self, more: int) -> None:
+        """Add so many empty entries to every table."""
+        self.size += more
+        for key, table in self.arrays.items():
+            self.arrays[key] = np.concatenate([table, np.full(more, -1, np.int32)])
 
 
 class Sparse(Tables):
@@ -133,8 +153,11 @@ class Sparse(Tables):
         slot = self.pages[page]
         if (slot < 0).any():
             self._open(np.unique(page[slot < 0]))
-            slot = self.pages[page]
-        return (slot.astype(np.int64) * PAGE + offsets % PAGE) // self.unit, offsets
+        return self.number(offsets), offsets
+
+    def number(self, offsets: np.ndarray) -> np.ndarray:
+        """The entry of each offset, of those that somebody has looked at."""
+        return (self.pages[offsets // PAGE].astype(np.int64) * PAGE + offsets % PAGE) // self.unit
 
     def known(self) -> Iterator[tuple[int, slice]]:
         """(offset in the buffer, its places) of every page."""
@@ -149,10 +172,7 @@ class Sparse(Tables):
         self.used += len(pages)
         needed = self.used * PAGE // self.unit
         if needed > self.size:
-            more = max(needed, 2 * self.size) - self.size
-            self.size += more
-            for key, table in self.arrays.items():
-                self.arrays[key] = np.concatenate([table, np.full(more, -1, np.int32)])
+            self.grow(max(needed, 2 * self.size) - self.size)
 
     def _refine(self, ratio: int) -> None:
         """Cut every place into so many, each with the accesses that the whole had."""
@@ -209,6 +229,8 @@ class Shadow:
 
 def _numbers(entries: np.ndarray) -> set[int]:
     """The log numbers of entries (n,): nearly always few, so that taking them out one by one beats sorting."""
+    if entries.size <= SHORT:
+        return {entry >> 5 for entry in entries.tolist()}
     found: set[int] = set()
     for _ in range(FEW):
         number = int(entries[0]) >> 5

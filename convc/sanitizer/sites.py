@@ -50,7 +50,7 @@ def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dic
         unit: bytes per place.
         allocated: columns of each allocation, by CTA and first column.
     """
-    offsets = np.unique(access_set.offsets[here])
+    offsets = np.unique(access_set.by_lane()[here])
     if access_set.space == "tensor":
         lanes = offsets // COLUMNS
         columns = offsets % COLUMNS

@@ -45,6 +45,12 @@ POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF,
 """What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
 
 
+def fixed(array: np.ndarray) -> np.ndarray:
+    """An array that cannot be written from now on, so that it may be kept and given to many."""
+    array.flags.writeable = False
+    return array
+
+
 def plain(values: Sequence[Value]) -> TypeGuard[list[int]]:
     """Whether all values are numbers, the same for every thread."""
     return all(type(value) is int for value in values)
@@ -95,17 +101,11 @@ def join(items: list[Value], bits: int) -> Value:
     """Elements of ``bits`` bits, lowest first, as one wide value."""
     if not any(isinstance(v, np.ndarray) for v in items):
         return sum(int(v) << (bits * i) for i, v in enumerate(items))
-    wide = DTYPE[bits * len(items)]
-    if wide.kind == "c":
-        shape = np.broadcast_shapes(*[array(v, bits).shape for v in items])
-        out = np.empty((*shape, len(items)), DTYPE[bits])
-        for i, v in enumerate(items):
-            out[..., i] = v
-        return out.view(wide)[..., 0]
-    return sum(
-        (array(v, bits).astype(wide) << wide.type(bits * i) for i, v in enumerate(items[1:], 1)),
-        array(items[0], bits).astype(wide),
-    )
+    shape = np.broadcast_shapes(*[v.shape for v in items if isinstance(v, np.ndarray)])
+    out = np.empty((*shape, len(items)), DTYPE[bits])
+    for i, v in enumerate(items):
+        out[..., i] = v
+    return out.view(DTYPE[bits * len(items)])[..., 0]
 
 
 def split(value: Value, bits: int, parts: int) -> list[Value]:
@@ -121,8 +121,11 @@ def narrow(value: Value) -> Value:
     if isinstance(value, np.ndarray) and value.dtype.kind == "c":
         words = np.ascontiguousarray(value).view(np.uint64).reshape(-1, 2)
         return int.from_bytes(words[0].tobytes(), "little") if len(words) and (words == words[0]).all() else value
-    if isinstance(value, np.ndarray) and value.size and (value == value.flat[0]).all():
-        return value.flat[0].item()
+    if isinstance(value, np.ndarray) and value.size:
+        first = value.flat[0]
+        # Two threads tell most arrays whose elements differ, without a look at the others.
+        if first == value.flat[-1] and (value == first).all():
+            return first.item()
     return value
 
 

@@ -34,7 +34,6 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.base.findings import Who
-from convc.machine.base.switches import Switches
 from convc.machine.memory.global_memory import CHUNK
 from convc.machine.tensor_core import fetch, formats
 from convc.machine.tensor_core.datapath import Datapath
@@ -84,9 +83,9 @@ def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
     return np.stack([row + 32 * copy for copy in range(4)])
 
 
-def copy_places(copy: Copy, switches: Switches) -> tuple[np.ndarray, int]:
+def copy_places(copy: Copy, refresh_lane: str) -> tuple[np.ndarray, int]:
     """Lanes (copies, rows) that a copy writes, and how many columns."""
-    lane = 0 if copy.shape == "4x256b" and switches.refresh_lane == "zero" else copy.taddr >> 16
+    lane = 0 if copy.shape == "4x256b" and refresh_lane == "zero" else copy.taddr >> 16
     lanes = destination_lanes(copy.shape, copy.multicast) + lane
     return lanes, copy_width(copy)
 
@@ -150,7 +149,7 @@ class Copy:
     def execute(self, path: Datapath) -> None:
         """Copy now."""
         tensor = path.tensor
-        lanes, width = copy_places(self, path.switches)
+        lanes, width = copy_places(self, path.switches.refresh_lane)
         column = self.taddr & 0xFFFF
         rows = None if self.rows is None else np.asarray(self.rows)
         self._check(tensor, lanes, column, width * self.count, rows)

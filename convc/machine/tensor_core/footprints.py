@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.switches import Switches
+from convc.machine.base.values import fixed
 from convc.machine.tensor_core import fetch, formats, scale_factors
 from convc.machine.tensor_core.copy_shift import SHIFT_COLUMNS, Copy, Shift, copy_places, shift_parts
 from convc.machine.tensor_core.mma import Mma
@@ -18,49 +21,82 @@ from convc.ptx.descriptors import decode_shared
 Footprint = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Shared bytes read, tensor-memory cells read, cells written (flat numbers, lane * 512 + column), in each CTA."""
 
-NOTHING = np.empty(0, np.int64)
+NOTHING = fixed(np.empty(0, np.int64))
 
 
 def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
-    """The footprint of one operation."""
+    """The footprint of one operation: arrays that are kept, and the same for the same operands."""
     try:
         if isinstance(item, Mma):
             return _mma(item)
         if isinstance(item, Copy):
-            lanes, width = copy_places(item, switches)
-            index = chunk_offsets(decode_shared(item.descriptor), lanes.shape[1], 4 * width).reshape(-1)
-            return (
-                fetch.places(index, 16),
-                NOTHING,
-                TensorMemory.places(lanes.reshape(-1), item.taddr & 0xFFFF, width),
-            )
+            return _copy(item, switches.refresh_lane)
     except ValueError as error:
         raise MachineFault(f"shared-memory descriptor: {error}", span=item.instr.span) from None
-    to = (32 * shift_parts(item.taddr, switches.shift_extent)[:, None] + np.arange(31)).reshape(-1)
-    column = item.taddr & 0xFFFF
-    return (NOTHING, TensorMemory.places(to + 1, column, SHIFT_COLUMNS), TensorMemory.places(to, column, SHIFT_COLUMNS))
+    return _shift(item.taddr, switches.shift_extent)
+
+
+@lru_cache(maxsize=256)
+def _copy(copy: Copy, refresh_lane: str) -> Footprint:
+    """The footprint of a tcgen05.cp."""
+    lanes, width = copy_places(copy, refresh_lane)
+    index = chunk_offsets(decode_shared(copy.descriptor), lanes.shape[1], 4 * width).reshape(-1)
+    writes = TensorMemory.places(lanes.reshape(-1), copy.taddr & 0xFFFF, width)
+    return fixed(fetch.places(index, 16)), NOTHING, fixed(writes)
+
+
+@lru_cache(maxsize=256)
+def _shift(taddr: int, extent: str) -> Footprint:
+    """The footprint of a tcgen05.shift."""
+    to = (32 * shift_parts(taddr, extent)[:, None] + np.arange(31)).reshape(-1)
+    column = taddr & 0xFFFF
+    reads = fixed(TensorMemory.places(to + 1, column, SHIFT_COLUMNS))
+    return NOTHING, reads, fixed(TensorMemory.places(to, column, SHIFT_COLUMNS))
 
 
 def _mma(mma: Mma) -> Footprint:
     """The footprint of an MMA; that of .ashift, which moves the rows of A, included."""
     shape = mma.shape
-    desc = mma.shape.desc
     skip = 0 if mma.zero is None else zero_columns(mma.zero, shape, "after")[1]
-    shared = [_operand(shape, mma.b, shape.b_rows, desc.b_type, desc.transpose_b, skip)]
-    d = TensorMemory.places(shape.lanes(mma.d >> 16), mma.d & 0xFFFF, shape.columns)
-    reads = [d] if mma.accumulate else []
-    writes = [d]
-    if mma.a_in_tensor:
-        reads.append(TensorMemory.places(shape.lanes(mma.a >> 16), mma.a & 0xFFFF, fetch.A_COLUMNS))
-        if mma.ashift:
-            writes.append(TensorMemory.places(np.arange(LANES), mma.a & 0xFFFF, SHIFT_COLUMNS))
-    else:
-        shared.append(_operand(shape, mma.a, shape.rows, desc.a_type, desc.transpose_a, 0))
-    if shape.factors:
-        for address, rows in ((mma.sfa, shape.rows), (mma.sfb, shape.n // shape.banks)):
-            width = scale_factors.columns(rows)
-            reads.append(TensorMemory.places(np.arange(LANES), address & 0xFFFF, width))
-    return np.concatenate(shared), np.concatenate([NOTHING, *reads]), np.concatenate(writes)
+    factors = (mma.sfa, mma.sfb) if shape.factors else ()
+    moved = mma.a & 0xFFFF if mma.a_in_tensor and mma.ashift else None
+    return (
+        _operands(shape, None if mma.a_in_tensor else mma.a, mma.b, skip),
+        _cells_read(shape, mma.d if mma.accumulate else None, mma.a if mma.a_in_tensor else None, factors),
+        _cells_written(shape, mma.d, moved),
+    )
+
+
+@lru_cache(maxsize=256)
+def _operands(shape: Shape, a: int | None, b: int, skip: int) -> np.ndarray:
+    """Shared bytes of the operands of these descriptors."""
+    desc = shape.desc
+    parts = [_operand(shape, b, shape.b_rows, desc.b_type, desc.transpose_b, skip)]
+    if a is not None:
+        parts.append(_operand(shape, a, shape.rows, desc.a_type, desc.transpose_a, 0))
+    return fixed(np.concatenate(parts))
+
+
+@lru_cache(maxsize=64)
+def _cells_read(shape: Shape, d: int | None, a: int | None, factors: tuple[int, ...]) -> np.ndarray:
+    """Cells of D, of A and of the scale factors, so far as they are read."""
+    parts = [NOTHING]
+    if d is not None:
+        parts.append(TensorMemory.places(shape.lanes(d >> 16), d & 0xFFFF, shape.columns))
+    if a is not None:
+        parts.append(TensorMemory.places(shape.lanes(a >> 16), a & 0xFFFF, fetch.A_COLUMNS))
+    for address, rows in zip(factors, (shape.rows, shape.n // shape.banks), strict=False):
+        parts.append(TensorMemory.places(np.arange(LANES), address & 0xFFFF, scale_factors.columns(rows)))
+    return fixed(np.concatenate(parts))
+
+
+@lru_cache(maxsize=64)
+def _cells_written(shape: Shape, d: int, moved: int | None) -> np.ndarray:
+    """Cells of D, and of A from column ``moved`` on."""
+    parts = [TensorMemory.places(shape.lanes(d >> 16), d & 0xFFFF, shape.columns)]
+    if moved is not None:
+        parts.append(TensorMemory.places(np.arange(LANES), moved, SHIFT_COLUMNS))
+    return fixed(np.concatenate(parts))
 
 
 def _operand(shape: Shape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:

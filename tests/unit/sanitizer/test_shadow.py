@@ -1,4 +1,4 @@
-"""Shadow memory: coarse places that become finer, pages on demand, and what an access has to be ordered after."""
+"""Shadow memory: places that become finer, parts that are cut, pages on demand, and what an access comes after."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
+from convc.machine.base.values import fixed
+from convc.sanitizer.parts import Parts
 from convc.sanitizer.shadow import PAGE, Access, Shadow, Sparse, Tables
 from convc.sanitizer.strength import RELAXED
 
@@ -70,7 +72,7 @@ def test_only_pages_that_are_looked_at_take_memory():
 @given(st.lists(ACCESSES, min_size=1, max_size=12))
 def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
     """By byte: the last plain write, and since then the last read and atomic of every component."""
-    sparse, plain = Shadow(Sparse()), Shadow(Tables(8 * PAGE))
+    sparse, plain, parts = Shadow(Sparse()), Shadow(Tables(8 * PAGE)), Shadow(Parts(8 * PAGE))
     known: dict[int, dict] = {}
     for number, (size, multiples, write, strong, component, base) in enumerate(accesses):
         starts = np.array([base + size * m for m in multiples if base + size * (m + 1) <= 8 * PAGE], np.int64)
@@ -83,13 +85,36 @@ def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
         for byte in wide.reshape(-1).tolist():
             for (kind, _), other in known.get(byte, {}).items():
                 want |= {other} if write or kind != "read" else set()
+        found, owners = parts.tables.find(lanes[:, 0], wide)
         assert sparse.before(places, write) == plain.before(wide, write) == sorted(want)
+        assert parts.before(found, write) == sorted(want)
         for other in want:
-            assert sparse.entries(places, other)[1].tolist() == plain.entries(wide, other)[1].tolist()
+            here, by = plain.entries(wide, other)
+            assert sparse.entries(places, other)[1].tolist() == by.tolist()
+            same, by_parts = parts.entries(parts.tables.number(wide), other)
+            assert by_parts.tolist() == by.tolist()
+            assert np.array_equal(same, here)
         sparse.record(places, number, lanes, entry)
+        parts.record(found, number, owners, entry)
         plain.record(wide, number, lanes, entry)
         for byte in wide.reshape(-1).tolist():
             if write and not strong:
                 known[byte] = {("write", None): number}
             else:
                 known.setdefault(byte, {})["atomic" if write else "read", component] = number
+
+
+def test_a_memory_is_cut_where_accesses_end_and_no_further():
+    parts = Parts(64)
+    lane = np.array([3])
+    tile = fixed(np.arange(16, 48))
+    [one], _ = parts.find(lane, tile)
+    parts.get("a")[one] = 7
+    assert [part.tolist() for part in parts.find(lane, tile)] == [[one], [3]]
+    halves, owners = parts.find(np.array([0, 1]), np.array([[16, 17], [46, 47]]))
+    assert (parts.get("a")[halves].tolist(), owners.tolist()) == ([7, 7], [0, 1])
+    again, _ = parts.find(lane, tile)
+    assert set(again.tolist()) == {one, *halves.tolist()}
+    assert parts.find(lane, np.arange(60, 70)) is None
+    assert parts.find(lane, np.empty(0, np.int64)) is None
+    assert np.bincount(parts.number(np.arange(64))).tolist() == parts.sizes[: parts.used].tolist()

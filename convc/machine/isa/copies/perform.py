@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 import numpy as np
 
 from convc.machine.base.completion import named
 from convc.machine.base.findings import Who
+from convc.machine.base.values import fixed
 from convc.machine.isa.copies.issue import IssueGroup
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.strand import Strand
@@ -20,7 +21,7 @@ Operands = ParamSpec("Operands")
 Copy = Callable[Concatenate[Strand, Instr, IssueGroup, Operands], None]
 """Moves the bytes: takes the strand as it was at the issue, the instruction, who issued it, and operands of its own."""
 
-ByteRanges = Sequence[tuple[int, int]]
+ByteRanges = tuple[tuple[int, int], ...]
 """(start, stop) of ranges of bytes."""
 
 
@@ -81,9 +82,10 @@ def check_written(cohort: Cohort, instr: Instr, where: int, ranges: ByteRanges, 
         cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 
+@functools.lru_cache(maxsize=64)
 def places(where: int, ranges: ByteRanges) -> np.ndarray:
-    """Shared addresses of all bytes of ``ranges``, which count from ``where``."""
-    return np.concatenate([np.arange(where + low, where + high) for low, high in ranges])
+    """Shared addresses of all bytes of ``ranges``, which count from ``where``; not to be written, and kept."""
+    return fixed(np.concatenate([np.arange(where + low, where + high) for low, high in ranges]))
 
 
 def note_writer(strand: Strand, instr: Instr, group: IssueGroup, position: int) -> None:

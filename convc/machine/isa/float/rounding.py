@@ -65,6 +65,9 @@ def rounded(value: np.ndarray, format_name: str, mode: str = "rn", saturate: boo
     form = FORMATS[format_name]
     if format_name == "f64":
         return value
+    if mode == "rn" and not saturate and format_name == "f32":  # what a conversion does
+        with np.errstate(all="ignore"):
+            return value.astype(np.float32).astype(np.float64)
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(value)
         quantum = np.maximum(exponent - form.precision, form.low - form.precision + 1)

@@ -59,13 +59,7 @@ def pack(instr: Instr, table: SlotTable) -> Run:
         if all(not isinstance(v, np.ndarray) for v in values):
             strand.write(target, sum(v << (part * i) for i, v in enumerate(values)))
             return
-        if bits == 128:
-            strand.write(target, join(values, part))
-            return
-        total = DTYPE[bits].type(0)
-        for i, value in enumerate(values):
-            total = total | (array(value, part).astype(DTYPE[bits]) << DTYPE[bits].type(part * i))
-        strand.write(target, total)
+        strand.write(target, join(values, part))
 
     return run
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
-from convc.machine.base.values import Value, narrow
+from convc.machine.base.values import Value, fixed, narrow
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import apply, shared_address_of
 from convc.machine.isa.registry import Builder, Run, op
@@ -19,6 +19,9 @@ from convc.machine.memory.mbarrier import MAX_COUNT, Arrival, Count, MBarrier
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import BLOCK, Strand
 from convc.ptx import Instr, Sink
+
+NOBODY = fixed(np.zeros((1, 1), bool))
+"""Whose wait is over (CTAs, warps), where nobody's is."""
 
 
 @op("mbarrier.init", result=False)
@@ -207,6 +210,13 @@ def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np
     return done if isinstance(done, bool) else np.asarray(done)
 
 
+def _tell(strand: Strand, instr: Instr, party: Party, done: bool | np.ndarray) -> None:
+    """Tell the observer of waits that have succeeded."""
+    if strand.cohort.observer is not None and np.any(done):
+        reached = np.broadcast_to(done, (strand.row_count,))
+        strand.cohort.observer.wait(strand, instr, party.where, reached)
+
+
 def _count_waits(strand: Strand, done: bool | np.ndarray) -> None:
     """Count the warps that found their phase completed."""
     if done is True or np.any(done):
@@ -214,13 +224,15 @@ def _count_waits(strand: Strand, done: bool | np.ndarray) -> None:
         strand.cohort.counters.mbarrier_waits += warps_active(strand, some)
 
 
-def _all_through(strand: Strand, address: Value, parity: Value) -> bool:
-    """Whether all threads name one mbarrier of their CTA and one parity, and that phase is over in all CTAs."""
+def _all_through(strand: Strand, address: Value, parity: Value) -> bool | None:
+    """Whether a phase is over, where all threads name one mbarrier of their CTA and one parity, and all CTAs agree."""
     cohort = strand.cohort
     if type(parity) is not int or type(address) is not int or cohort.cluster_size > 1:
-        return False
-    barrier = cohort.barriers.get(address) if cohort.observer is None else None
-    return barrier is not None and type(barrier.phase) is int and (barrier.phase ^ parity) & 1 == 1
+        return None
+    barrier = cohort.barriers.get(address)
+    if barrier is None or type(barrier.phase) is not int:
+        return None
+    return (barrier.phase ^ parity) & 1 == 1
 
 
 @op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
@@ -237,11 +249,6 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
     address = shared_address_of(instr.operands[1], table)
 
-    def tell(strand: Strand, party: Party, done: bool | np.ndarray) -> None:
-        if strand.cohort.observer is not None and np.any(done):
-            reached = np.broadcast_to(done, (strand.row_count,))
-            strand.cohort.observer.wait(strand, instr, party.where, reached)
-
     def together(strand: Strand, party: Party) -> int | None:
         done = _over(strand, party, name, by_parity)
         if done is not True and blocking and not np.all(done):
@@ -249,7 +256,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
             return BLOCK
         strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
         _count_waits(strand, done)
-        tell(strand, party, done)
+        _tell(strand, instr, party, done)
         return None
 
     def apart(strand: Strand, found: list[Party]) -> int | None:
@@ -264,15 +271,21 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         strand.write(target, narrow(done | ~active) if done[active].all() else done)
         strand.cohort.counters.mbarrier_waits += int(np.count_nonzero((done & active).any(axis=2)))
         for party, answer in zip(found, answers, strict=True):
-            act(strand, party, functools.partial(tell, party=party, done=answer))
+            act(strand, party, functools.partial(_tell, instr=instr, party=party, done=answer))
         return None
 
     def run(strand: Strand) -> int | None:
         value = strand.regs[phase]
-        if by_parity and _all_through(strand, address(strand.regs), value):  # nearly always
+        where = address(strand.regs)
+        through = _all_through(strand, where, value) if by_parity else None
+        if through and strand.cohort.observer is None:  # nearly always
             strand.write(target, True)
             strand.cohort.counters.mbarrier_waits += warps_active(strand)
             return None
+        if through is False and blocking:
+            strand.waiting = f"mbarrier {where:#x}, phase parity {value}"
+            strand.ready = NOBODY
+            return BLOCK
         if not by_parity:
             value = value >> np.uint64(32) if isinstance(value, np.ndarray) else value >> 32
         found = parties(strand, [value])

@@ -16,18 +16,19 @@ lane l is (high, quad, thread) = (l / 16, l / 4 % 4, l % 4); see `quad_rows`, `q
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, Value, array, narrow
+from convc.machine.base.values import DTYPE, Value, narrow
 
 LANES = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """Digits of (lane, element) and their order in (matrix, row, column).
 
@@ -43,16 +44,24 @@ class Layout:
 
     def matrix(self, elements: np.ndarray) -> np.ndarray:
         """(ctas, warps, lanes, elements) as (ctas, warps, matrices, rows, columns)."""
-        lead = elements.shape[:2]
-        apart = elements.reshape(*lead, *self.digits)
-        return apart.transpose(0, 1, *(2 + digit for digit in self.order)).reshape(*lead, *self.shape)
+        flat = elements.reshape(-1, self._there.size)
+        return flat.take(self._there, axis=1).reshape(*elements.shape[:2], *self.shape)
 
     def elements(self, matrix: np.ndarray) -> np.ndarray:
         """The inverse of `matrix`."""
-        lead = matrix.shape[:2]
-        apart = matrix.reshape(*lead, *(self.digits[digit] for digit in self.order))
-        back = (2 + self.order.index(digit) for digit in range(len(self.digits)))
-        return apart.transpose(0, 1, *back).reshape(*lead, LANES, math.prod(self.digits) // LANES)
+        flat = matrix.reshape(-1, self._back.size)
+        return flat.take(self._back, axis=1).reshape(*matrix.shape[:2], LANES, -1)
+
+    @functools.cached_property
+    def _there(self) -> np.ndarray:
+        """For each place of the matrices, which of the elements of all lanes it holds: quicker than to transpose."""
+        numbers = np.arange(math.prod(self.digits)).reshape(self.digits)
+        return numbers.transpose(self.order).reshape(-1)
+
+    @functools.cached_property
+    def _back(self) -> np.ndarray:
+        """The inverse of `_there`."""
+        return np.argsort(self._there)
 
 
 def operand(rows: int, depth: int, bits: int) -> Layout:
@@ -87,16 +96,17 @@ def unpack(registers: Sequence[Value], warps: int, width: int, bits: int) -> np.
     Args:
         registers: values of ``width`` bits. warps: how many the strand has. bits: of an element.
     """
-    each = [array(value, width) for value in registers]
-    shape = (max(value.shape[0] for value in each), warps, LANES)
-    words = np.stack([np.broadcast_to(value, shape) for value in each], axis=-1)
+    rows = max((value.shape[0] for value in registers if isinstance(value, np.ndarray)), default=1)
+    words = np.empty((rows, warps, LANES, len(registers)), DTYPE[width])
+    for place, value in enumerate(registers):
+        words[..., place] = value
     if bits >= 8:
         return words.view(DTYPE[bits])
-    shifts = np.arange(0, width, bits, dtype=words.dtype)
-    return ((words[..., None] >> shifts) & words.dtype.type((1 << bits) - 1)).reshape(*shape, -1)
+    shifts = np.arange(0, width, bits, dtype=DTYPE[width])
+    return ((words[..., None] >> shifts) & DTYPE[width].type((1 << bits) - 1)).reshape(rows, warps, LANES, -1)
 
 
 def pack(elements: np.ndarray, width: int) -> list[Value]:
     """Elements of 8 bits and more (ctas, warps, lanes, elements) as values of registers of ``width`` bits."""
     words = np.ascontiguousarray(elements).view(DTYPE[width])
-    return [narrow(np.ascontiguousarray(words[..., i])) for i in range(words.shape[-1])]
+    return [narrow(value) for value in np.ascontiguousarray(words.transpose(3, 0, 1, 2))]

@@ -75,29 +75,44 @@ def ldmatrix(instr: Instr, table: SlotTable) -> Run:
     packed_type = instr.slots["src_fmt"]
     packed = None if packed_type is None else PACKED.get(packed_type)
     size = ROW_BYTES if packed is None else formats.unit_bytes(packed, "padded")
+    words = "m8n8" in instr.mods
+    trans = "trans" in instr.mods
+
+    def elements_of(chunks: np.ndarray) -> np.ndarray:
+        """Registers (count, rows, warps, 32) of matrices of any shape."""
+        data = chunks[..., None].view(np.uint8)
+        if packed is not None:
+            data = formats.codes(data, packed, "padded", "low")
+        elements = np.ascontiguousarray(data).view(kind)
+        values = np.zeros((len(slots), *elements.shape[:2], 32), np.uint32)
+        for value, places in zip(values, registers, strict=True):
+            for k, (row, byte) in enumerate(places):
+                element = elements[:, :, row, byte // kind.itemsize].astype(np.uint32)
+                value |= element << np.uint32(8 * kind.itemsize * k)
+        return values
 
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
         shared_space.check_written(strand, instr, starts, size)
         notify_shared(strand, instr, "ld", starts, size)
+        if words:
+            starts = starts[:, :, : 8 * len(slots)]
         chunks = cohort.shared.bytes.view(CHUNK)[threads.rows_of(strand), starts // ROW_BYTES]
-        data = chunks[..., None].view(np.uint8)
-        if packed is not None:
-            data = formats.codes(data, packed, "padded", "low")
-        elements = np.ascontiguousarray(data).view(kind)
-        values: list[Value] = []
-        for places in registers:
-            value = np.zeros((*elements.shape[:2], 32), np.uint32)
-            for k, (row, byte) in enumerate(places):
-                element = elements[:, :, row, byte // kind.itemsize].astype(np.uint32)
-                value |= element << np.uint32(8 * kind.itemsize * k)
-            values.append(narrow(value))
+        values = _words(chunks, trans) if words else elements_of(chunks)
         for slot, value in zip(slots, values, strict=True):
             if slot is not None:
-                strand.write(slot, value)
+                strand.write(slot, narrow(value))
 
     return run
+
+
+def _words(chunks: np.ndarray, trans: bool) -> np.ndarray:
+    """Registers (count, rows, warps, 32) of 8x8 matrices of 16 bits, whose rows are chunks (rows, warps, 8 count)."""
+    lead = chunks.shape[:2]
+    matrices = chunks.view(np.uint16).reshape(*lead, -1, 8, 8)
+    order = (2, 0, 1, 4, 3) if trans else (2, 0, 1, 3, 4)
+    return np.ascontiguousarray(matrices.transpose(order)).view(np.uint32).reshape(-1, *lead, 32)
 
 
 @op("stmatrix", result=False)

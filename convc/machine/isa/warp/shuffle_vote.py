@@ -7,9 +7,11 @@ is one that leaves out a lane that executes the instruction, which is undefined.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, narrow, width
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, fixed, narrow, width
 from convc.machine.isa.float.floating import extreme
 from convc.machine.isa.operands import reader, type_of
 from convc.machine.isa.registry import Run, op
@@ -74,8 +76,11 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
             if d is not None:
                 strand.write(d, regs[a])
             return
-        source, inside = _source(mode, array(regs[b], 32), array(regs[c], 32))
+        source, inside = _lanes_read(mode, regs[b], regs[c])
         value = lanes_of(regs[a], strand, 32)
+        if source.size == 32 and p is None and d is not None and taking.all():  # as nearly every one is
+            strand.write(d, narrow(value[:, :, source.reshape(32)]))
+            return
         rows = max(value.shape[0], source.shape[0], taking.shape[0])
         shape = (rows, len(strand.warps), 32)
         source = np.broadcast_to(source, shape)
@@ -88,6 +93,19 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
             strand.write(p, np.broadcast_to(inside, shape))
 
     return run
+
+
+def _lanes_read(mode: str, b: Value, c: Value) -> tuple[np.ndarray, np.ndarray]:
+    """`_source` of the values of registers, or of numbers."""
+    if isinstance(b, int) and isinstance(c, int):
+        return _constant(mode, b, c)
+    return _source(mode, array(b, 32), array(c, 32))
+
+
+@lru_cache(maxsize=256)
+def _constant(mode: str, b: int, c: int) -> tuple[np.ndarray, np.ndarray]:
+    source, inside = _source(mode, array(b, 32), array(c, 32))
+    return fixed(source), fixed(inside)
 
 
 def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

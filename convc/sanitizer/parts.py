@@ -1,0 +1,120 @@
+"""Parts of a memory: places that every access so far has reached together, by one lane, stand in the tables as one.
+
+A tile of shared memory is written by one copy and read by a few instructions, again and again: what is known of its
+thousands of bytes is the same number. So a memory begins as one part, and an access that reaches some of a part cuts it
+in two. The tables have one entry a part. In a loop accesses repeat, and their parts are found by looking them up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.sanitizer.shadow import LANES, Tables
+
+FIRST = 256
+"""Entries of the tables at first."""
+
+KEPT = 1 << 22
+"""Most places of accesses that are kept to be looked up."""
+
+Found = tuple[np.ndarray, np.ndarray]
+"""Parts (n,) that an access reaches, and the lane that does."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """An access as it was when its parts were last found.
+
+    Attributes:
+        source: the array that it came as, kept so that no other has its identity.
+        places, lanes: every place once, and the last of the lanes that reach it.
+        found: its parts. version: of the memory at that time.
+    """
+
+    source: np.ndarray
+    places: np.ndarray
+    lanes: np.ndarray
+    found: Found
+    version: int = -1
+
+
+class Parts(Tables):
+    """Tables over a memory of so many places."""
+
+    def __init__(self, places: int) -> None:
+        super().__init__(FIRST)
+        self.part_of = np.zeros(places, np.int32)
+        self.sizes = np.zeros(FIRST, np.int64)
+        self.sizes[0] = places
+        self.used = 1
+        self.cut = np.zeros(FIRST, np.int64)
+        self.version = 0
+        self.known: dict[tuple[int | bytes, bytes], _Known | None] = {}
+        self.kept = 0
+
+    def number(self, offsets: np.ndarray) -> np.ndarray:
+        """The part of each place."""
+        return self.part_of[offsets]
+
+    def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
+        """The parts that lanes (n,) reach, each its own of places (n, m); None: none, or some outside.
+
+        An array that cannot be written is known by its identity: whoever makes one gives it as it is every time.
+        """
+        key = (places.tobytes() if places.flags.writeable else id(places), lanes.tobytes())
+        if key not in self.known:
+            if self.kept > KEPT:
+                self.known.clear()
+                self.kept = 0
+            self.known[key] = self._read(lanes, places)
+            self.kept += places.size
+        known = self.known[key]
+        if known is None:
+            return None
+        if known.version != self.version:
+            parts, _ = known.found
+            if known.version < 0 or (self.cut[parts] > known.version).any():
+                known.found = self._cut(known.places, known.lanes)
+            known.version = self.version
+        return known.found
+
+    def _read(self, lanes: np.ndarray, places: np.ndarray) -> _Known | None:
+        """An access that comes for the first time."""
+        if not places.size or int(places.max()) >= self.part_of.size:
+            return None
+        owners = np.repeat(lanes, places.size // lanes.size)
+        single, last = np.unique(places.reshape(-1)[::-1], return_index=True)
+        return _Known(places, single, owners[::-1][last], (single, single))
+
+    def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
+        """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
+        keys = self.part_of[places].astype(np.int64) * LANES + lanes
+        found, counts = np.unique(keys, return_counts=True)
+        parts = found // LANES
+        partial = np.flatnonzero(counts < self.sizes[parts])
+        if partial.size:
+            fresh = np.arange(self.used, self.used + partial.size)
+            self.used += partial.size
+            self._make_room()
+            own = np.minimum(np.searchsorted(found[partial], keys), partial.size - 1)
+            taken = found[partial][own] == keys
+            self.part_of[places[taken]] = fresh[own[taken]]
+            old = parts[partial]
+            self.sizes[fresh] = counts[partial]
+            np.subtract.at(self.sizes, old, counts[partial])
+            for table in self.arrays.values():
+                table[fresh] = table[old]
+            self.version += 1
+            self.cut[old] = self.cut[fresh] = self.version
+            parts[partial] = fresh
+        return parts, found % LANES
+
+    def _make_room(self) -> None:
+        """Let the tables have an entry for every part."""
+        if self.used > self.size:
+            more = max(self.used, 2 * self.size) - self.size
+            self.grow(more)
+            self.sizes = np.concatenate([self.sizes, np.zeros(more, np.int64)])
+            self.cut = np.concatenate([self.cut, np.zeros(more, np.int64)])
