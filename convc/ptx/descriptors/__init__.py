@@ -27,6 +27,7 @@ from convc.ptx.descriptors.shared import (
     SharedDescriptor,
     decode_shared,
     encode_shared,
+    encode_warpgroup,
 )
 from convc.ptx.descriptors.zero_mask import ZERO_MASK_FIELDS, ZeroColumnMask, decode_zero_mask, encode_zero_mask
 
@@ -52,5 +53,6 @@ __all__ = [
     "encode_block_scaled",
     "encode_instruction",
     "encode_shared",
+    "encode_warpgroup",
     "encode_zero_mask",
 ]

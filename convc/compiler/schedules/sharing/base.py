@@ -22,10 +22,10 @@ from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Til
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, Method, Request, Roles
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.schedules.sharing.storage import (
-    done_ring,
     largest_halo,
     mask_entries,
     operand_barriers,
@@ -120,10 +120,11 @@ class Sharing(Method):
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
         """Lay out one CTA."""
+        core = core_of(arch)
         return lay_out(
             operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
             self.tensor_tiles(layout, tiling, arch),
-            (*operand_rings(tiling), *self.own_rings(tiling, geometry), done_ring()),
+            (*operand_rings(tiling, core.releases(tiling.block_m)), *self.own_rings(tiling, geometry), *core.done()),
             arch,
             masks=self.masks(layout, geometry),
         )
@@ -138,7 +139,7 @@ class Sharing(Method):
         def need_of(tiling: Tiling) -> MemoryNeed:
             key = tiling.block_n, tiling.a_stages
             if key not in known:
-                rings = (*self.own_rings(tiling, geometry), done_ring())
+                rings = (*self.own_rings(tiling, geometry), *core_of(arch).done())
                 known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
             barriers, end = known[key]
             return needed(operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks)

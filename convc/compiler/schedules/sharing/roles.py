@@ -17,13 +17,13 @@ from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, F
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
-    WARPS,
     about,
     block_channels,
     channels_of,
     compute,
     number,
 )
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Advance, Compute, CtaSync, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
@@ -84,7 +84,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
         Role(
             name="ready",
             first_warp=0,
-            last_warp=WARPS - 1,
+            last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
             elected=False,
             note="nobody multiplies before it is clear",
             steps=(CtaSync(id="ready.sync", note="the accumulator is zero"),),

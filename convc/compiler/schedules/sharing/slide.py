@@ -10,6 +10,7 @@ from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
@@ -19,7 +20,6 @@ from convc.compiler.schedules.sharing.storage import (
 )
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.operands import Mma
 from convc.ir.arch import Arch
 from convc.ir.expr import Var
 from convc.layout.device_layout import DeviceLayout
@@ -77,7 +77,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             dst=row,
             expr=tile.turn(position) * tile.buffer.step,
         ),
-        Mma(
+        core_of(plan.arch).product(
             id=f"mma.multiply{mark}",
             note="the same activations, some rows further on",
             acc=ACC,
@@ -92,7 +92,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             masked=plan.storage.masks > 0,
             filter_operand=plan.problem.filter_operand,
         ),
-        *release_filter(plan, mark),
+        *release_filter(plan, mark, tile.counter(position)),
     )
     yield Loop(
         id=f"mma.columns{mark}",

@@ -18,7 +18,8 @@ from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import Request
-from convc.compiler.schedules.epilogue import accumulated, epilogue_steps, requantise, this_lane
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.epilogue import epilogue_steps, requantise
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -234,8 +235,8 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     count = plan.tiling.block_m // CHUNK
     chunks = f"{CHUNK} pixels at a time"
     return (
-        *this_lane(plan),
+        *core_of(plan.arch).lane(),
         compute(coordinates.k, "epilogue"),
-        accumulated(),
+        *core_of(plan.arch).accumulated(),
         Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),
     )
