@@ -57,7 +57,8 @@ class Limits:
         wide_swizzle_spans: the spans that the wide im2col modes take (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
         wide_corner: lowest and highest corner of a wide im2col map (signed 16 bits).
         wide_offset: largest wOffset of a copy in a wide mode (PTX, tensor im2col::w mode).
-        wide_halo: largest wHalo of a copy in mode im2col::w. wide_128_halo: that in mode im2col::w::128 (PTX).
+        wide_halo: largest wHalo of a copy in mode im2col::w; 0 where there are no wide modes. wide_128_halo: that in
+            mode im2col::w::128 (PTX).
     """
 
     shared_bytes: int = 232448
@@ -165,13 +166,22 @@ SM_90A = Arch(
     ptx_version="8.7",
     tensor_core="wgmma",
     scales_blocks=False,
-    limits=Limits(tmem_lanes=0, tmem_columns=0, tmem_columns_min=0, mma_m=64, tile_rows=(64, 128), row_lanes=2),
+    limits=Limits(
+        tmem_lanes=0,
+        tmem_columns=0,
+        tmem_columns_min=0,
+        mma_m=64,
+        tile_rows=(64, 128),
+        row_lanes=2,
+        wide_halo=0,
+        wide_128_halo=0,
+    ),
     rates=Rates(sms=132, clock_mhz=1830, fill_bytes=122.0, cta_start=1000),
 )
 """NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
 
-The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; what is not given is
-assumed to be as on a B200.
+The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; what is not given
+is assumed to be as on a B200.
 """
 
 ARCHS = {arch.name: arch for arch in (SM_100A, SM_90A)}

@@ -55,13 +55,6 @@ def encode_shared(desc: SharedDescriptor) -> int:
     )
 
 
-def encode_warpgroup(desc: SharedDescriptor) -> int:
-    """The 64-bit word of a descriptor for wgmma: no version, and the swizzle in bits 62 and 63 (PTX, matrix descriptor)."""
-    if desc.swizzle == "128B_atom32":
-        raise ValueError("wgmma has no swizzle of 128 bytes in pieces of 32")
-    return encode_shared(desc) & ~(SHARED_VERSION << SHARED_FIELDS["version"][0])
-
-
 def decode_shared(value: int) -> SharedDescriptor:
     """The record of a 64-bit word; `ValueError` where a fixed bit or the swizzle code is wrong."""
     got = unpack(SHARED_FIELDS, value, 64)

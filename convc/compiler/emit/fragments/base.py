@@ -43,7 +43,7 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
-    """The surroundings of a step: the program, its role, the numbers that registers hold, and those of loops written out."""
+    """The surroundings of a step: its program and role, and numbers: those in registers, and of loops written out."""
 
     program: TileProgram
     role: Role

@@ -36,16 +36,20 @@ class Slide(Sharing):
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator alone."""
-        return (TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0),)
+        return (TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0),)
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, filter columns innermost."""
         rounds = pipeline.taps[0] * pipeline.blocks
         taps = rounds * pipeline.taps[1]
-        rows = sum(self.tile_rows(geometry, buffer.halo) for buffer in geometry.walk.buffers)
+        halos = [buffer.halo for buffer in geometry.walk.buffers]
+        if geometry.stream.boxed:  # one map for all buffers, so that each has the longest halo
+            halos = [max(halos)] * len(halos)
+        rows = sum(self.tile_rows(geometry, halo) for halo in halos)
+        m = arch.limits.mma_m
         return CtaWork(
-            mmas=taps * pipeline.atoms,
-            m=tiling.block_m,
+            mmas=taps * pipeline.atoms * (tiling.block_m // m),
+            m=m,
             n=tiling.block_n,
             activation_bytes=rounds * rows * tiling.row_bytes,
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,

@@ -57,8 +57,7 @@ class Stationary(Sharing):
 
     rules: tuple[TilingRule, ...] = (*TILING_RULES[1:], ws_shape)
 
-    @property
-    def pixels(self) -> tuple[int, ...]:
+    def pixels(self, arch: Arch) -> tuple[int, ...]:
         return WS_COLUMNS
 
     def refuses(self, geometry: Geometry) -> str | None:
@@ -83,7 +82,7 @@ class Stationary(Sharing):
         """No lane is masked: columns are zeroed."""
         return 0
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop; a thread of the epilogue stores every pixel by itself."""
         rounds = pipeline.taps[0] * pipeline.blocks
         taps = rounds * pipeline.taps[1]

@@ -45,9 +45,9 @@ class TmemLoad(ReadAcc):
 class FragmentLoad(ReadAcc):
     """Gather `columns` columns of one row of the accumulator, which lies in registers of several lanes.
 
-    Lane 4 * i + q of a warp has rows i and i + 8 of the warp's 16, of every 8 columns the two from 2 * q on (PTX manual,
-    wgmma register fragments). Four lanes trade theirs so that lanes q = 0 and 1 have row i, 2 and 3 row i + 8, and each
-    has `columns` neighbouring columns of 2 * `columns`.
+    Lane 4 * i + q of a warp has rows i and i + 8 of the warp's 16, of every 8 columns the two from 2 * q on (PTX
+    manual, wgmma register fragments). Four lanes trade theirs so that lanes q = 0 and 1 have row i, 2 and 3 row i + 8,
+    and each has `columns` neighbouring columns of 2 * `columns`.
 
     Attributes:
         chunk: number of the 2 * `columns` columns; the loop of it is written out.
