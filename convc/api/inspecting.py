@@ -184,8 +184,13 @@ class _Indexing(msgspec.Struct):
     reuse: _Reuse | None
 
 
+class _Target(msgspec.Struct):
+    name: str
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
+    arch: _Target
     indexing: _Indexing
 
 
@@ -196,7 +201,7 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
     except msgspec.MsgspecError:
         return ScheduleOptions()
     reuse = read.indexing.reuse
-    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None)
+    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None, target=read.arch.name)
     if reuse is None:
         return options
     return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")

@@ -11,6 +11,7 @@ from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RU
 from convc.compiler.schedules.all import sharing
 
 MADE_LATER = {
+    "target": "The GPU that kernels are for does not have what the schedule needs: its instruction, or its copies.",
     "geometry": "A schedule cannot lay this convolution out: its walk over the pixels does not exist.",
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",

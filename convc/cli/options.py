@@ -299,7 +299,14 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border`` and ``--rows``: the fields of `ScheduleOptions`."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows`` and ``--target``: the fields of `ScheduleOptions`."""
+    command = click.option(
+        "--target",
+        type=_ScheduleChoice("target"),
+        default="sm_100a",
+        show_default=True,
+        help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
+    )(command)
     for name, words in (
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),

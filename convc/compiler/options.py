@@ -15,9 +15,11 @@ class ScheduleOptions:
         shift: variant of the schedule: chain, ashift or windows.
         border: how lanes whose pixel is padding get their zero: mask or zero.
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
+        target: a name in `convc.ir.arch.ARCHS`.
     """
 
     schedule: str = "auto"
     shift: str | None = None
     border: str | None = None
     rows: str | None = None
+    target: str = "sm_100a"

@@ -67,7 +67,12 @@ def derive(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Derivation:
     # The algebra's verdicts stand for the problem itself; the nests are run on a smaller one, cut in the same way.
     problem, tile = smaller(maps.problem, maps.tile.outputs, mma)
     geometry = geometry_of(
-        problem, merged=maps.stream.merged, border=maps.walk.border, lanes=maps.tile.lanes, windowed=maps.windowed
+        problem,
+        merged=maps.stream.merged,
+        border=maps.walk.border,
+        lanes=maps.tile.lanes,
+        windowed=maps.windowed,
+        boxed=maps.stream.boxed,
     )
     less = reuse_maps(problem, geometry)
     small = _chain(problem, chapters(less, schedule, tile, masked))

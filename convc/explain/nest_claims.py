@@ -116,6 +116,9 @@ def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
     if not maps.stream.merged:
         n = row
         h = nest.loop("p").symbol * problem.stride[0] + down
+    elif maps.stream.boxed:
+        n = quotient(row, maps.stream.image_rows)
+        h = remainder(row, maps.stream.image_rows) * problem.stride[0] + down
     elif problem.batch == 1:
         n = Integer(0)
         h = row * maps.stream.step + down

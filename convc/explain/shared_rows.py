@@ -109,6 +109,9 @@ def copied_pixels(maps: ReuseMaps, tile_m: int, window: int, r: int, buffer: Buf
         if not stream.merged:
             n = row
             h = start["p"] * problem.stride[0] + down
+        elif stream.boxed:
+            n, p = divmod(row, stream.image_rows)
+            h = p * problem.stride[0] + down
         elif problem.batch == 1:
             n = 0
             h = row * stream.step + down

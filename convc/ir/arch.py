@@ -8,6 +8,9 @@ and are used for ranking candidates only, never for correctness. Cycles are SM c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+TensorCoreName = Literal["tcgen05", "wgmma"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +27,17 @@ class Limits:
         block: threads per axis of a CTA (x, y, z). block_threads: threads of a CTA (both: the same table).
         cluster_ctas: CTAs of a cluster, along an axis and in all (16 where a kernel asks for more than the portable 8;
             CUDA programming guide, thread block clusters).
-        tmem_lanes, tmem_columns: tensor memory of one CTA, in 32-bit cells (PTX, tensor memory addressing).
+        tmem_lanes, tmem_columns: tensor memory of one CTA, in 32-bit cells (PTX, tensor memory addressing); 0 where
+            there is none.
         tmem_columns_min: smallest allocation; every allocation is a power of two (PTX, ``tcgen05.alloc``).
         tmem_part_lanes: lanes of a sub-partition of tensor memory: those that one warp reads and writes
             (PTX, ``tcgen05.ld``, access restrictions), among which rows shift (``tcgen05.shift``, ``.ashift``), and
             on which the scale factors of as many rows share a column (PTX, tcgen05 scale factor layout).
-        mma_m: rows of a dense one-CTA ``tcgen05.mma`` that fills every lane (PTX, tcgen05 shapes).
-        mma_n_max, mma_n_step: legal N of a dense one-CTA ``tcgen05.mma`` with M = 128 (PTX, tcgen05 shapes).
+        mma_m: rows of a dense one-CTA ``tcgen05.mma`` that fills every lane (PTX, tcgen05 shapes), or of a ``wgmma``.
+        mma_n_max, mma_n_step: legal N of a dense one-CTA ``tcgen05.mma`` with M = 128 (PTX, tcgen05 shapes), and of a
+            ``wgmma`` of every type (PTX, wgmma shapes: of whole numbers multiples of 16 beyond 32).
+        tile_rows: rows that a tile of the output may have: those of one MMA, or of several that run side by side.
+        row_lanes: threads that share a row of the accumulator in the epilogue.
         mma_atom_bytes: bytes of K that one ``tcgen05.mma``, and a ``tcgen05.cp``, takes from every operand row,
             whatever the type (PTX, tcgen05.mma: K of every kind).
         ws_m: rows of a ``tcgen05.mma.ws`` that fills every lane. ws_n: its legal N (PTX, tcgen05 shapes).
@@ -50,7 +57,8 @@ class Limits:
         wide_swizzle_spans: the spans that the wide im2col modes take (CUDA driver, ``cuTensorMapEncodeIm2colWide``).
         wide_corner: lowest and highest corner of a wide im2col map (signed 16 bits).
         wide_offset: largest wOffset of a copy in a wide mode (PTX, tensor im2col::w mode).
-        wide_halo: largest wHalo of a copy in mode im2col::w. wide_128_halo: that in mode im2col::w::128 (PTX).
+        wide_halo: largest wHalo of a copy in mode im2col::w; 0 where there are no wide modes. wide_128_halo: that in
+            mode im2col::w::128 (PTX).
     """
 
     shared_bytes: int = 232448
@@ -67,6 +75,8 @@ class Limits:
     mma_m: int = 128
     mma_n_max: int = 256
     mma_n_step: int = 16
+    tile_rows: tuple[int, ...] = (128,)
+    row_lanes: int = 1
     mma_atom_bytes: int = 32
     ws_m: int = 128
     ws_n: tuple[int, ...] = (64, 128, 256)
@@ -128,13 +138,51 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arch:
-    """One target: its PTX name, its limits and its rates."""
+    """One target.
+
+    Attributes:
+        name: as ``.target`` and ``--target`` have it.
+        ptx_version: version of the language that kernels are written in.
+        tensor_core: its instruction; `convc.compiler.schedules.cores` has what follows from that for a kernel.
+        scales_blocks: whether that instruction takes scale factors of blocks.
+        limits, rates: its numbers.
+    """
 
     name: str
     ptx_version: str
+    tensor_core: TensorCoreName
+    scales_blocks: bool
     limits: Limits
     rates: Rates
 
 
-SM_100A = Arch(name="sm_100a", ptx_version="8.7", limits=Limits(), rates=Rates())
+SM_100A = Arch(
+    name="sm_100a", ptx_version="8.7", tensor_core="tcgen05", scales_blocks=True, limits=Limits(), rates=Rates()
+)
 """NVIDIA Blackwell, data-centre parts (B200)."""
+
+SM_90A = Arch(
+    name="sm_90a",
+    ptx_version="8.7",
+    tensor_core="wgmma",
+    scales_blocks=False,
+    limits=Limits(
+        tmem_lanes=0,
+        tmem_columns=0,
+        tmem_columns_min=0,
+        mma_m=64,
+        tile_rows=(64, 128),
+        row_lanes=2,
+        wide_halo=0,
+        wide_128_halo=0,
+    ),
+    rates=Rates(sms=132, clock_mhz=1830, fill_bytes=122.0, cta_start=1000),
+)
+"""NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
+
+The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; what is not given
+is assumed to be as on a B200.
+"""
+
+ARCHS = {arch.name: arch for arch in (SM_100A, SM_90A)}
+"""The targets that kernels are compiled for."""

@@ -33,7 +33,6 @@ Diagnosis = tuple[int, str, str]
 
 
 NOT_HERE = {
-    ("wgmma",): "wgmma is of sm_90a only; sm_100a has tcgen05.mma",
     ("tex",): "textures and surfaces are not read; ld.global.nc is",
     ("mma", "block_scale"): "mma with .block_scale is of sm_120a only; sm_100a has tcgen05.mma with .block_scale",
 }

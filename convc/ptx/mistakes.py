@@ -19,6 +19,9 @@ MAX_LOOK = 400
 _OPERATORS = tuple("+-*/<>&^~?")
 _STATEMENTS = ("@", "}", "", ".reg", ".shared", ".local", ".param", ".pragma", ".loc")
 
+_INSTEAD = {"wgmma": "sm_100a has tcgen05.mma"}
+"""What later targets have instead of an opcode that one target alone has."""
+
 
 def no_form(
     tokens: Tokens, names: Names, head: str, head_at: int, operands: Sequence[Operand], starts: Sequence[int]
@@ -80,6 +83,9 @@ def check_age(tokens: Tokens, head: str, head_at: int, form: Form, version: tupl
     if form.ptx > version:
         came, says = (".".join(map(str, each)) for each in (form.ptx, version))
         raise tokens.error(head_at, f"{head!r} needs .version {came}, this text says {says}")
+    if form.only and target != form.target:
+        what = f"{head!r} is of .target {form.target} only, this text says {target}"
+        raise tokens.error(head_at, what, _INSTEAD.get(form.opcode, ""))
     if not _has(target, form.target):
         raise tokens.error(head_at, f"{head!r} needs .target {form.target}, this text says {target}")
 

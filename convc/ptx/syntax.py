@@ -202,6 +202,7 @@ class Form:
         section: where the PTX manual describes it.
         ptx: first ``.version`` that has it.
         target: oldest architecture that has it, e.g. ``sm_90``; with a letter, only that family's own targets.
+        only: whether no later architecture has it.
     """
 
     name: str
@@ -210,6 +211,7 @@ class Form:
     section: str
     ptx: tuple[int, int]
     target: str
+    only: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -28,7 +28,7 @@ FOLDER = os.path.join(os.path.dirname(__file__), "forms")
 _OPERAND = re.compile(r"\{,\s*([^}]+)\}|(\[[^\]]+\]|\(\w+\)|\w+(?:\|\w+|\{\|\w+\})?)")
 _ITEM = re.compile(r"\{([^}]*)\}|\.([\w:]+)")
 _NAME = re.compile(r"\w+")
-_SINCE = re.compile(r"PTX (\d+)\.(\d+), (sm_\w+)")
+_SINCE = re.compile(r"PTX (\d+)\.(\d+), (sm_\w+)( only)?")
 _SHAPES = {"[": "address", "(": "list"}
 
 
@@ -203,9 +203,9 @@ def _read(block: _Block, header: str) -> Row:
     items = tuple(_items(head[len(opcode) :], sets))
     literal = [isinstance(item, Choice) and item.slot is None for item in items]
     section, _, since = block.section.partition("; ")
-    version, target = _since(since)
+    version, target, only = _since(since)
     return Row(
-        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target),
+        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target, only=only),
         items=items,
         fixed=(*literal, False).index(False),
         places=tuple(_places(operands, kinds)),
@@ -214,12 +214,15 @@ def _read(block: _Block, header: str) -> Row:
     )
 
 
-def _since(text: str) -> tuple[tuple[int, int], str]:
-    """Version and target of ``PTX 8.6, sm_100a``; those of the oldest that anybody asks for where nothing is said."""
+def _since(text: str) -> tuple[tuple[int, int], str, bool]:
+    """Version and target of ``PTX 8.6, sm_100a``, and whether ``only`` follows: no later target has it.
+
+    The oldest that anybody asks for where nothing is said.
+    """
     found = _SINCE.fullmatch(text)
     if found is None:
-        return (1, 0), "sm_50"
-    return (int(found[1]), int(found[2])), found[3]
+        return (1, 0), "sm_50", False
+    return (int(found[1]), int(found[2])), found[3], found[4] is not None
 
 
 def _conditions(text: str) -> tuple[Condition, ...]:

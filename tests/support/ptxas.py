@@ -28,6 +28,13 @@ END = "END: ret;\n}\n"
 """A module around statements: one register file with every type, a variable in every space, a label,
 a list of branch targets."""
 
+
+def around(statements: str) -> str:
+    """The module around statements, for the target that has them."""
+    target = "sm_90a" if "wgmma." in statements else "sm_100a"
+    return f"{DECLARATIONS.replace('sm_100a', target)}{statements}\n{END}"
+
+
 _REFUSED = re.compile(r"line '?(\d+)(?:; (?:error|fatal)\s*: |' )(.*)")
 
 
@@ -40,10 +47,12 @@ def find_ptxas() -> Path:
 
 def assemble_text(text: str, folder: Path) -> tuple[int, str]:
     """Exit status and messages of ptxas for a whole module."""
+    # Without optimisation ptxas runs out of registers for the accumulators of one large wgmma.
+    target = ("sm_90a", "-O1") if ".target sm_90a" in text else ("sm_100a", "-O0")
     source = folder / "judged.ptx"
     source.write_text(text, encoding="utf-8")
     done = subprocess.run(
-        [find_ptxas(), "--gpu-name", "sm_100a", "-O0", "-o", folder / "judged.cubin", source],
+        [find_ptxas(), "--gpu-name", *target, "-o", folder / "judged.cubin", source],
         capture_output=True,
         text=True,
         timeout=120,
@@ -55,10 +64,14 @@ def assemble_text(text: str, folder: Path) -> tuple[int, str]:
 def judge(statements: Sequence[str], folder: Path) -> list[str | None]:
     """For each statement None if ptxas takes it, else what it says."""
     verdicts: list[str | None] = [None] * len(statements)
-    # One function has one .cta_group, so the two kinds are judged apart; so is mma, which takes many registers.
+    # One function has one .cta_group, so the two kinds are judged apart; so is mma, which takes many registers, and
+    # wgmma, each of which may take half of all that a thread can have.
     pairs = [index for index, text in enumerate(statements) if "tcgen05" in text and "cta_group::2" in text]
     warps = [index for index, text in enumerate(statements) if text.startswith(("mma.", "wmma."))]
-    for indices in (pairs, warps, [index for index in range(len(statements)) if index not in {*pairs, *warps}]):
+    warpgroups = [index for index, text in enumerate(statements) if "wgmma." in text]
+    apart = {*pairs, *warps, *warpgroups}
+    others = [index for index in range(len(statements)) if index not in apart]
+    for indices in (pairs, warps, others, *([index] for index in warpgroups)):
         judge_together(statements, indices, verdicts, folder)
     return verdicts
 
@@ -68,7 +81,7 @@ def judge_together(statements: Sequence[str], indices: list[int], verdicts: list
     first_line = DECLARATIONS.count("\n") + 1
     left = indices
     while left:
-        text = DECLARATIONS + "".join(f"{statements[index]}\n" for index in left) + END
+        text = around("\n".join(statements[index] for index in left))
         status, said = assemble_text(text, folder)
         if status == 0:
             return

@@ -33,6 +33,6 @@ def recorded() -> Iterator[dict[str, str]]:
 
 
 def assemble_all(texts: dict[str, str]) -> None:
-    """Every recorded kernel is PTX for sm_100a."""
+    """Every recorded kernel is PTX for its target."""
     for text in list(texts.values())[:MOST]:
-        assemble(text)
+        assemble(text, "sm_90a" if ".target sm_90a" in text else "sm_100a")

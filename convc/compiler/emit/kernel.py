@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment
@@ -16,8 +17,9 @@ from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.epilogue import Convert, TmemLoad
+from convc.compiler.tile.steps.epilogue import Convert, ReadAcc
 from convc.compiler.tile.steps.lanes import LoadMask
+from convc.compiler.tile.steps.operands import WarpgroupMma
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
 INDENT = "    "
@@ -50,6 +52,7 @@ def emit(program: TileProgram) -> KernelArtifact:
             "parameters": [line + "," for line in declarations[:-1]] + declarations[-1:],
             "parameter_registers": ", ".join(f"%{name}" for name in program.params),
             "threads": launch.block[0],
+            "tensor_memory": program.storage.tmem_columns > 0,
             "maps": maps,
             "pointers": pointers,
             "body": _indent("\n\n".join(_role(program, role) for role in program.all_roles)),
@@ -87,8 +90,14 @@ def _step(step: Step, context: RoleContext) -> str:
     """The fragment of a step; that of a loop has those of its body inside."""
     names = common_names(step, context) | fragment(step, context)
     if isinstance(step, Loop):
-        names["body"] = _indent(_steps(step.body, context))
+        times = range(step.count) if step.written_out else range(1)
+        names["bodies"] = [(value, _indent(_steps(step.body, _within(context, step, value)))) for value in times]
     return render(template_name(type(step)), names).rstrip()
+
+
+def _within(context: RoleContext, loop: Loop, value: int) -> RoleContext:
+    """The surroundings of one time through a loop that is written out."""
+    return replace(context, unrolled={**context.unrolled, loop.var: value})
 
 
 def _indent(text: str) -> str:
@@ -115,9 +124,12 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:
             lines.append(f".reg .b{bits} {', '.join(f'%{name}' for name in names)};")
-    values = max((step.columns for step in steps if isinstance(step, TmemLoad)), default=0)
+    values = max((step.columns for step in steps if isinstance(step, ReadAcc)), default=0)
     if values:
         lines.append(f".reg .b32 %v<{values}>;  // one row of the accumulator")
+    sums = max((step.n for step in steps if isinstance(step, WarpgroupMma)), default=0)
+    if sums:
+        lines.append(f".reg .b32 %d<{sums // 2}>;  // the accumulator: two rows, two of every eight columns")
     converted = max((step for step in steps if isinstance(step, Convert)), key=lambda step: step.columns, default=None)
     if converted is not None:
         per_word = values_per_word(converted.out)
@@ -145,5 +157,6 @@ def _about(program: TileProgram) -> list[str]:
     ]
     if storage.mask_offset is not None:
         lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes")
-    lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
+    if storage.tmem_columns:
+        lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
     return lines

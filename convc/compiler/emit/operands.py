@@ -7,12 +7,19 @@ from collections.abc import Iterable
 from convc.compiler.plan.storage import SmemTile, TmemTile
 from convc.compiler.tile.steps.operands import Multiply
 from convc.ir import dtypes
-from convc.ptx.descriptors import SharedDescriptor, encode_shared
+from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
 
 
 def braces(registers: Iterable[str]) -> str:
     """A vector operand."""
     return "{" + ", ".join(registers) + "}"
+
+
+def register_rows(registers: Iterable[str]) -> list[str]:
+    """The lines of a long vector operand: eight registers each."""
+    named = list(registers)
+    rows = [", ".join(named[i : i + 8]) for i in range(0, len(named), 8)]
+    return [row + "," for row in rows[:-1]] + rows[-1:]
 
 
 def stage(state: str) -> str:
@@ -39,6 +46,12 @@ def tensor_address(to: str, tile: TmemTile) -> list[str]:
     """The lines that set a register to a tile's current stage in tensor memory."""
     lines = [f"mad.lo.u32 {to}, {stage(tile.state)}, {tile.columns}, %tmem;"]
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
+
+
+def warpgroup_descriptor(tile: SmemTile) -> str:
+    """Descriptor of stage 0 of a tile for wgmma, in a CTA whose shared memory starts at address 0."""
+    fields = SharedDescriptor(start=tile.offset, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
+    return f"0x{encode_warpgroup(fields):016x}"
 
 
 def descriptor(tile: SmemTile, row: int = 0) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from convc.compiler.index.row_stream import WINDOW, LaneTile, RowStream, merged_stream, outer_stream
+from convc.compiler.index.row_stream import WINDOW, LaneTile, RowStream, boxed_stream, merged_stream, outer_stream
 from convc.compiler.index.row_walk import Border, RowProblem, RowWalk, row_walk
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -58,7 +58,13 @@ def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
 
 
 def geometry_of(
-    problem: ConvProblem, *, merged: bool, border: Border, lanes: int = 128, windowed: bool = False
+    problem: ConvProblem,
+    *,
+    merged: bool,
+    border: Border,
+    lanes: int = 128,
+    windowed: bool = False,
+    boxed: bool = False,
 ) -> Geometry:
     """Cut a problem into tiles.
 
@@ -68,11 +74,15 @@ def geometry_of(
         border: how lanes whose pixel is padding get their zero.
         lanes: output pixels of a tile.
         windowed: whether a tile is made of overlapping windows of 32 lanes.
+        boxed: whether copies walk through whole images, of merged rows.
 
     Raises:
         PlanError: the rows do not merge, or the windows have no lane left; the message has the numbers.
     """
-    stream = merged_stream(problem) if merged else outer_stream(problem)
+    if boxed:
+        stream: RowStream | str = boxed_stream(problem)
+    else:
+        stream = merged_stream(problem) if merged else outer_stream(problem)
     if isinstance(stream, str):
         raise PlanError(f"the output rows cannot be one stream: {stream}", where=f"convolution {problem.name!r}")
     walk = row_walk(row_problem(problem), border)

@@ -235,6 +235,11 @@ def prove_lines(maps: ReuseMaps) -> Outcome:
     images = problem.batch
     if not stream.merged:
         return Proof("every lane finds the image row p*u_h + r*d_h - top of its own image", "the copy names p and r")
+    if stream.boxed:
+        why = (
+            f"the box has {problem.out_extent[0]} rows, {problem.stride[0]} apart from -top on, and the copy adds r*d_h"
+        )
+        return Proof("every lane finds the image row p*u_h + r*d_h - top of its own image", why)
     claim = f"stream row y = n*{stream.image_rows} + p lies at image row y*{stream.step} = n*{height} + p*{stream.step}"
     if images > 1 and stream.image_rows * stream.step != height:
         return Counterexample(claim, (("n", 1),), f"it lies at row {stream.image_rows * stream.step}")

@@ -1,13 +1,19 @@
 """The stream of pixels that tiles are cut from: output rows one after another, and which of them follow each other.
 
 A copy in im2col::w mode goes from the end of an image row to the same row of the next "image", the outermost dimension
-of its tensor map. There are two ways to use that:
+of its tensor map. There are two ways to use that, and one for
+targets without the mode:
 
 * **outer**: the map is (C, W, H, N). A stream is one output row p of all images; the loop over p is outside, and a tile
   holds pixels (n, q). Rows above and below the image are filled with zeros by the copy.
 * **merged**: the map is (C, W, N*H), so the "next image" is u_h rows further down. One stream holds all output pixels
   (n, p, q), and small images fill whole tiles. Past the last row of an image comes the next image, where padding
   belongs: with several images those lanes are masked, filter row by filter row.
+
+* **boxed**: a plain im2col map has the output rows in its bounding box, (W, H) with the strides of both. One stream
+  holds all output pixels (n, p, q) in the order in which such a copy walks; a filter row is an offset of the whole box,
+  and rows above and below each image are filled with zeros. Only the width of the box differs from that of a copy for
+  one filter tap.
 
 Merging needs image and output rows to keep step: u_h*Y = H for the Y rows of the stream that an image gets, Y >= P. One
 image alone always merges, and what lies above and below it is filled with zeros.
@@ -55,6 +61,7 @@ class RowStream:
         image_rows: rows of the stream per image: 1, or Y where merged.
         outputs: how many of those hold outputs: 1, or P where merged.
         step: input rows, or images, from one row of the stream to the next: the map's stride along its last dimension.
+        boxed: whether rows are those of the box of an im2col map, so that each lies in its own image.
         masked: whether lanes have to be masked because a filter row leaves their image.
     """
 
@@ -65,6 +72,7 @@ class RowStream:
     outputs: int
     step: int
     masked: bool
+    boxed: bool = False
 
     @property
     def last_row(self) -> int:
@@ -76,6 +84,21 @@ def outer_stream(problem: ConvProblem) -> RowStream:
     """One stream per output row."""
     return RowStream(
         merged=False, streams=problem.out_extent[0], rows=problem.batch, image_rows=1, outputs=1, step=1, masked=False
+    )
+
+
+def boxed_stream(problem: ConvProblem) -> RowStream:
+    """One stream for all output rows, in the box of an im2col map."""
+    outputs = problem.out_extent[0]
+    return RowStream(
+        merged=True,
+        streams=1,
+        rows=problem.batch * outputs,
+        image_rows=outputs,
+        outputs=outputs,
+        step=problem.stride[0],
+        masked=False,
+        boxed=True,
     )
 
 

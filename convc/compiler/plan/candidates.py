@@ -1,6 +1,7 @@
 """The tilings worth looking at.
 
-The height of a tile is given by the tensor core: 128 rows, one per lane of tensor memory. Its width is free in steps
+The height of a tile is given by the tensor core: 128 rows, one per lane of tensor memory, or 64 for each group of
+warps that multiplies. Its width is free in steps
 of 16 columns up to 256: wide tiles reuse each activation more often, narrow ones give more CTAs. Rows of operand tiles
 are as long as one pixel's channels allow, up to 128 bytes, since TMA is slower with shorter ones.
 """
@@ -54,11 +55,13 @@ def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
     return -(-min(tiling.row_bytes, pixel_bytes(layout)) // atom_bytes)
 
 
-def tilings(layout: DeviceLayout, *, block_n: int | None = None, stages: int | None = None) -> Iterator[Tiling]:
-    """Candidates, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
+def tilings(
+    layout: DeviceLayout, rows: int, *, block_n: int | None = None, stages: int | None = None
+) -> Iterator[Tiling]:
+    """Candidates of so many rows, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
     span = row_bytes(layout)
     for width, depth in itertools.product(widths(layout, block_n), depths(layout, span, stages)):
-        yield Tiling(block_m=BLOCK_M, block_n=width, row_bytes=span, b_stages=depth)
+        yield Tiling(block_m=rows, block_n=width, row_bytes=span, b_stages=depth)
 
 
 def widths(layout: DeviceLayout, block_n: int | None) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ import msgspec
 from convc.compiler.plan.loads import corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import MemoryNeed
+from convc.compiler.plan.work import STORE_BYTES
 from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
@@ -111,6 +112,16 @@ def mma_shape(tiled: TiledProblem) -> str | None:
     return None
 
 
+def stored_pieces(tiled: TiledProblem) -> str | None:
+    """A thread of the epilogue stores 16 bytes at a time."""
+    n = tiled.tiling.block_n
+    lanes = tiled.arch.limits.row_lanes
+    least = STORE_BYTES // tiled.layout.problem.out_dtype.bytes * lanes
+    if n % least:
+        return f"{n} columns: {lanes} threads that store 16 bytes each have multiples of {least}"
+    return None
+
+
 def group_tiles(tiled: TiledProblem) -> str | None:
     """A tile of output channels lies in one group, since it reads the input channels of one."""
     problem = tiled.layout.problem
@@ -186,6 +197,7 @@ WALK_RULES: tuple[ProblemRule, ...] = (scale_factors, tensor_map_steps, tensor_m
 """Rules about the problem for schedules that walk along image rows; their corners and offsets are proved as claims."""
 TILING_RULES: tuple[TilingRule, ...] = (
     mma_shape,
+    stored_pieces,
     group_tiles,
     ring_stages,
     tensor_map_box,

@@ -79,7 +79,9 @@ class RowCoordinates:
 
     Attributes:
         start_w: where the tile's copy begins along W.
-        start_h, start_n: the same along H at filter row r, and along N, where a stream is one output row.
+        start_h, start_n: the same along H at filter row r, and along N, where a stream is one output row; along H for
+            the first filter row, and along N, where the rows are those of a box.
+        off_h: offset of a filter row in the box, in pixels.
         start_row: the input row, all images counted through, where a stream is all output rows.
         first_k, tap, c, pack_c, m, k, out_byte: as of `TapCoordinates`; `m` is past the last pixel where the lane has
             none.
@@ -97,6 +99,7 @@ class RowCoordinates:
     m: Coordinate
     k: Coordinate
     out_byte: Coordinate
+    off_h: Coordinate | None = None
     column_mask: Coordinate | None
     line_mask: Coordinate | None
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
+
 from convc.compiler.plan.records import Loads, Reuse, Tiling
 from convc.compiler.plan.scale_factors import factor_maps
 from convc.ir import dtypes
@@ -72,6 +74,8 @@ def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, haloed: bo
         haloed: whether every 32 pixels have a halo of their own (im2col::w::128).
     """
     channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+    if reuse.stream.boxed:
+        return _boxed_loads(layout, tiling, reuse, channels)
     dims, strides = dims_and_strides(layout.activation)
     steps = (1, layout.problem.stride[1])
     if reuse.stream.merged:
@@ -91,6 +95,19 @@ def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, haloed: bo
         channels=channels,
         pixels=reuse.tile.lanes // reuse.tile.windows,
         swizzle=_SWIZZLE[tiling.row_bytes],
+    )
+    return Loads(a=a, b=_filter_map(layout, tiling, channels))
+
+
+def _boxed_loads(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, channels: int) -> Loads:
+    """The two maps where copies walk through the box of an im2col map: rows of the walk's length, halo included."""
+    usual = loads_of(layout, tiling)
+    a = msgspec.structs.replace(
+        usual.a,
+        dims=(layout.activation.shape[-1], *usual.a.dims[1:]),
+        lower=(reuse.walk.lower, *usual.a.lower[1:]),
+        upper=(reuse.walk.upper, *usual.a.upper[1:]),
+        pixels=reuse.tile.lanes + max(buffer.halo for buffer in reuse.walk.buffers),
     )
     return Loads(a=a, b=_filter_map(layout, tiling, channels))
 

@@ -57,7 +57,10 @@ class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
-    """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage."""
+    """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage.
+
+    On a target without tensor memory the accumulator lies in registers of the warps that multiply.
+    """
 
     name: TmemName
     lanes: int
@@ -116,7 +119,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         masks: entries of that table.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
-        tmem_columns: columns to allocate, a power of two.
+        tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
     """
 
     smem: tuple[SmemTile, ...]
@@ -220,5 +223,10 @@ def table_and_slot(end: int, masks: int) -> tuple[int, int]:
 
 
 def allocated_columns(end: int, arch: Arch) -> int:
-    """Columns to allocate so that `end` of them can be used: a power of two (PTX manual, tcgen05.alloc)."""
+    """Columns to allocate so that `end` of them can be used: a power of two (PTX manual, tcgen05.alloc).
+
+    None where the target has no tensor memory.
+    """
+    if not arch.limits.tmem_columns:
+        return 0
     return max(arch.limits.tmem_columns_min, 1 << (end - 1).bit_length())

@@ -14,7 +14,7 @@ from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTE
 from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import ROWS, Method, Schedule
 from convc.errors import InputError
-from convc.ir.arch import SM_100A
+from convc.ir.arch import ARCHS, SM_100A
 
 
 def _reload(schedule: Schedule) -> Method:
@@ -53,8 +53,15 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", method=_reload)
-SLIDE = Schedule(name="slide", shares=True, max_halo=SM_100A.limits.wide_halo, rests_on=(ROW_START,), method=_slide)
+RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), method=_reload)
+SLIDE = Schedule(
+    name="slide",
+    tensor_cores=("tcgen05", "wgmma"),
+    shares=True,
+    max_halo=SM_100A.limits.wide_halo,
+    rests_on=(ROW_START,),
+    method=_slide,
+)
 CHAIN = Schedule(
     name="shift",
     variant="chain",
@@ -110,7 +117,7 @@ def variants() -> tuple[str, ...]:
 
 def choices() -> dict[str, tuple[str, ...]]:
     """List the values that each field of `ScheduleOptions` may have."""
-    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS}
+    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS, "target": tuple(ARCHS)}
 
 
 def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:

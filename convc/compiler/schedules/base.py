@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from convc.compiler.index.border import Border
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import ScheduleName
+from convc.ir.arch import TensorCoreName
 
 if TYPE_CHECKING:
     from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
@@ -69,6 +70,7 @@ class Schedule:
     Attributes:
         name: as ``--schedule`` has it.
         variant: as ``--shift`` has it, where a schedule has several; else empty.
+        tensor_cores: instructions that it can multiply with (`convc.ir.arch.Arch.tensor_core`).
         activations: where the activation operand of the tensor core lies; in tensor memory its rows can move.
         shares: whether filter columns share what was loaded.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
@@ -79,6 +81,7 @@ class Schedule:
 
     name: str
     variant: str = ""
+    tensor_cores: tuple[TensorCoreName, ...] = ("tcgen05",)
     activations: Literal["shared memory", "tensor memory"] = "shared memory"
     shares: bool = False
     transposed: bool = False
@@ -97,7 +100,20 @@ class Schedule:
         return sum(rule.evidence == "assumed" for rule in self.rests_on)
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
-        """Look at every tiling, as `Method.candidates` says."""
+        """Look at every tiling, as `Method.candidates` says, if the target can do what the schedule needs."""
+        reason = None
+        if arch.tensor_core not in self.tensor_cores:
+            reason = (
+                f"schedule {self.id.title} needs {' or '.join(self.tensor_cores)}, {arch.name} has {arch.tensor_core}"
+            )
+        elif layout.blocks is not None and not arch.scales_blocks:
+            reason = f"{layout.blocks.name} has scale factors, and {arch.tensor_core} of {arch.name} takes none"
+        if reason is not None:
+            # Imported here because the help of a command reads records of schedules, and needs no planner.
+            from convc.compiler.plan.candidate import ScheduleCandidates
+            from convc.compiler.plan.records import Rejection
+
+            return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
         return self.method(self).candidates(layout, arch, request)
 
     def indexing(self, candidate: Candidate) -> Indexing:

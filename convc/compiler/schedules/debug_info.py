@@ -8,7 +8,7 @@ from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.epilogue import TmemLoad, ValueStep
+from convc.compiler.tile.steps.epilogue import ReadAcc, ValueStep
 from convc.ir.debug_info import DebugInfo, Scope
 from convc.ir.expr import IntExpr, Var, substitute, to_json
 
@@ -48,7 +48,7 @@ def _scopes(steps: tuple[Step, ...], loops: Loops) -> Iterator[tuple[Step, Scope
     for step in steps:
         if isinstance(step, Compute):
             numbers[step.dst] = step.expr
-        if isinstance(step, TmemLoad):
+        if isinstance(step, ReadAcc):
             first = numbers.get(step.first)
         width = step.columns if isinstance(step, ValueStep) and first is not None else None
         yield (

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.skeleton import BIAS, DONE, OUT, RESIDUAL, compute, number, pixel_bits
-from convc.compiler.tile.steps.base import Compute, Loop, RingWait, Step
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.skeleton import BIAS, OUT, RESIDUAL, compute, number, pixel_bits
+from convc.compiler.tile.steps.base import Loop, Step
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneResidual,
@@ -27,21 +27,11 @@ from convc.compiler.tile.steps.epilogue import (
     PixelStore,
     Requantise,
     RequantiseLane,
-    TmemLoad,
 )
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.ir.expr import Var
-
-CHUNKS = (32, 16)
-"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
 
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
-
-
-def chunk_of(plan: Plan) -> int:
-    """Columns that the epilogue reads at a time."""
-    return next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
 
 
 def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
@@ -51,9 +41,9 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
         before: what the role does until the accumulator is complete.
         scaled: steps on the sums before the bias is added.
     """
-    columns = chunk_of(plan)
+    core = core_of(plan.arch)
+    columns = core.columns(plan)
     coordinates = plan.indexing.coordinates
-    column = number("column")
     write = GlobalStore(
         id="epilogue.write",
         note="16 bytes at a time",
@@ -76,36 +66,32 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
     )
     place = compute(coordinates.out_byte, "epilogue", 64)
     finish = (*epilogue_steps(plan.problem.epilogue, write), *convert(plan, columns))
+    first_column, *read = core.read(columns)
     body = (
-        Compute(id="epilogue.column", note="first column of the chunk", dst=column, expr=Var("chunk") * columns),
+        first_column,
         compute(coordinates.k, "epilogue"),
-        TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
+        *read,
         *scaled,
         bias,
         *requantise(plan, columns, Requantise),
         *((place, *finish) if plan.problem.residual else (*finish, place)),  # a residual is read where y is stored
         write,
     )
-    count = plan.tiling.block_n // columns
-    chunks = f"{columns} columns at a time"
+    chunks = Loop(
+        id="epilogue.chunks",
+        note=f"{columns} columns at a time",
+        var=number("chunk"),
+        count=core.chunks(plan),
+        body=body,
+        written_out=core.written_out,
+    )
     return (
-        *this_lane(plan),
+        *core.lane(),
         compute(coordinates.m, "epilogue", pixel_bits(plan)),
         *before,
-        accumulated(),
-        Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),
+        *core.accumulated(),
+        chunks,
     )
-
-
-def this_lane(plan: Plan) -> tuple[Step, ...]:
-    """Find the lane of tensor memory that a thread has."""
-    note = "warp w reads lanes 32*w to 32*w + 31"
-    return (Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=Var("thread")),)
-
-
-def accumulated() -> RingWait:
-    """The wait for the accumulator."""
-    return RingWait(id="epilogue.wait", note="until the accumulator is complete", ring=DONE, starts_open=False)
 
 
 def requantise(

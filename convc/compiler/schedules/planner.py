@@ -16,16 +16,15 @@ from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, Request
-from convc.compiler.schedules.skeleton import THREADS
+from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
-from convc.ir.arch import SM_100A, Arch
+from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
 
 
 def plan(
     layout: DeviceLayout,
     *,
-    arch: Arch = SM_100A,
     options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int | None = None,
@@ -35,8 +34,7 @@ def plan(
 
     Args:
         layout: the problem and its device buffers.
-        arch: target.
-        options: which schedules to consider; all by default.
+        options: for which target, and which schedules to consider; all by default.
         block_n, stages: fix the tile width or the number of stages instead of choosing.
         refused: schedules that turned out to be impossible to write down, each with the reason.
 
@@ -46,6 +44,7 @@ def plan(
     """
     options = options or ScheduleOptions()
     schedules = asked(options)
+    arch = ARCHS[options.target]
     request = Request(
         border=next((border for border in BORDERS if border == options.border), None),
         rows=next((rows for rows in ROWS if rows == options.rows), None),
@@ -89,6 +88,7 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
     """The plan of a schedule's best candidate."""
     best = chosen.best
     name = chosen.schedule
+    threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
         schedule=name,
@@ -97,7 +97,7 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
         tiling=best.tiled.tiling,
         storage=best.storage,
         pipeline=best.pipeline,
-        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=THREADS),
+        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=threads),
         indexing=indexing,
         estimate=best.cost,
         alternatives=_alternatives(best, chosen.legal),

@@ -12,17 +12,20 @@ from __future__ import annotations
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.tile.program import Range, TileProgram
 
 
 def build(plan: Plan) -> TileProgram:
     """The program of a plan."""
     roles = schedule_of(plan.schedule).roles(plan)
+    core = core_of(plan.arch)
+    warps = core.warps(plan.tiling.block_m)
     extents = {
         "tile_m": plan.launch.grid[0],
         "tile_n": plan.launch.grid[1],
-        "warp": skeleton.WARPS,
-        "thread": skeleton.THREADS,
+        "warp": warps,
+        "thread": plan.launch.threads,
     }
     return TileProgram(
         name=plan.problem.name,
@@ -30,12 +33,12 @@ def build(plan: Plan) -> TileProgram:
         schedule=plan.schedule.title,
         arch=plan.arch.name,
         ptx_version=plan.arch.ptx_version,
-        warps=skeleton.WARPS,
+        warps=warps,
         params=(*skeleton.maps_of(plan), *skeleton.pointers(plan)),
         inputs=tuple(Range(name=skeleton.number(name), low=0, high=extent - 1) for name, extent in extents.items()),
-        setup=skeleton.setup(plan, roles),
-        roles=skeleton.main(roles),
-        teardown=skeleton.teardown(plan),
+        setup=core.setup(plan, roles),
+        roles=core.main(plan, roles),
+        teardown=core.teardown(plan),
         storage=plan.storage,
         launch=skeleton.launch(plan),
     )

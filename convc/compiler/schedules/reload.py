@@ -13,7 +13,7 @@ from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
-from convc.compiler.plan.candidates import BLOCK_M, tilings
+from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import check_problem
 from convc.compiler.plan.coordinates import TapCoordinates, coordinate
 from convc.compiler.plan.loads import loads_of
@@ -25,9 +25,9 @@ from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out,
 from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
 from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import Method, Request, Roles
-from convc.compiler.schedules.epilogue import chunk_of, row_epilogue
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.skeleton import (
-    DONE,
     MAP_A,
     MAP_B,
     about,
@@ -36,8 +36,8 @@ from convc.compiler.schedules.skeleton import (
     compute,
     number,
 )
-from convc.compiler.tile.steps.base import Advance, Commit, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import Mma, TmaLoad
+from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
+from convc.compiler.tile.steps.operands import TmaLoad
 from convc.ir.arch import Arch
 from convc.ir.expr import Const, Var, substitute
 from convc.layout.device_layout import DeviceLayout
@@ -55,43 +55,51 @@ class Reload(Method):
         rejected = check_problem(layout, arch)
         if rejected:
             return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
-        offer = Offer(
+        offers = (self._offer(layout, arch, request, rows) for rows in arch.limits.tile_rows)
+        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(offers))
+
+    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int) -> Offer:
+        """The tilings with tiles of so many output pixels."""
+        return Offer(
             layout=layout,
             arch=arch,
-            tilings=tuple(tilings(layout, block_n=request.block_n, stages=request.stages)),
-            rows=-(-layout.problem.gemm_m // BLOCK_M),
+            tilings=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
+            rows=-(-layout.problem.gemm_m // rows),
             need=lambda tiling: self.storage(layout, tiling, arch).need,
             storage=lambda tiling: self.storage(layout, tiling, arch),
-            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline),
+            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, arch),
         )
-        return ScheduleCandidates(schedule=self.schedule.id, parts=(offer,))
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
         """Lay out one CTA.
 
         Three rings: `full` (copies have landed: load signals, mma waits), `empty` (the stage has been multiplied: mma
-        signals, load waits) and `done` (the accumulator is complete: mma signals, the epilogue waits).
+        signals, load waits) and, where that is another role, `done` (the accumulator is complete: mma signals, the
+        epilogue waits).
         """
         if layout.blocks is not None:
             return scaled_storage(layout.blocks, tiling, arch)
         a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.b_stages, 0)
         b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end)
         acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
+        core = core_of(arch)
+        given = core.releases(tiling.block_m)
         rings = (
             BarrierRing(name=FULL, stages=tiling.b_stages, producer="load", consumer="mma"),
-            BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load"),
-            BarrierRing(name=DONE, stages=1, producer="mma", consumer="epilogue"),
+            BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load", arrivals=given),
+            *core.done(),
         )
         return lay_out((a, b), (acc,), rings, arch)
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, arch: Arch) -> CtaWork:
         """Count the K loop: two tiles a step, each with its scale factors if there are any."""
         steps = math.prod(pipeline.taps) * pipeline.blocks
         factors_a = 0 if layout.blocks is None else steps * tiling.block_m * FACTOR_ROW_BYTES
         factors_b = 0 if layout.blocks is None else steps * filter_rows(tiling) * FACTOR_ROW_BYTES
+        rows = arch.limits.mma_m
         return CtaWork(
-            mmas=steps * pipeline.atoms,
-            m=tiling.block_m,
+            mmas=steps * pipeline.atoms * (tiling.block_m // rows),
+            m=rows,
             n=tiling.block_n,
             activation_bytes=steps * tiling.block_m * tiling.row_bytes + factors_a,
             filter_bytes=steps * tiling.block_n * tiling.row_bytes + factors_b,
@@ -150,7 +158,7 @@ class Reload(Method):
         """A fresh activation tile and a fresh filter tile for every tap and channel block."""
         coordinates = tap_coordinates(plan)
         carry = scaled.carry_factors(plan, coordinates)
-        sums = scaled.scale_sums(plan, chunk_of(plan))
+        sums = scaled.scale_sums(plan, core_of(plan.arch).columns(plan))
         return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=row_epilogue(plan, carry, sums))
 
 
@@ -220,9 +228,10 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
 
 
 def _multiply(plan: Plan) -> tuple[Step, ...]:
-    """Multiply stage after stage; the last commit says that the accumulator is complete."""
+    """Multiply stage after stage until the accumulator is complete."""
     k_step = number("k_step")
-    mma = Mma(
+    core = core_of(plan.arch)
+    mma = core.product(
         id="mma.multiply",
         note="accumulate activations x filter rows",
         acc=ACC,
@@ -239,10 +248,16 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
         RingWait(id="mma.wait", note="until both tiles have landed", ring=FULL, starts_open=False),
         *scaled.wait_for_factors(plan),
         mma if plan.layout.blocks is None else scaled.multiply_scaled(plan, plan.layout.blocks, k_step),
-        Commit(id="mma.release", note="the stage is free once it has been multiplied", ring=EMPTY),
+        *core.release(
+            "mma.release",
+            "the stage is free once it has been multiplied",
+            plan.storage.ring(EMPTY),
+            before=Var(k_step),
+            closes=True,
+        ),
         Advance(id="mma.next", note="next stage", stages=plan.tiling.b_stages),
     )
     return (
         Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=plan.pipeline.steps, body=body),
-        Commit(id="mma.done", note="the accumulator is complete", ring=DONE),
+        *core.complete(),
     )

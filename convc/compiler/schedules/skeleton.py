@@ -1,8 +1,4 @@
-"""The common part of all schedules: the set-up of a CTA, its end, its parameters and its launch.
-
-Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
-loads and one multiplies.
-"""
+"""The common part of all schedules: numbers, roles, the parameters of a kernel and its launch."""
 
 from __future__ import annotations
 
@@ -12,25 +8,15 @@ from typing import Literal, TypeVar
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName, RingName
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.base import Roles
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
     Compute,
-    CtaSync,
     InitRings,
     PrefetchMaps,
     Step,
-    TmemAlloc,
-    TmemBase,
-    TmemDealloc,
 )
 from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
-
-LOAD_WARP = 4
-MMA_WARP = 5
-WARPS = 6
-THREADS = 32 * WARPS
 
 MAP_A = MapName("map_a")
 MAP_B = MapName("map_b")
@@ -104,14 +90,14 @@ def block_channels(coordinates: Coordinates) -> tuple[Compute, ...]:
     return (filters,) if coordinates.pack_c is None else (filters, compute(coordinates.pack_c, "load"))
 
 
-def setup(plan: Plan, roles: Roles) -> tuple[Role, ...]:
-    """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
+def start_of(plan: Plan, warp: int) -> Role:
+    """The role that fetches the tensor maps and makes the barriers ready: one lane of a warp."""
     rings = tuple(ring.name for ring in plan.storage.rings)
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
-    init = Role(
+    return Role(
         name="init",
-        first_warp=LOAD_WARP,
-        last_warp=LOAD_WARP,
+        first_warp=warp,
+        last_warp=warp,
         elected=True,
         note="make the barriers ready",
         steps=(
@@ -119,78 +105,18 @@ def setup(plan: Plan, roles: Roles) -> tuple[Role, ...]:
             InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
         ),
     )
-    alloc = Role(
-        name="alloc",
-        first_warp=MMA_WARP,
-        last_warp=MMA_WARP,
-        elected=False,
-        note="get tensor memory",
-        steps=(
-            TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
-        ),
-    )
-    start = Role(
-        name="start",
-        first_warp=0,
-        last_warp=WARPS - 1,
-        elected=False,
-        note="all roles begin together",
-        steps=(
-            CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
-            TmemBase(id="start.tmem", note="where the tensor memory begins"),
-        ),
-    )
-    return (init, alloc, *roles.before, start, *roles.after)
 
 
-def main(roles: Roles) -> tuple[Role, ...]:
-    """The three roles that run side by side."""
-    load = Role(
+def load_role(warp: int, steps: tuple[Step, ...]) -> Role:
+    """The role that copies: one lane of a warp."""
+    return Role(
         name="load",
-        first_warp=LOAD_WARP,
-        last_warp=LOAD_WARP,
+        first_warp=warp,
+        last_warp=warp,
         elected=True,
         note="copies operand tiles into shared memory",
-        steps=roles.load,
+        steps=steps,
     )
-    multiply = Role(
-        name="mma",
-        first_warp=MMA_WARP,
-        last_warp=MMA_WARP,
-        elected=True,
-        note="multiplies them into the accumulator",
-        steps=roles.multiply,
-    )
-    epilogue = Role(
-        name="epilogue",
-        first_warp=0,
-        last_warp=3,
-        elected=False,
-        note="carries the accumulator to global memory",
-        steps=roles.epilogue,
-    )
-    return (load, multiply, epilogue)
-
-
-def teardown(plan: Plan) -> tuple[Role, ...]:
-    """Everyone meets, then the tensor memory goes back."""
-    end = Role(
-        name="end",
-        first_warp=0,
-        last_warp=WARPS - 1,
-        elected=False,
-        note="nobody leaves before the work is done",
-        steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
-    )
-    dealloc = Role(
-        name="dealloc",
-        first_warp=MMA_WARP,
-        last_warp=MMA_WARP,
-        elected=False,
-        note="give tensor memory back",
-        steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
-    )
-    return (end, dealloc)
 
 
 def maps_of(plan: Plan) -> tuple[MapName, ...]:

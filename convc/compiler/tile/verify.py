@@ -14,7 +14,7 @@ from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, 
 from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN
 from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemDealloc
-from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.uses import Kind, makes, reads, uses
 from convc.compiler.tile.verify_rings import RING_CHECKS
@@ -99,7 +99,8 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
     """Allocated once before and deallocated once after, by one warp; tiles lie inside, side by side."""
     allocs = [(role, step) for role in program.setup for step in walk(role.steps) if isinstance(step, TmemAlloc)]
     frees = [(role, step) for role in program.teardown for step in walk(role.steps) if isinstance(step, TmemDealloc)]
-    if len(allocs) != 1 or len(frees) != 1:
+    wanted = 1 if program.storage.tmem_columns else 0
+    if len(allocs) != wanted or len(frees) != wanted:
         yield f"tensor memory is allocated {len(allocs)} times and freed {len(frees)} times"
     for (owner, alloc), (last, free) in zip(allocs, frees, strict=False):
         if (owner.first_warp, alloc.columns) != (last.first_warp, free.columns):
@@ -120,8 +121,8 @@ def accumulators(program: TileProgram) -> Iterator[str]:
         for step, count in executions(role.steps):
             if isinstance(step, Multiply) and (step.m, step.n) != (tiles[step.acc].lanes, tiles[step.acc].columns):
                 yield f"{step.id} makes {step.m} x {step.n}, accumulator {step.acc} is another size"
-            if isinstance(step, TmemLoad) and step.columns * count != tiles[step.acc].columns:
-                yield f"{step.id} reads {step.columns * count} of {tiles[step.acc].columns} columns"
+            if isinstance(step, ReadAcc) and step.read * count != tiles[step.acc].columns:
+                yield f"{step.id} reads {step.read * count} of {tiles[step.acc].columns} columns"
 
 
 def acts(program: TileProgram) -> Iterator[str]:

@@ -11,8 +11,19 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from convc.compiler.plan.storage import BarrierRing
-from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import Advance, Arrive, Commit, ExpectBytes, InitRings, Loop, RingWait, Signal, Step
+from convc.compiler.tile.program import Role, TileProgram, executions, walk
+from convc.compiler.tile.steps.base import (
+    Advance,
+    Arrive,
+    Commit,
+    ExpectBytes,
+    InitRings,
+    Loop,
+    RingWait,
+    Signal,
+    Step,
+    WarpCommit,
+)
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
 from convc.ir.launch import TensorMapParam
 
@@ -152,14 +163,21 @@ def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
     return (step.body for step in walk(steps) if isinstance(step, Loop))
 
 
+def signals_of(role: Role, step: Step) -> int:
+    """Arrivals that a role makes with a step each time."""
+    if isinstance(step, Arrive):
+        return role.threads
+    return role.threads // 32 if isinstance(step, WarpCommit) else 1
+
+
 RingStep = TypeVar("RingStep", RingWait, Signal)
 
 
 def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list[tuple[str, RingStep, int]]:
-    """(role, step, how often it runs) of the steps of a kind that name the ring; arrivals by their threads."""
+    """(role, step, how often it runs) of the steps of a kind that name the ring; arrivals by their threads or warps."""
     found: list[tuple[str, RingStep, int]] = []
     for role in program.all_roles:
         for step, count in executions(role.steps):
             if isinstance(step, kind) and step.ring == ring.name:
-                found.append((role.name, step, count * (role.threads if isinstance(step, Arrive) else 1)))
+                found.append((role.name, step, count * signals_of(role, step)))
     return found

@@ -45,7 +45,7 @@ CARRY_FORMS = TAKES_CARRY | {"int.add.cc", "int.sub.cc", "int.mad.cc"}
 JUMPS = ("bra", "ret", "exit")
 WAITING = frozenset((
     "bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait", "mbarrier.try_wait",
-    "mbarrier.try_wait.parity", "tcgen05.alloc",
+    "mbarrier.try_wait.parity", "tcgen05.alloc", "wgmma.wait_group", "setmaxnreg",
 ))  # fmt: skip
 """Forms that count whole warps or may block, so that a warp whose guard is false must not take part."""
 

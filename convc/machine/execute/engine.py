@@ -261,6 +261,16 @@ def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
 def _report_leftovers(cohort: Cohort) -> None:
     """What a kernel must have put back before it exits."""
     cohort.bulk_groups.report_leftovers(cohort.findings)
+    parted = cohort.warpgroups.parted()
+    if parted is not None:
+        row, group = parted
+        cohort.findings.report(
+            "warpgroup-apart",
+            f"the warps of warpgroup {group} did not execute the same wgmma instructions with the same descriptors",
+            None,
+            Verdict.error,
+            Who(row=row),
+        )
     for base, columns in cohort.tensor.allocated.items():
         cohort.findings.report(
             "tensor-memory-leak",

@@ -38,3 +38,5 @@ import convc.machine.isa.warp.ldmatrix
 import convc.machine.isa.warp.mma_sync
 import convc.machine.isa.warp.shuffle_vote
 import convc.machine.isa.warp.wmma
+import convc.machine.isa.wgmma.groups
+import convc.machine.isa.wgmma.multiply

@@ -24,6 +24,7 @@ from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.state.barriers import ClusterBarrier, NamedBarrier
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
+from convc.machine.state.warpgroups import Warpgroups
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.queue import TensorCore
 from convc.machine.tensor_core.tensor_memory import TensorMemory
@@ -77,6 +78,7 @@ class Cohort:
         self.named: dict[int, NamedBarrier] = {}
         self.cluster_barrier = ClusterBarrier(ctas, self.warps)
         self.bulk_groups = BulkGroups(ctas)
+        self.warpgroups = Warpgroups(ctas, self.warps)
         self.local: np.ndarray | None = None
         self.ticks = 0
         self.declined: set[int] = set()

@@ -61,7 +61,8 @@ class Counters:
         mma_a_bytes, mma_b_bytes: shared memory that operands are read from: 32 bytes for each of the M rows of A (none
             where A is in tensor memory) and of the N rows of B.
         collector_bytes: how many of those an instruction allows to be taken from a collector buffer (use, lastuse).
-        warp_mma: mma.sync instructions, per warp; warp_multiply_adds: M N K of each, summed (m8n8k4 of f16 four times).
+        warp_mma: mma.sync and wgmma instructions, per warp; warp_multiply_adds: M N K of each, summed (m8n8k4 of f16
+            four times, of a wgmma a quarter for each of its warps).
         cp: tcgen05.cp instructions, by shape and multicast; cp_bytes: shared memory that they read, padding of packed
             elements included.
         shift, commit: tcgen05.shift and tcgen05.commit instructions.

@@ -15,7 +15,9 @@ import numpy as np
 from convc.machine.base.values import Value, array, narrow
 from convc.machine.state.barriers import Ticket
 from convc.machine.state.cohort import Cohort
+from convc.machine.state.parts import mask_part, part, value_part
 from convc.machine.state.program import Program
+from convc.machine.state.warpgroups import WarpgroupMultiply
 from convc.ptx import Instr
 
 BLOCK = -1
@@ -52,8 +54,8 @@ class Frame:
 
     def part(self, axis: int, index: np.ndarray) -> Frame:
         """The divergence in some CTAs (axis 0) or warps (axis 1) of the strand."""
-        other_mask = _mask_part(self.other_mask, axis, index)
-        return replace(self, other_mask=other_mask, mask=_mask_part(self.mask, axis, index))
+        other_mask = mask_part(self.other_mask, axis, index)
+        return replace(self, other_mask=other_mask, mask=mask_part(self.mask, axis, index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +78,8 @@ class RegisterMove:
 
     def part(self, axis: int, index: np.ndarray) -> RegisterMove:
         """The move in some CTAs (axis 0) or warps (axis 1) of the strand."""
-        operands = [_part(value, axis, index) if isinstance(value, np.ndarray) else value for value in self.operands]
-        return replace(self, operands=operands, mask=_mask_part(self.mask, axis, index))
+        operands = [value_part(value, axis, index) for value in self.operands]
+        return replace(self, operands=operands, mask=mask_part(self.mask, axis, index))
 
 
 class Strand:
@@ -98,12 +100,13 @@ class Strand:
         ready: while it is blocked, bool (rows | 1, warps | 1): whose wait is over; None where that is not known.
         ticket: what it holds while it waits at a CTA barrier.
         loads, stores: tcgen05.ld and st that its warps issued and did not wait for.
+        multiplies: wgmma that its warps issued and that have not been performed.
         skipped: instructions executed in its turn besides those that the run loop has counted.
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "outer", "pc", "program", "ready",
-        "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "multiplies", "outer", "pc", "program",
+        "ready", "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -134,6 +137,7 @@ class Strand:
         self.done = False
         self.loads: list[RegisterMove] = []
         self.stores: list[RegisterMove] = []
+        self.multiplies: list[WarpgroupMultiply] = []
         self._new_mask()
 
     # ---- lanes -------------------------------------------------------------------------------------------------
@@ -235,7 +239,7 @@ class Strand:
         def registers(index: np.ndarray) -> list[Value]:
             regs = everything.copy()
             for slot, value in wide:
-                regs[slot] = narrow(_part(value, axis, index))
+                regs[slot] = narrow(part(value, axis, index))
             return regs
 
         if axis == 0:
@@ -251,15 +255,17 @@ class Strand:
         other.frames = [frame.part(axis, go) for frame in self.frames]
         other.loads = [move.part(axis, go) for move in self.loads]
         other.stores = [move.part(axis, go) for move in self.stores]
+        other.multiplies = [multiply.part(axis, go) for multiply in self.multiplies]
         if self.ticket is not None:
             other.ticket = self.ticket.part(axis, go)
             self.ticket = self.ticket.part(axis, stay)
-        other.set_mask(_mask_part(self.mask, axis, go))
+        other.set_mask(mask_part(self.mask, axis, go))
         self.frames = [frame.part(axis, stay) for frame in self.frames]
         self.loads = [move.part(axis, stay) for move in self.loads]
         self.stores = [move.part(axis, stay) for move in self.stores]
+        self.multiplies = [multiply.part(axis, stay) for multiply in self.multiplies]
         self.regs = registers(stay)
-        self.set_mask(_mask_part(self.mask, axis, stay))
+        self.set_mask(mask_part(self.mask, axis, stay))
         self.running.append(other)
         return other
 
@@ -365,14 +371,3 @@ class Strand:
         finally:
             self.keep = saved_keep
             self.set_mask(saved_mask)
-
-
-def _part(array: np.ndarray, axis: int, index: np.ndarray) -> np.ndarray:
-    """Some positions of an axis that may have the length 1, which stands for all."""
-    if array.shape[axis] == 1:
-        return array
-    return array[index] if axis == 0 else array[:, index]
-
-
-def _mask_part(mask: np.ndarray | None, axis: int, index: np.ndarray) -> np.ndarray | None:
-    return None if mask is None else _part(mask, axis, index)

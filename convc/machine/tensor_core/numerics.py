@@ -67,12 +67,13 @@ def scale(operand: Terms, factors: np.ndarray, scale_type: str) -> Terms:
     return Terms(operand.value * factor.value, operand.exponent + factor.exponent)
 
 
-def fused(a: Terms, b: Terms, c: np.ndarray, d_type: str) -> np.ndarray:
+def fused(a: Terms, b: Terms, c: np.ndarray, d_type: str, fraction: int = FRACTION) -> np.ndarray:
     """D = A B^T + C.
 
     Args:
         a: (ctas, m, k). b: (ctas, n, k). c: (ctas, m, n) float32 or float16 values.
         d_type: f32 or f16.
+        fraction: fractional bits of the aligned terms.
 
     Returns:
         uint32 (ctas, m, n): bits of D, f16 in the low half.
@@ -86,7 +87,7 @@ def fused(a: Terms, b: Terms, c: np.ndarray, d_type: str) -> np.ndarray:
             right = Terms(b.value[cta, part][None], b.exponent[cta, part][None])
             with np.errstate(invalid="ignore"):
                 product = Terms(left.value * right.value, left.exponent + right.exponent)
-            out[cta, :, part] = add(product, c[cta, :, part], d_type, FRACTION)
+            out[cta, :, part] = add(product, c[cta, :, part], d_type, fraction)
     return out
 
 

@@ -13,6 +13,12 @@ SHARED_FIELDS: Fields = {
 SHARED_VERSION = 1
 SWIZZLE_CODES = {"none": 0, "128B_atom32": 1, "128B": 2, "64B": 4, "32B": 6}
 
+WARPGROUP_FIELDS: Fields = {
+    "start": (0, 14), "lbo": (16, 14), "sbo": (32, 14), "base_offset": (49, 3), "swizzle": (62, 2),
+}  # fmt: skip
+WARPGROUP_SWIZZLE_CODES = {"none": 0, "128B": 1, "64B": 2, "32B": 3}
+"""Swizzles of the descriptors of wgmma (sm_90a), which have no version and two bits for the swizzle."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedDescriptor:
@@ -36,9 +42,7 @@ class SharedDescriptor:
 
 def encode_shared(desc: SharedDescriptor) -> int:
     """The 64-bit word of a descriptor."""
-    for name in ("start", "lbo", "sbo"):
-        if getattr(desc, name) % 16:
-            raise ValueError(f"{name} must be a multiple of 16 bytes, got {getattr(desc, name)}")
+    _check_units(desc)
     return pack(
         SHARED_FIELDS,
         start=desc.start >> 4,
@@ -64,3 +68,37 @@ def decode_shared(value: int) -> SharedDescriptor:
         lbo_absolute=bool(got["lbo_absolute"]),
         swizzle=name_of("swizzle", SWIZZLE_CODES, got["swizzle"]),
     )
+
+
+def encode_warpgroup(desc: SharedDescriptor) -> int:
+    """The 64-bit word of a descriptor of wgmma."""
+    _check_units(desc)
+    if desc.lbo_absolute:
+        raise ValueError("a descriptor of wgmma has no absolute leading-dimension address")
+    return pack(
+        WARPGROUP_FIELDS,
+        start=desc.start >> 4,
+        lbo=desc.lbo >> 4,
+        sbo=desc.sbo >> 4,
+        base_offset=desc.base_offset,
+        swizzle=code_of("swizzle", WARPGROUP_SWIZZLE_CODES, desc.swizzle),
+    )
+
+
+def decode_warpgroup(value: int) -> SharedDescriptor:
+    """The record of a 64-bit word that wgmma takes; `ValueError` where a bit outside of its fields is set."""
+    got = unpack(WARPGROUP_FIELDS, value, 64)
+    return SharedDescriptor(
+        start=got["start"] << 4,
+        lbo=got["lbo"] << 4,
+        sbo=got["sbo"] << 4,
+        base_offset=got["base_offset"],
+        swizzle=name_of("swizzle", WARPGROUP_SWIZZLE_CODES, got["swizzle"]),
+    )
+
+
+def _check_units(desc: SharedDescriptor) -> None:
+    """Addresses and distances are given in units of 16 bytes."""
+    for name in ("start", "lbo", "sbo"):
+        if getattr(desc, name) % 16:
+            raise ValueError(f"{name} must be a multiple of 16 bytes, got {getattr(desc, name)}")

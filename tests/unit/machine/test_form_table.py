@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.form_cases import SPELLED_IN_PIECES, cases, forms_of, opening, uses
 from support.forms_page import EVIDENCE, PAGE, evidence, page, sections, status
-from support.ptxas import DECLARATIONS, END
+from support.ptxas import around
 from tma_programs import matrix_programs, recordings
 
 from convc.errors import UnmodelledError
@@ -69,7 +69,7 @@ def accepted() -> dict[str, list[bool]]:
     """For every form, whether the machine decodes each of its accepted spellings."""
     found: dict[str, list[bool]] = {}
     for statement in statements("accepted.txt"):
-        module = parse(f"{DECLARATIONS}{statement}\n{END}")
+        module = parse(around(statement))
         (kernel,) = module.kernels
         try:
             decode(module, kernel)

@@ -49,6 +49,12 @@ ALLOWED = {
     ("threads.py", "active_only"): "fills inactive lanes with the address of an active one, for checks",
     ("threads.py", "per_warp"): CHECKED,
     ("threads.py", "warps_active"): ALIKE,
+    ("wgmma/accumulate.py", "_fragments"): "the one matrix that a fragment holds",
+    ("wgmma/accumulate.py", "_of_warps"): "the first warp, where all of the warpgroup have the same",
+    ("wgmma/accumulate.py", "_table"): CHECKED,
+    ("wgmma/multiply.py", "_shared"): CHECKED,
+    ("wgmma/multiply.py", "_word"): CHECKED,
+    ("wgmma/multiply.py", "word"): CHECKED,
     ("warp/ldmatrix.py", "run"): "fills inactive lanes with the address of an active one, for marks",
 }
 """(file, function), and why it is right for all threads."""

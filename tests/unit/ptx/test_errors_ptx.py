@@ -51,9 +51,9 @@ MODIFIERS = [
     ),
     (
         "  wgmma.fence.sync.aligned;",
-        "wgmma",
-        "unknown instruction 'wgmma'",
-        "wgmma is of sm_90a only; sm_100a has tcgen05.mma",
+        "wgmma.fence.sync.aligned",
+        "'wgmma.fence.sync.aligned' is of .target sm_90a only, this text says sm_100a",
+        "sm_100a has tcgen05.mma",
     ),
     (
         "  mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0 %r1, %r2, %r3, %r4;",

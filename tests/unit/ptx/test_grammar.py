@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.ptxas import DECLARATIONS, END, judge
+from support.ptxas import around, judge
 
 from convc.errors import PtxSyntaxError
 from convc.ptx import parse
@@ -24,7 +24,7 @@ ACCEPTED, REJECTED, STRICTER = map(statements, ("accepted.txt", "rejected.txt", 
 
 def refusal(statement: str) -> str | None:
     try:
-        parse(f"{DECLARATIONS}{statement}\n{END}")
+        parse(around(statement))
     except PtxSyntaxError as error:
         return error.message
     return None
@@ -58,6 +58,7 @@ def test_ptxas_agrees(tmp_path):
         ("9.0", "sm_80", "griddepcontrol.wait;", "needs .target sm_90, this text says sm_80"),
         ("7.8", "sm_90", "griddepcontrol.wait;", None),
         ("9.0", "sm_103f", "tcgen05.wait::ld.sync.aligned;", None),
+        ("8.0", "sm_90a", "wgmma.wait_group.sync.aligned 1;", None),
     ],
 )
 def test_version_and_target(version, target, statement, message):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.ptxas import DECLARATIONS, END, judge
+from support.ptxas import around, judge
 
 from convc.ptx import format_instr, parse
 from convc.ptx.grammar import broken_rule, forms, match_head
@@ -106,7 +106,7 @@ def statements(seed: int, wanted: int) -> list[str]:
 def test_every_row_has_a_sample_that_ptxas_takes(tmp_path):
     texts = statements(seed=1, wanted=2)
     assert len(texts) > 400
-    names = {instr.form.name for text in texts for instr in parse(f"{DECLARATIONS}{text}\n{END}").kernels[0].body}
+    names = {instr.form.name for text in texts for instr in parse(around(text)).kernels[0].body}
     assert names == {row.form.name for row in ROWS} - {"call", "call.indirect"} | {"ret"}
     verdicts = judge(texts, tmp_path)
     refused = [(text, said) for text, said in zip(texts, verdicts, strict=True) if said is not None]
@@ -114,10 +114,12 @@ def test_every_row_has_a_sample_that_ptxas_takes(tmp_path):
 
 
 def test_printing_a_sample_gives_it_back():
-    texts = [text for text in statements(seed=2, wanted=1) if "cta_group::2" not in text]
-    body = parse(f"{DECLARATIONS}{chr(10).join(texts)}\n{END}").kernels[0].body
-    again = parse(f"{DECLARATIONS}{chr(10).join(map(format_instr, body[:-1]))}\n{END}").kernels[0].body
-    assert again == body
+    everything = [text for text in statements(seed=2, wanted=1) if "cta_group::2" not in text]
+    warpgroups = [text for text in everything if text.startswith("wgmma.")]
+    for texts in (warpgroups, [text for text in everything if text not in warpgroups]):
+        body = parse(around("\n".join(texts))).kernels[0].body
+        again = parse(around("\n".join(map(format_instr, body[:-1])))).kernels[0].body
+        assert again == body
 
 
 def test_forms_are_well_described():
@@ -149,9 +151,9 @@ def test_rows_name_only_what_they_have(row):
     known = SPACES | slots | set(WORDS)
     for place in row.places:
         for word in place.words:
-            parts = re.split(r"[*|-]", word.removeprefix("."))
+            parts = re.split(r"[*|]|(?<!\|)-", word.removeprefix("."))
             assert word in known or all(
-                part in everywhere or part in TYPE_BITS or re.fullmatch(r"\d+(\.\.\d+)?", part) for part in parts
+                part in everywhere or part in TYPE_BITS or re.fullmatch(r"-?\d+(\.\.\d+)?", part) for part in parts
             ), f"{row.form.name}: {word}"
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from convc.compiler.emit.exprs import Number, lower
@@ -23,6 +23,7 @@ from convc.compiler.tile.steps.base import (
     Arrive,
     Commit,
     Compute,
+    CtaSync,
     ExpectBytes,
     InitRings,
     Loop,
@@ -30,8 +31,9 @@ from convc.compiler.tile.steps.base import (
     Step,
     TmemAlloc,
     TmemBase,
+    WarpCommit,
 )
-from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.ir.expr import bounds
 
@@ -41,11 +43,12 @@ Names = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleContext:
-    """The surroundings of a step: the program, its role, and the numbers that registers hold."""
+    """The surroundings of a step: its program and role, and numbers: those in registers, and of loops written out."""
 
     program: TileProgram
     role: Role
     numbers: Mapping[str, Number]
+    unrolled: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
     def storage(self) -> Storage:
@@ -60,7 +63,9 @@ class RoleContext:
     @property
     def uses_tensor_memory(self) -> bool:
         """Whether the role uses tensor memory, so that its waits need the tensor-memory fence."""
-        return any(isinstance(step, Multiply | TmemLoad) for step in walk(self.role.steps))
+        return self.storage.tmem_columns > 0 and any(
+            isinstance(step, Multiply | ReadAcc) for step in walk(self.role.steps)
+        )
 
 
 def template_name(step_type: type[Step]) -> str:
@@ -127,8 +132,13 @@ def _(step: Compute, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: Loop, context: RoleContext) -> Names:
-    """All but the body, which the kernel writes (`convc.compiler.emit.kernel`)."""
-    return {"var": step.var, "count": step.count, "label": f"{_label(step)}_next"}
+    """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
+    return {"var": step.var, "count": step.count, "label": f"{_label(step)}_next", "counted": not step.written_out}
+
+
+@fragment.register
+def _(step: CtaSync, context: RoleContext) -> Names:
+    return {"fence": context.storage.tmem_columns > 0}
 
 
 @fragment.register
@@ -154,6 +164,22 @@ def _(step: ExpectBytes, context: RoleContext) -> Names:
 def _(step: Commit, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
     return {"staged": ring.stages > 1, "stage": stage(ring.state), "offset": ring.offset}
+
+
+@fragment.register
+def _(step: WarpCommit, context: RoleContext) -> Names:
+    ring = context.storage.ring(step.ring)
+    return {
+        "closes": step.closes,
+        "behind": step.behind,
+        "waits": step.closes or not step.behind,
+        "before": step.behind > 0,
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "stage": stage(ring.state),
+        "last": ring.stages - 1,
+        "offset": ring.offset,
+    }
 
 
 @fragment.register

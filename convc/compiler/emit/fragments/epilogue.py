@@ -8,7 +8,7 @@ import struct
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
-from convc.compiler.emit.operands import acc_address, braces, quads, values_per_word
+from convc.compiler.emit.operands import acc_address, braces, quads, register_rows, values_per_word
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -20,6 +20,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplySigmoid,
     ApplySilu,
     Convert,
+    FragmentLoad,
     GlobalStore,
     LaneAccess,
     PixelStore,
@@ -34,14 +35,47 @@ from convc.ir import dtypes
 
 @fragment.register
 def _(step: TmemLoad, context: RoleContext) -> Names:
-    registers = _values(step)
-    rows = [", ".join(registers[i : i + 8]) for i in range(0, step.columns, 8)]
     return {
         "acc_address": acc_address(context.storage.tmem_tile(step.acc)),
         "first": step.first,
         "columns": step.columns,
-        "values": [row + "," for row in rows[:-1]] + rows[-1:],
+        "values": register_rows(_values(step)),
     }
+
+
+@fragment.register
+def _(step: FragmentLoad, context: RoleContext) -> Names:
+    """Four lanes trade pairs of columns: of every 8 columns lane q has two of both its rows, and gets 8 of one row.
+
+    A transposition of 4 x 4 pairs: first lanes q and q ^ 1 trade, then q and q ^ 2. Slot s of a lane is what lane s
+    of the four is to get: row i + 8 * (s // 2), and of the chunk's columns its half s % 2.
+    """
+    eights = step.columns // 8
+    first = context.unrolled[step.chunk] * 2 * eights
+    lines: list[str] = []
+    for eight in range(eights):
+        own = [4 * (first + eights * (s % 2) + eight) + 2 * (s // 2) for s in range(4)]
+        for e in range(2):
+            slots = [f"%d{register + e}" for register in own]
+            turned = [f"%turned{s}" for s in range(4)]
+            values = [f"%v{8 * eight + 2 * s + e}" for s in range(4)]
+            for low, high in ((0, 1), (2, 3)):
+                lines += _trade(slots, turned, low, high, 1)
+            for low, high in ((0, 2), (1, 3)):
+                lines += _trade(turned, values, low, high, 2)
+    return {"lines": lines}
+
+
+def _trade(have: list[str], get: list[str], low: int, high: int, distance: int) -> list[str]:
+    """Lines in which lanes some distance apart trade: the lower one gives its slot `high` for the other's `low`."""
+    upper = {1: "%odd", 2: "%upper"}[distance]
+    return [
+        f"selp.b32 %give, {have[low]}, {have[high]}, {upper};",
+        f"selp.b32 %keep, {have[high]}, {have[low]}, {upper};",
+        f"shfl.sync.bfly.b32 %got, %give, {distance}, 31, 0xffffffff;",
+        f"selp.b32 {get[low]}, %got, %keep, {upper};",
+        f"selp.b32 {get[high]}, %keep, %got, {upper};",
+    ]
 
 
 @fragment.register

@@ -10,9 +10,11 @@ from convc.compiler.emit.operands import (
     mask_of,
     more_atoms,
     powers_of_two,
+    register_rows,
     stage,
     stage_address,
     tensor_address,
+    warpgroup_descriptor,
 )
 from convc.compiler.plan.storage import SmemTile
 from convc.compiler.tile.steps.operands import (
@@ -24,9 +26,10 @@ from convc.compiler.tile.steps.operands import (
     Multiply,
     TmaLoad,
     TmaWideLoad,
+    WarpgroupMma,
 )
 from convc.ir import dtypes
-from convc.ir.arch import SM_100A
+from convc.ir.arch import SM_90A, SM_100A
 from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
@@ -39,6 +42,8 @@ from convc.ptx.descriptors import (
 
 GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""
+WARPGROUP_ROWS = SM_90A.limits.mma_m
+ATOM_BYTES = SM_90A.limits.mma_atom_bytes
 WORD_BYTES = 4
 ID_SHIFT = 30
 """Where an address has the byte of a cell in which its factors start."""
@@ -97,6 +102,43 @@ def _(step: Mma, context: RoleContext) -> Names:
         "row_bytes": a.row_bytes,
         "a_descriptor": descriptor(a),
     }
+
+
+@fragment.register
+def _(step: WarpgroupMma, context: RoleContext) -> Names:
+    a = context.storage.smem_tile(step.a)
+    b = context.storage.smem_tile(step.b)
+    return {
+        "layout": _operand_layout(b),
+        "a_address": stage_address("%word", a),
+        "several": step.m > WARPGROUP_ROWS,
+        "group_bytes": WARPGROUP_ROWS * a.row_bytes,
+        "moved": step.row is not None,
+        "row": step.row or "",
+        "row_bytes": a.row_bytes,
+        "a_descriptor": warpgroup_descriptor(a),
+        "b_address": stage_address("%word", b),
+        "b_descriptor": warpgroup_descriptor(b),
+        "counted": step.counter is not None,
+        "counter": step.counter or "",
+        "then_add": step.counter is not None and step.atoms > 1,
+        "shape": _warpgroup_shape(step),
+        "values": register_rows(f"%d{i}" for i in range(step.n // 2)),
+        "modifiers": _WARPGROUP_MODIFIERS[dtypes.KINDS[step.operand]],
+        "more_atoms": more_atoms(step.atoms),
+    }
+
+
+_WARPGROUP_MODIFIERS = {"f16": ", 1, 1, 0, 0", "tf32": ", 1, 1", "f8f6f4": ", 1, 1", "i8": ""}
+"""Behind the scale of d: signs of both operands, and for 16 bits their major-ness (PTX, wgmma.mma_async)."""
+
+
+def _warpgroup_shape(step: Multiply) -> str:
+    """Shape and types of an instruction: K has 32 bytes."""
+    operand = dtypes.BY_NAME[step.operand]
+    sums = "s32" if operand.integer else "f32"
+    k = ATOM_BYTES // operand.bytes
+    return f"m{WARPGROUP_ROWS}n{step.n}k{k}.{sums}.{step.operand}.{step.filter_operand or step.operand}"
 
 
 @fragment.register

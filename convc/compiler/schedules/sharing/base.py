@@ -15,17 +15,24 @@ from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
-from convc.compiler.plan.candidates import BLOCK_M, depths, pixel_bytes, row_bytes, widths
-from convc.compiler.plan.constraints import TILING_RULES, WALK_RULES, TilingRule, check_problem
+from convc.compiler.plan.candidates import depths, pixel_bytes, row_bytes, widths
+from convc.compiler.plan.constraints import (
+    PROBLEM_RULES,
+    TILING_RULES,
+    WALK_RULES,
+    TilingRule,
+    check_problem,
+    scale_factors,
+)
 from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, Method, Request, Roles
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.schedules.sharing.storage import (
-    done_ring,
     largest_halo,
     mask_entries,
     operand_barriers,
@@ -70,13 +77,15 @@ class Sharing(Method):
         """Whether a filter column that masks no lane may come first, whatever its place in the buffer."""
         return False
 
-    @property
-    def pixels(self) -> tuple[int, ...]:
+    def pixels(self, arch: Arch) -> tuple[int, ...]:
         """Output pixels that a tile may have."""
-        return (BLOCK_M,)
+        return arch.limits.tile_rows
 
     def refuses(self, geometry: Geometry) -> str | None:
         """The condition that a cut breaks, with its numbers."""
+        if geometry.stream.boxed and not _fits(geometry):
+            walk = geometry.walk
+            return f"corners {walk.lower} and {walk.upper} along W do not fit the 8 bits of an im2col tensor map"
         halo = max(buffer.halo for buffer in geometry.walk.buffers)
         offset = max(buffer.offset for buffer in geometry.walk.buffers)
         if halo > self.schedule.max_halo:
@@ -105,7 +114,7 @@ class Sharing(Method):
         return mask_entries(layout.problem, geometry)
 
     @abstractmethod
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count what one CTA does."""
 
     @abstractmethod
@@ -120,10 +129,11 @@ class Sharing(Method):
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
         """Lay out one CTA."""
+        core = core_of(arch)
         return lay_out(
             operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
             self.tensor_tiles(layout, tiling, arch),
-            (*operand_rings(tiling), *self.own_rings(tiling, geometry), done_ring()),
+            (*operand_rings(tiling, core.releases(tiling.block_m)), *self.own_rings(tiling, geometry), *core.done()),
             arch,
             masks=self.masks(layout, geometry),
         )
@@ -138,7 +148,7 @@ class Sharing(Method):
         def need_of(tiling: Tiling) -> MemoryNeed:
             key = tiling.block_n, tiling.a_stages
             if key not in known:
-                rings = (*self.own_rings(tiling, geometry), done_ring())
+                rings = (*self.own_rings(tiling, geometry), *core_of(arch).done())
                 known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
             barriers, end = known[key]
             return needed(operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks)
@@ -147,9 +157,11 @@ class Sharing(Method):
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling of the best cut."""
-        parts: list[Offer | Rejection] = list(check_problem(layout, arch, WALK_RULES))
-        for lanes in () if parts else self.pixels:
-            geometries, refused = self._geometries(layout, request, lanes)
+        boxed = not arch.limits.wide_halo
+        rules = (*PROBLEM_RULES, scale_factors) if boxed else WALK_RULES
+        parts: list[Offer | Rejection] = list(check_problem(layout, arch, rules))
+        for lanes in () if parts else self.pixels(arch):
+            geometries, refused = self._geometries(layout, request, lanes, boxed)
             parts += refused
             if geometries:
                 parts.append(self._offer(layout, arch, request, _fewest(geometries)))
@@ -184,7 +196,9 @@ class Sharing(Method):
             after=clear(plan),
         )
 
-    def _geometries(self, layout: DeviceLayout, request: Request, lanes: int) -> tuple[list[Geometry], list[Rejection]]:
+    def _geometries(
+        self, layout: DeviceLayout, request: Request, lanes: int, boxed: bool
+    ) -> tuple[list[Geometry], list[Rejection]]:
         """The ways to cut the output that the schedule can use, and what is wrong with the others."""
         found: list[Geometry] = []
         refused: list[Rejection] = []
@@ -192,9 +206,15 @@ class Sharing(Method):
         rows = ROWS if request.rows is None else (request.rows,)
         for border, row in itertools.product(borders, rows):
             merged = row == "merged"
+            if boxed and (border, merged) != ("zero", True):
+                reason = (
+                    f"border {border} with rows {row} needs copies in mode im2col::w, which the target does not have"
+                )
+                refused.append(Rejection(rule="target", reason=reason))
+                continue
             try:
                 geometry = geometry_of(
-                    layout.problem, merged=merged, border=border, lanes=lanes, windowed=self.windowed
+                    layout.problem, merged=merged, border=border, lanes=lanes, windowed=self.windowed, boxed=boxed
                 )
             except PlanError as error:
                 refused.append(Rejection(rule="geometry", reason=error.message))
@@ -215,7 +235,7 @@ class Sharing(Method):
             rows=geometry.all_tiles,
             need=self.need(layout, arch, geometry),
             storage=lambda tiling: self.storage(layout, tiling, arch, geometry),
-            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
+            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry, arch),
             rules=self.rules,
             geometry=geometry,
         )
@@ -229,6 +249,12 @@ class Sharing(Method):
             widths(layout, request.block_n), depths(layout, span, request.stages), counts
         ):
             yield Tiling(block_m=geometry.tile.lanes, block_n=width, row_bytes=span, b_stages=depth, a_stages=count)
+
+
+def _fits(geometry: Geometry) -> bool:
+    """Whether the corners of a walk along whole images fit the box of an im2col map."""
+    low, high = SM_100A.limits.im2col_corner
+    return low <= geometry.walk.lower and geometry.walk.upper <= high
 
 
 def _fewest(geometries: list[Geometry]) -> Geometry:

@@ -66,8 +66,12 @@ class SharedTile:
 
     def step_number(self, position: IntExpr) -> IntExpr:
         """Number of a multiplication with the tile, counted through all filter rows and channel blocks."""
-        rounds = Var("r") * self.plan.pipeline.blocks + Var("block")
-        return rounds * len(self.buffer.taps) + position
+        return self.round * len(self.buffer.taps) + position
+
+    @property
+    def round(self) -> IntExpr:
+        """Number of a filter row and channel block."""
+        return Var("r") * self.plan.pipeline.blocks + Var("block")
 
 
 def shared_tiles(plan: Plan) -> Iterator[SharedTile]:

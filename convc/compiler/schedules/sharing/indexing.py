@@ -44,7 +44,7 @@ def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_
     taps = maps.walk.buffers[0].taps
     whole = [index for index, tap in enumerate(taps) if tap.s not in columns]
     first = whole[0] if whole_tap_first and whole else 0
-    before = (ROWS_BEFORE,) if maps.stream.merged and maps.problem.pad_lo[0] else ()
+    before = (ROWS_BEFORE,) if maps.stream.merged and not maps.stream.boxed and maps.problem.pad_lo[0] else ()
     return Reuse(
         walk=maps.walk,
         stream=maps.stream,
@@ -69,7 +69,6 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
     layout = candidate.tiled.layout
     tiling = candidate.tiled.tiling
     problem = layout.problem
-    merged = maps.stream.merged
     element = problem.out_dtype.bytes
     first_k = Var("tile_n") * tiling.block_n
     block = Var("block") * candidate.pipeline.channels
@@ -77,9 +76,7 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
     line_masks = not transposed and maps.stream.masked
     return RowCoordinates(
         start_w=result_of(maps.start, "w", "start_w"),
-        start_h=None if merged else _start_h(maps),
-        start_n=None if merged else result_of(maps.start, "row", "start_n"),
-        start_row=_start_row(maps) if merged else None,
+        **_row_starts(maps),
         first_k=coordinate("first_k", first_k, "first output channel of the tile"),
         tap=coordinate("tap", Var("r") * problem.kernel[1] + Var("s"), "tap (r, s) of the filter"),
         c=coordinate("c", block, "first channel of the block"),
@@ -118,6 +115,23 @@ def shared(plan: Plan) -> Reuse:
 def _filter_row(maps: ReuseMaps) -> IntExpr:
     """Input rows from an output row, times the stride, to where filter row r reads."""
     return Var("r") * maps.problem.dilation[0] - maps.problem.pad_lo[0]
+
+
+def _row_starts(maps: ReuseMaps) -> dict[str, Coordinate | None]:
+    """Where a copy begins along the rows, by the names of the fields."""
+    if maps.stream.boxed:
+        row = lower(maps.start["row"], maps.start.ranges)
+        rows = maps.stream.image_rows
+        first = row % rows * maps.problem.stride[0] - maps.problem.pad_lo[0]
+        return {
+            "start_h": coordinate("start_h", first, "input row of the tile's first lane at the first filter row"),
+            "start_n": coordinate("start_n", row // rows, "image of the tile's first lane"),
+            "start_row": None,
+            "off_h": coordinate("off_h", Var("r") * maps.problem.dilation[0], "offset of filter row r"),
+        }
+    if maps.stream.merged:
+        return {"start_h": None, "start_n": None, "start_row": _start_row(maps)}
+    return {"start_h": _start_h(maps), "start_n": result_of(maps.start, "row", "start_n"), "start_row": None}
 
 
 def _start_h(maps: ReuseMaps) -> Coordinate:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from convc.compiler.plan.names import Number
+from convc.compiler.plan.names import NewNumber, Number
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates
 from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
-from convc.compiler.schedules.skeleton import DONE, about, number
-from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
+from convc.compiler.schedules.skeleton import about, number
+from convc.compiler.tile.steps.base import Advance, Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import LoadMask
-from convc.ir.expr import IntExpr
+from convc.ir.expr import IntExpr, Var
 
 
 def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tuple[Step, ...]:
@@ -27,7 +28,7 @@ def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tupl
         id="mma.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
     )
     rows = Loop(id="mma.rows", note="filter rows", var=number("r"), count=plan.pipeline.taps[0], body=(blocks,))
-    return (rows, Commit(id="mma.done", note="the accumulator is complete", ring=DONE))
+    return (rows, *core_of(plan.arch).complete())
 
 
 def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator[Step]:
@@ -68,17 +69,30 @@ def wait_for_filter(mark: str) -> RingWait:
     return RingWait(id=f"mma.wait_b{mark}", note="until the filter tile has landed", ring=FULL_B, starts_open=False)
 
 
-def release_filter(plan: Plan, mark: str) -> Iterator[Step]:
-    """Give a filter stage back."""
-    yield Commit(id=f"mma.release_b{mark}", note="the stage is free once it has been multiplied", ring=EMPTY_B)
+def release_filter(plan: Plan, mark: str, counter: NewNumber | None = None) -> Iterator[Step]:
+    """Give a filter stage back; `counter` is the number of the multiplication, None where it is not the first."""
+    yield from core_of(plan.arch).release(
+        f"mma.release_b{mark}",
+        "the stage is free once it has been multiplied",
+        plan.storage.ring(EMPTY_B),
+        before=None if counter is None else Var(counter),
+        closes=True,
+    )
     yield Advance(id=f"mma.next_b{mark}", note="next filter stage", stages=plan.tiling.b_stages, state="b")
 
 
 def release_tile(tile: SharedTile) -> Iterator[Step]:
     """Give an activation stage back."""
     stages = tile.plan.tiling.a_stages
+    release = core_of(tile.plan.arch).release(
+        f"mma.release_a{tile.mark}",
+        "the stage is free once it has been read",
+        tile.plan.storage.ring(EMPTY_A),
+        before=None if tile.index else tile.round,
+        closes=False,
+    )
     yield from about(
         tile.only_column,
-        Commit(id=f"mma.release_a{tile.mark}", note="the stage is free once it has been read", ring=EMPTY_A),
+        *release,
         Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, state="a"),
     )

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
 from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
-    WARPS,
     about,
     block_channels,
     channels_of,
@@ -27,8 +27,8 @@ from convc.compiler.schedules.skeleton import (
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Advance, Compute, CtaSync, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
-from convc.compiler.tile.steps.operands import TmaLoad, TmaWideLoad
-from convc.ir.expr import IntExpr, Var
+from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad, TmaWideLoad
+from convc.ir.expr import Const, IntExpr, Var
 
 
 def masks(plan: Plan) -> tuple[Role, ...]:
@@ -84,7 +84,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
         Role(
             name="ready",
             first_warp=0,
-            last_warp=WARPS - 1,
+            last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
             elected=False,
             note="nobody multiplies before it is clear",
             steps=(CtaSync(id="ready.sync", note="the accumulator is zero"),),
@@ -96,8 +96,14 @@ def load(plan: Plan) -> tuple[Step, ...]:
     """Copy an activation tile for every buffer, and a filter tile for each of its filter columns."""
     coordinates = row_coordinates(plan)
     windowed = shared(plan).windowed
-    starts = () if windowed else (coordinates.start_w, coordinates.start_n)
-    per_row = () if windowed else (coordinates.start_h, coordinates.start_row)
+    starts: tuple[Coordinate | None, ...] = ()
+    per_row: tuple[Coordinate | None, ...] = ()
+    if shared(plan).stream.boxed:
+        starts = coordinates.start_w, coordinates.start_h, coordinates.start_n
+        per_row = (coordinates.off_h,)
+    elif not windowed:
+        starts = coordinates.start_w, coordinates.start_n
+        per_row = coordinates.start_h, coordinates.start_row
     body: list[Step] = [*block_channels(coordinates)]
     for tile in shared_tiles(plan):
         body += about(tile.only_column, *_load_tile(tile))
@@ -119,16 +125,21 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
     """One activation tile, when there is room."""
     plan = tile.plan
     mark = tile.mark
-    copy = _windows(tile) if shared(plan).windowed else _whole(tile)
-    wide = copy.body[-1] if isinstance(copy, Loop) else copy
+    sharing = shared(plan)
+    if sharing.stream.boxed:
+        *first, copy = _boxed(tile)
+        yield from first
+    else:
+        copy = _windows(tile) if sharing.windowed else _whole(tile)
+    one = copy.body[-1] if isinstance(copy, Loop) else copy
     copies = copy.count if isinstance(copy, Loop) else 1
-    assert isinstance(wide, TmaWideLoad)
+    assert isinstance(one, TensorCopy)
     yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=EMPTY_A, starts_open=True)
     yield ExpectBytes(
         id=f"load.expect_a{mark}",
         note="the tile and its halo",
         ring=FULL_A,
-        bytes=copies * wide.bytes_through(plan.indexing.loads.a),
+        bytes=copies * one.bytes_through(plan.indexing.loads.a),
     )
     yield copy
     yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.a_stages, state="a")
@@ -190,6 +201,25 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
         halo=tile.buffer.halo,
         offset=tile.buffer.offset,
         halo_each_window=tile.plan.indexing.loads.a.mode == "im2col_w128",
+    )
+
+
+def _boxed(tile: SharedTile) -> tuple[Step, ...]:
+    """The copy of an activation tile through whole images, halo included; first, by how much its box is moved."""
+    coordinates = row_coordinates(tile.plan)
+    assert coordinates.off_h is not None
+    off_w = number(f"off_w{tile.mark}")
+    return (
+        Compute(id=f"load.off_w{tile.mark}", note=f"offset of {tile.name}", dst=off_w, expr=Const(tile.buffer.offset)),
+        TmaLoad(
+            id=f"load.a{tile.mark}",
+            note="pixels of one image row after the other",
+            map=MAP_A,
+            tile=A,
+            ring=FULL_A,
+            coords=(channels_of(coordinates).name, *(each.name for each in _starts(tile.plan))),
+            offsets=(off_w, coordinates.off_h.name),
+        ),
     )
 
 

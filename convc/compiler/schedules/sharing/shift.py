@@ -101,7 +101,7 @@ class Shift(Sharing):
             rings.append(BarrierRing(name=ORDER, stages=1, producer="mma", consumer="mma", state="order"))
         return tuple(rings)
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, buffers inside, their filter columns innermost."""
         rounds = pipeline.taps[0] * pipeline.blocks
         buffers = geometry.walk.buffers

@@ -10,6 +10,7 @@ from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
@@ -19,7 +20,6 @@ from convc.compiler.schedules.sharing.storage import (
 )
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.operands import Mma
 from convc.ir.arch import Arch
 from convc.ir.expr import Var
 from convc.layout.device_layout import DeviceLayout
@@ -36,16 +36,20 @@ class Slide(Sharing):
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator alone."""
-        return (TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0),)
+        return (TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0),)
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, filter columns innermost."""
         rounds = pipeline.taps[0] * pipeline.blocks
         taps = rounds * pipeline.taps[1]
-        rows = sum(self.tile_rows(geometry, buffer.halo) for buffer in geometry.walk.buffers)
+        halos = [buffer.halo for buffer in geometry.walk.buffers]
+        if geometry.stream.boxed:  # one map for all buffers, so that each has the longest halo
+            halos = [max(halos)] * len(halos)
+        rows = sum(self.tile_rows(geometry, halo) for halo in halos)
+        m = arch.limits.mma_m
         return CtaWork(
-            mmas=taps * pipeline.atoms,
-            m=tiling.block_m,
+            mmas=taps * pipeline.atoms * (tiling.block_m // m),
+            m=m,
             n=tiling.block_n,
             activation_bytes=rounds * rows * tiling.row_bytes,
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,
@@ -77,7 +81,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             dst=row,
             expr=tile.turn(position) * tile.buffer.step,
         ),
-        Mma(
+        core_of(plan.arch).product(
             id=f"mma.multiply{mark}",
             note="the same activations, some rows further on",
             acc=ACC,
@@ -92,7 +96,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             masked=plan.storage.masks > 0,
             filter_operand=plan.problem.filter_operand,
         ),
-        *release_filter(plan, mark),
+        *release_filter(plan, mark, tile.counter(position)),
     )
     yield Loop(
         id=f"mma.columns{mark}",

@@ -18,7 +18,8 @@ from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import Request
-from convc.compiler.schedules.epilogue import accumulated, epilogue_steps, requantise, this_lane
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.epilogue import epilogue_steps, requantise
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -56,8 +57,7 @@ class Stationary(Sharing):
 
     rules: tuple[TilingRule, ...] = (*TILING_RULES[1:], ws_shape)
 
-    @property
-    def pixels(self) -> tuple[int, ...]:
+    def pixels(self, arch: Arch) -> tuple[int, ...]:
         return WS_COLUMNS
 
     def refuses(self, geometry: Geometry) -> str | None:
@@ -82,7 +82,7 @@ class Stationary(Sharing):
         """No lane is masked: columns are zeroed."""
         return 0
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop; a thread of the epilogue stores every pixel by itself."""
         rounds = pipeline.taps[0] * pipeline.blocks
         taps = rounds * pipeline.taps[1]
@@ -234,8 +234,8 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     count = plan.tiling.block_m // CHUNK
     chunks = f"{CHUNK} pixels at a time"
     return (
-        *this_lane(plan),
+        *core_of(plan.arch).lane(),
         compute(coordinates.k, "epilogue"),
-        accumulated(),
+        *core_of(plan.arch).accumulated(),
         Loop(id="epilogue.chunks", note=chunks, var=number("chunk"), count=count, body=body),
     )

@@ -11,7 +11,6 @@ from convc.compiler.plan.names import A, B, RingName, TmemName
 from convc.compiler.plan.records import Tiling
 from convc.compiler.plan.storage import BarrierRing, SmemTile, aligned_stage, tile_ring
 from convc.compiler.plan.work import RingUse
-from convc.compiler.schedules.skeleton import DONE
 from convc.ir.problem import ConvProblem
 
 FULL_A = RingName("full_a")
@@ -35,24 +34,19 @@ def operand_bytes(tiling: Tiling, rows: int) -> int:
     return a + tiling.b_stages * aligned_stage(tiling.block_n, tiling.row_bytes)
 
 
-def operand_rings(tiling: Tiling) -> tuple[BarrierRing, ...]:
-    """`full_a`/`empty_a` and `full_b`/`empty_b` between load and mma."""
+def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
+    """`full_a`/`empty_a` and `full_b`/`empty_b` between load and mma; `given` arrivals give a stage back."""
     return (
         BarrierRing(name=FULL_A, stages=tiling.a_stages, producer="load", consumer="mma", state="a"),
-        BarrierRing(name=EMPTY_A, stages=tiling.a_stages, producer="mma", consumer="load", state="a"),
+        BarrierRing(name=EMPTY_A, stages=tiling.a_stages, producer="mma", consumer="load", state="a", arrivals=given),
         BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
-        BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b"),
+        BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b", arrivals=given),
     )
 
 
 def operand_barriers(tiling: Tiling) -> int:
     """Barriers of `operand_rings`: two for every stage."""
     return 2 * (tiling.a_stages + tiling.b_stages)
-
-
-def done_ring() -> BarrierRing:
-    """`done`: the accumulator is complete."""
-    return BarrierRing(name=DONE, stages=1, producer="mma", consumer="epilogue")
 
 
 def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:

@@ -18,6 +18,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplySigmoid,
     ApplySilu,
     Convert,
+    FragmentLoad,
     GlobalStore,
     LaneAccess,
     PixelStore,
@@ -40,13 +41,18 @@ def _(step: TmemLoad, role: RoleState) -> None:
     role.values = role.cta.acc[step.acc][:, first : first + step.columns]
 
 
+@perform.register
+def _(step: FragmentLoad, role: RoleState) -> None:
+    columns = role.each(step.first)[:, None] + np.arange(step.columns)
+    role.values = role.cta.acc[step.acc][role.each(step.row)[:, None], columns]
+
+
 # ---- one number a channel --------------------------------------------------------------------------------------------
 
 
 @perform.register
 def _(step: AddBias, role: RoleState) -> None:
-    first = role.integer(step.channel)
-    role.values = role.values + role.cta.buffer_of(step.buffer)[first : first + step.columns]
+    role.values = role.values + role.cta.buffer_of(step.buffer)[_channels(step, role)]
 
 
 @perform.register
@@ -62,12 +68,17 @@ def _(step: ScaleSums, role: RoleState) -> None:
 
 @perform.register
 def _(step: Requantise, role: RoleState) -> None:
-    _requantise(step, role, role.integer(step.channel) + np.arange(step.columns))
+    _requantise(step, role, _channels(step, role))
 
 
 @perform.register
 def _(step: RequantiseLane, role: RoleState) -> None:
     _requantise(step, role, role.each(step.channel)[:, None])
+
+
+def _channels(step: AddBias | Requantise, role: RoleState) -> NDArray[np.int64]:
+    """The channel of every column of every lane."""
+    return role.each(step.channel)[:, None] + np.arange(step.columns)
 
 
 def _requantise(step: Requantise | RequantiseLane, role: RoleState, channels: NDArray[np.int64]) -> None:

@@ -19,10 +19,13 @@ from convc.compiler.tile.steps.base import (
     ExpectBytes,
     InitRings,
     PrefetchMaps,
+    Signal,
     Step,
     TmemAlloc,
     TmemBase,
     TmemDealloc,
+    WaitMmas,
+    WarpCommit,
 )
 from convc.ir.expr import evaluate
 
@@ -38,7 +41,7 @@ def perform(step: Step, role: RoleState) -> None:
     raise TypeError(f"{type(step).__name__} has no meaning: register a function for it")
 
 
-@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync)
+@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync | WaitMmas)
 def _(step: Step, role: RoleState) -> None:
     """The frame of a kernel changes nothing on whole tiles."""
 
@@ -61,12 +64,23 @@ def _(step: ExpectBytes, role: RoleState) -> None:
 @perform.register
 def _(step: Commit, role: RoleState) -> None:
     """A stage that is given back to who copies is gone."""
+    _give_back(step, role)
+    role.barrier(step.ring).arrive()
+
+
+@perform.register
+def _(step: WarpCommit, role: RoleState) -> None:
+    """An MMA is done at once here, so no stage has to wait for the next one."""
+    _give_back(step, role)
+    role.barrier(step.ring).arrive(role.threads // 32)
+
+
+def _give_back(step: Signal, role: RoleState) -> None:
     ring = role.ring(step.ring)
     if ring.consumer == "load":
         for tile in role.cta.program.storage.smem:
             if tile.state == ring.state:
                 role.tile(tile.name)[:] = np.nan
-    role.barrier(step.ring).arrive()
 
 
 @perform.register

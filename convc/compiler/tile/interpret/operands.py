@@ -12,11 +12,11 @@ from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, RoleState
 from convc.compiler.tile.steps.operands import (
     CarryFactors,
-    Mma,
     MmaScaled,
     MmaStationary,
     MmaTensor,
     Multiply,
+    SharedMma,
     TensorCopy,
     TmaLoad,
     TmaWideLoad,
@@ -59,7 +59,7 @@ def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
 
 
 @perform.register
-def _(step: Mma, role: RoleState) -> None:
+def _(step: SharedMma, role: RoleState) -> None:
     first = 0 if step.row is None else role.integer(step.row)
     _accumulate(step, role, role.tile(step.a)[first : first + step.m] @ role.tile(step.b).T)
 

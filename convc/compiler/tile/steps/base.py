@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from convc.compiler.plan.names import MapName, NewNumber, RingName
+from convc.compiler.plan.names import MapName, NewNumber, Number, RingName
 from convc.ir.expr import IntExpr
 
 
@@ -108,14 +108,18 @@ class Compute(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop(Step):
-    """Do `body` for `var` = 0 .. `count` - 1."""
+    """Do `body` for `var` = 0 .. `count` - 1.
+
+    `written_out`: the text has the body as often, since its steps name registers by `var`.
+    """
 
     var: NewNumber
     count: int
     body: tuple[Step, ...]
+    written_out: bool = False
 
     def describe(self) -> str:
-        return f"for {self.var} in 0..{self.count - 1}:"
+        return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else ''}:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,35 @@ class Commit(Signal):
 
     def describe(self) -> str:
         return f"signal {self.ring} when the MMAs so far are done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarpCommit(Signal):
+    """Every warp signals the ring's barrier once its MMAs so far have finished, some of them later.
+
+    The warps multiply on meanwhile: what a stage's signal waits for may still run when the next stage is multiplied.
+
+    Attributes:
+        closes: whether the MMAs since the last such step become a group of their own, which is waited for.
+        behind: 1: the stage before is signalled here, and nobody is told of the last one; 0: this one is.
+        counter: number that is 0 where no stage is before this one; None: one always is.
+    """
+
+    closes: bool
+    behind: int
+    counter: Number | None
+
+    def describe(self) -> str:
+        when = "a stage later" if self.behind else "at once"
+        return f"every warp signals {self.ring} when its MMAs so far are done, {when}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitMmas(Step):
+    """Every warp waits until its MMAs have finished."""
+
+    def describe(self) -> str:
+        return "wait until the MMAs are done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,14 +21,49 @@ class ValueStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TmemLoad(ValueStep):
-    """Read `columns` columns of the accumulator from the column `first` on; every lane gets its own row."""
+class ReadAcc(ValueStep):
+    """Read `columns` columns of the accumulator from the column `first` on."""
 
     acc: TmemName
     first: Number
 
+    @property
+    def read(self) -> int:
+        """Columns of the accumulator that all lanes together read."""
+        return self.columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TmemLoad(ReadAcc):
+    """Read `columns` columns of the accumulator from the column `first` on; every lane gets its own row."""
+
     def describe(self) -> str:
         return f"read {self.columns} columns of {self.acc} from column {self.first}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentLoad(ReadAcc):
+    """Gather `columns` columns of one row of the accumulator, which lies in registers of several lanes.
+
+    Lane 4 * i + q of a warp has rows i and i + 8 of the warp's 16, of every 8 columns the two from 2 * q on (PTX
+    manual, wgmma register fragments). Four lanes trade theirs so that lanes q = 0 and 1 have row i, 2 and 3 row i + 8,
+    and each has `columns` neighbouring columns of 2 * `columns`.
+
+    Attributes:
+        chunk: number of the 2 * `columns` columns; the loop of it is written out.
+        row: number of the row that the lane gets.
+    """
+
+    chunk: Number
+    row: Number
+
+    @property
+    def read(self) -> int:
+        """Two halves."""
+        return 2 * self.columns
+
+    def describe(self) -> str:
+        return f"gather {self.columns} columns of {self.acc} from column {self.first}, row {self.row}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

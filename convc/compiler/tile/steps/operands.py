@@ -122,8 +122,8 @@ class Multiply(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mma(Multiply):
-    """acc (+)= a @ b.T over one stage.
+class SharedMma(Multiply):
+    """acc (+)= a @ b.T over one stage, both operands in shared memory.
 
     Attributes:
         a: tile with the activations.
@@ -136,6 +136,16 @@ class Mma(Multiply):
     def describe(self) -> str:
         rows = f"{self.a} from row {self.row} on" if self.row else self.a
         return self.shown(f"{rows} x {self.b}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mma(SharedMma):
+    """acc (+)= a @ b.T over one stage, with the accumulator in tensor memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarpgroupMma(SharedMma):
+    """acc (+)= a @ b.T over one stage, with the accumulator in registers: every four warps have 64 rows (wgmma)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

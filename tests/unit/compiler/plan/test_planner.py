@@ -142,8 +142,8 @@ def test_alternatives_are_the_other_widths_best_first():
 
 def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_channels():
     pointwise = device_layout(problem(kernel=(1, 1), in_channels=192, out_channels=40))
-    assert {tiling.b_stages for tiling in tilings(pointwise)} == {1, 2, 3}
-    assert {tiling.block_n for tiling in tilings(pointwise)} == {16, 32, 48}
+    assert {tiling.b_stages for tiling in tilings(pointwise, 128)} == {1, 2, 3}
+    assert {tiling.block_n for tiling in tilings(pointwise, 128)} == {16, 32, 48}
 
 
 def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():

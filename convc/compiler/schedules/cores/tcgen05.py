@@ -1,0 +1,136 @@
+"""``tcgen05``: one lane issues, the accumulator lies in tensor memory, and other warps read it from there.
+
+Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
+loads and one multiplies.
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.names import ACC
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
+from convc.compiler.schedules.skeleton import DONE, load_role, number, start_of
+from convc.compiler.tile.program import Role
+from convc.compiler.tile.steps.base import Commit, Compute, CtaSync, RingWait, Step, TmemAlloc, TmemBase, TmemDealloc
+from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.operands import Mma
+from convc.ir.expr import IntExpr, Var
+
+LOAD_WARP = 4
+MMA_WARP = 5
+WARPS = 6
+
+CHUNKS = (32, 16)
+"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
+
+
+class Tcgen05(TensorCore):
+    """The tensor core of Blackwell."""
+
+    product = Mma
+    written_out = False
+
+    def warps(self, rows: int) -> int:
+        return WARPS
+
+    def releases(self, rows: int) -> int:
+        return 1
+
+    def done(self) -> tuple[BarrierRing, ...]:
+        return (BarrierRing(name=DONE, stages=1, producer="mma", consumer="epilogue"),)
+
+    def release(
+        self, id: str, note: str, ring: BarrierRing, *, before: IntExpr | None, closes: bool
+    ) -> tuple[Step, ...]:
+        return (Commit(id=id, note=note, ring=ring.name),)
+
+    def complete(self) -> tuple[Step, ...]:
+        return (Commit(id="mma.done", note="the accumulator is complete", ring=DONE),)
+
+    def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
+        """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
+        alloc = Role(
+            name="alloc",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=False,
+            note="get tensor memory",
+            steps=(
+                TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
+            ),
+        )
+        start = Role(
+            name="start",
+            first_warp=0,
+            last_warp=WARPS - 1,
+            elected=False,
+            note="all roles begin together",
+            steps=(
+                CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
+                TmemBase(id="start.tmem", note="where the tensor memory begins"),
+            ),
+        )
+        return (start_of(plan, LOAD_WARP), alloc, *roles.before, start, *roles.after)
+
+    def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
+        """The three roles that run side by side."""
+        multiply = Role(
+            name="mma",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=True,
+            note="multiplies them into the accumulator",
+            steps=roles.multiply,
+        )
+        epilogue = Role(
+            name="epilogue",
+            first_warp=0,
+            last_warp=3,
+            elected=False,
+            note="carries the accumulator to global memory",
+            steps=roles.epilogue,
+        )
+        return (load_role(LOAD_WARP, roles.load), multiply, epilogue)
+
+    def teardown(self, plan: Plan) -> tuple[Role, ...]:
+        """Everyone meets, then the tensor memory goes back."""
+        end = Role(
+            name="end",
+            first_warp=0,
+            last_warp=WARPS - 1,
+            elected=False,
+            note="nobody leaves before the work is done",
+            steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
+        )
+        dealloc = Role(
+            name="dealloc",
+            first_warp=MMA_WARP,
+            last_warp=MMA_WARP,
+            elected=False,
+            note="give tensor memory back",
+            steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
+        )
+        return (end, dealloc)
+
+    def columns(self, plan: Plan) -> int:
+        return first_that_divides(plan.tiling.block_n, CHUNKS)
+
+    def chunks(self, plan: Plan) -> int:
+        return plan.tiling.block_n // self.columns(plan)
+
+    def lane(self) -> tuple[Step, ...]:
+        note = "warp w reads lanes 32*w to 32*w + 31"
+        return (Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=Var("thread")),)
+
+    def accumulated(self) -> tuple[Step, ...]:
+        return (RingWait(id="epilogue.wait", note="until the accumulator is complete", ring=DONE, starts_open=False),)
+
+    def read(self, columns: int) -> tuple[Step, ...]:
+        column = number("column")
+        note = "first column of the chunk"
+        return (
+            Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
+            TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
+        )

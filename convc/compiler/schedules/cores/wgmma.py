@@ -1,0 +1,139 @@
+"""``wgmma``: four warps together multiply 64 rows, and have the accumulator in their registers.
+
+One warp loads. All others multiply, and then carry away what they have: of a tile of 128 rows each warpgroup has a
+half, and both read the same filter tile. Registers are enough as they are dealt out at the start: 160 or 288 threads
+may have 224 of them, and the widest accumulator takes 128. So no warp asks for more (``setmaxnreg``).
+
+A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
+run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.names import ACC, NewNumber
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
+from convc.compiler.schedules.skeleton import load_role, number, start_of
+from convc.compiler.tile.program import Role
+from convc.compiler.tile.steps.base import Compute, CtaSync, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.epilogue import FragmentLoad
+from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.ir.arch import SM_90A
+from convc.ir.expr import IntExpr, Var
+
+GROUP_WARPS = 4
+LANE_COLUMNS = (16, 8)
+"""Columns that a lane of the epilogue has at a time: half of a chunk that divides the tile."""
+
+
+class Wgmma(TensorCore):
+    """The tensor core of Hopper."""
+
+    product = WarpgroupMma
+    written_out = True
+
+    def warps(self, rows: int) -> int:
+        return _multiplying(rows) + 1
+
+    def releases(self, rows: int) -> int:
+        return _multiplying(rows)
+
+    def done(self) -> tuple[BarrierRing, ...]:
+        return ()
+
+    def release(
+        self, id: str, note: str, ring: BarrierRing, *, before: IntExpr | None, closes: bool
+    ) -> tuple[Step, ...]:
+        if ring.stages == 1:
+            return (WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=0, counter=None),)
+        counter = None
+        steps: tuple[Step, ...] = ()
+        if isinstance(before, Var):
+            counter = NewNumber(number(before.name))
+        elif before is not None:
+            counter = number(f"{id.removeprefix('mma.')}_before")
+            steps = (Compute(id=f"{id}_before", note="0 where no stage is before this one", dst=counter, expr=before),)
+        return (*steps, WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=1, counter=counter))
+
+    def complete(self) -> tuple[Step, ...]:
+        return (WaitMmas(id="mma.done", note="the accumulator is complete"),)
+
+    def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
+        """Barriers, and a place to meet."""
+        load = _multiplying(plan.tiling.block_m)
+        start = Role(
+            name="start",
+            first_warp=0,
+            last_warp=load,
+            elected=False,
+            note="all roles begin together",
+            steps=(CtaSync(id="start.sync", note="barriers are ready"),),
+        )
+        return (start_of(plan, load), *roles.before, start, *roles.after)
+
+    def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
+        """One role loads; the other multiplies and carries away."""
+        load = _multiplying(plan.tiling.block_m)
+        multiply = Role(
+            name="mma",
+            first_warp=0,
+            last_warp=load - 1,
+            elected=False,
+            note="multiplies them into registers, and carries those to global memory",
+            steps=(*roles.multiply, *roles.epilogue),
+        )
+        return (load_role(load, roles.load), multiply)
+
+    def teardown(self, plan: Plan) -> tuple[Role, ...]:
+        """Everyone meets."""
+        end = Role(
+            name="end",
+            first_warp=0,
+            last_warp=_multiplying(plan.tiling.block_m),
+            elected=False,
+            note="nobody leaves before the work is done",
+            steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
+        )
+        return (end,)
+
+    def columns(self, plan: Plan) -> int:
+        """Pieces of 16 bytes: of a type with 8 bits 16 columns."""
+        return first_that_divides(plan.tiling.block_n // 2, LANE_COLUMNS)
+
+    def chunks(self, plan: Plan) -> int:
+        return plan.tiling.block_n // (2 * self.columns(plan))
+
+    def lane(self) -> tuple[Step, ...]:
+        thread = Var("thread")
+        row = thread // 32 * 16 + thread % 32 // 4 + thread % 4 // 2 * 8
+        note = "warp w has rows 16*w to 16*w + 15, four lanes two of them"
+        return (
+            Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=row),
+            Compute(id="epilogue.half", note="columns of the chunk", dst=number("half"), expr=thread % 2),
+        )
+
+    def accumulated(self) -> tuple[Step, ...]:
+        return ()
+
+    def read(self, columns: int) -> tuple[Step, ...]:
+        column = number("column")
+        first = Var("chunk") * (2 * columns) + Var("half") * columns
+        return (
+            Compute(id="epilogue.column", note="first column of the lane in the chunk", dst=column, expr=first),
+            FragmentLoad(
+                id="epilogue.read",
+                note="one row a lane",
+                acc=ACC,
+                first=column,
+                columns=columns,
+                chunk=number("chunk"),
+                row=number("lane"),
+            ),
+        )
+
+
+def _multiplying(rows: int) -> int:
+    """Warps that multiply a tile of so many rows."""
+    return GROUP_WARPS * (rows // SM_90A.limits.mma_m)

@@ -1,0 +1,53 @@
+"""Kernels for sm_90a: three witnesses and what an H200 left, byte for byte; no GPU is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings.hopper_cases import Case, cases
+from recordings.record_hopper import prepared, wrong
+
+import convc
+from convc.compiler.tile.interpret.run import interpret
+from convc.gpu.contents import digest
+from convc.ir.dtypes import ARRAY_TYPES
+
+RECORD = json.loads((Path(__file__).parents[2] / "recordings" / "launches_h200.json").read_text())
+LAUNCHES = {each["name"]: each for each in RECORD["launches"]}
+CASES = {case.name: case for case in cases()}
+CHEAP = ("reload_n48", "reload_residual", "slide_stride2", "slide_s8_s8", "reload_e4m3_f16", "slide_tf32_f32")
+
+
+def check(case: Case, assembled) -> None:
+    """The text assembles without spills; interpreter and machine are right, and leave what the GPU left."""
+    made = prepared(case)
+    artifact = made.kernel.artifact
+    assert assembled(artifact.ptx, case.options.target).spill_bytes == 0
+    ran = convc.simulate(artifact.ptx, artifact.launch, dict(made.buffers), check=True)
+    assert not ran.findings
+    output = ran.buffers["output"]
+    assert wrong(case, made, output) == 0
+    if made.allowed is None:  # the hardware's functions of the other epilogues are approximate
+        assert digest(output) == LAUNCHES[case.name]["digest"]
+    spec = artifact.launch.buffers["output"]
+    interpreted = interpret(made.program, made.buffers).view(ARRAY_TYPES[spec.dtype]).reshape(spec.shape)
+    assert wrong(case, made, np.asarray(interpreted)) == 0
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_the_machine_leaves_the_bytes_of_the_gpu(name, assembled):
+    check(CASES[name], assembled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if name not in CHEAP])
+def test_the_machine_leaves_the_bytes_of_the_gpu_always(name, assembled):
+    check(CASES[name], assembled)
+
+
+def test_everything_was_right_on_the_gpu():
+    assert set(LAUNCHES) == set(CASES)
+    assert [name for name, each in LAUNCHES.items() if each.get("wrong") != 0] == []
