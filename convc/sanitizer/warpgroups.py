@@ -32,7 +32,7 @@ class Use:
 
 @dataclass(slots=True)
 class Registers:
-    """What a warp does with the registers of wgmma.
+    """The registers of wgmma of one warp.
 
     Attributes:
         closed: groups that it has committed. fenced: whether it ever executed wgmma.fence.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.kernels import execute
 from support.recorded import assemble_all, recorded
+from tma_programs import Recording, execute_program, recordings
 from warpgroup_kernels import (
     STORED,
     WIDTH,
@@ -189,3 +190,25 @@ def read_by_descriptor(words: list[int], digit: int, a_mn: bool) -> np.ndarray:
         pointers=("image", "a", "c", "out"),
     )
     return np.stack([collect_sums(part, 16, "f32") for part in result.buffers["out"].reshape(len(words), -1)])
+
+
+RANDOM = recordings("warpgroups_h200.npz")
+OFTEN = RANDOM[::5]
+
+
+def replay(recording: Recording) -> None:
+    """Every byte that an H200 gave, by exact numerics."""
+    assert recording.status == 1
+    exact = execute_program(recording.program, options=RunOptions(switches=Switches(numerics="exact")))
+    assert np.array_equal(exact.buffers["out"], recording.after["out"])
+
+
+@pytest.mark.parametrize("recording", OFTEN, ids=lambda recording: recording.name)
+def test_random_numbers_on_an_h200(recording):
+    replay(recording)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recording", [r for r in RANDOM if r not in OFTEN], ids=lambda recording: recording.name)
+def test_more_random_numbers_on_an_h200(recording):
+    replay(recording)
