@@ -1,58 +1,15 @@
-"""``convc draw``: pictures, each a command of its own; here those that need no model."""
+"""``convc draw``: pictures, each a command of its own; those that need no model are here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
+from convc.cli.draw_layer import lanes_command, memory_command, tile_command
+from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.explain_descriptor import descriptor_options
 from convc.cli.once import OnceGroup
-from convc.cli.options import target_type
-
-if TYPE_CHECKING:
-    from convc.draw.svg import Picture
-
-Command = Callable[..., Any]
-
-
-def _picture_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """The file of a picture; click.BadParameter where its name says neither SVG nor PNG."""
-    if path is not None and str(path) != "-" and path.suffix not in (".svg", ".png"):
-        raise click.BadParameter(f"expected FILE.svg, FILE.png or - for stdout, got {str(path)!r}", ctx, param)
-    return path
-
-
-output_option = click.option(
-    "-o",
-    "--output",
-    type=target_type,
-    callback=_picture_file,
-    metavar="FILE.svg|.png",
-    help="Write the picture there: SVG, or PNG (extra convc[draw]); by default SVG to stdout.",
-)
-
-
-def check_output(output: Path | None) -> None:
-    """Raise where the picture cannot be written, before it is made."""
-    # Imported when a command runs: its help needs neither numpy nor the machine.
-    from convc.draw.png import require_png
-    from convc.report.output import check_reports
-
-    check_reports(output)
-    if output is not None and output.suffix == ".png":
-        require_png()
-
-
-def write_picture(picture: Picture, output: Path | None) -> None:
-    """Write a picture as the name of its file says, to stdout where there is none."""
-    from convc.draw.png import png
-    from convc.report.output import STDOUT, write_report
-
-    content = png(picture) if output is not None and output.suffix == ".png" else picture.svg().encode()
-    write_report(output or STDOUT, content)
 
 
 @click.group("draw", cls=OnceGroup)
@@ -134,3 +91,7 @@ def draw_tile_order(grid: tuple[int, int], order: str, sms: int, output: Path | 
 
     check_output(output)
     write_picture(tile_order_picture(*grid, sms, order), output)
+
+
+for each in (lanes_command, tile_command, memory_command):
+    draw_command.add_command(each)

@@ -69,7 +69,7 @@ STYLE = "\n".join(
 """The style sheet of every picture; a page needs it once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Picture:
     """A drawing.
 
@@ -99,6 +99,9 @@ class Picture:
     def _repr_svg_(self) -> str:
         """The drawing, for notebooks."""
         return self.svg()
+
+    def __repr__(self) -> str:
+        return f"<Picture: {self.title}>"
 
 
 def titled(title: str, width: float, height: float, parts: Iterable[str]) -> Picture:

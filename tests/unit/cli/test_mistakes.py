@@ -328,6 +328,14 @@ draw mma-layout --kind f16 --m 128 => 2 Missing option '--n'.
 draw registers --shape 16x256b --num x64 => 2 error[I100]: expected a number of x1, x2, x4, x8, x16, x32 for 16x2
 draw tile-order --grid 16 => 2 Invalid value for '--grid': expected tiles along M and along N, such as 16x12, got
 draw tile-order --grid 4x4 --order columns => 2 error[I100]: expected an order of rows, the only one that the com
+draw tile => 2 Missing argument 'MODEL|DIR'.
+draw tile nope.onnx => 2 error[O100]: cannot read the model: No such file or directory
+draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --layer
+draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
+draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
+draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
+draw memory b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
 draw descriptor 0xq => 2 error[I100]: expected a descriptor such as 0x8100490, got '0xq'
 explain-descriptor => 2 Missing argument '0x...'.
 explain-descriptor 0x100000000 --as instruction => 2 error[I100]: expected 32 bits for --as instruction, got 33 b
