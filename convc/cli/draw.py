@@ -8,6 +8,7 @@ import click
 
 from convc.cli.draw_layer import lanes_command, memory_command, tile_command
 from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.draw_time import passes_command, roofline_command, schedules_command, timeline_command
 from convc.cli.explain_descriptor import descriptor_options
 from convc.cli.once import OnceGroup
 
@@ -93,5 +94,13 @@ def draw_tile_order(grid: tuple[int, int], order: str, sms: int, output: Path | 
     write_picture(tile_order_picture(*grid, sms, order), output)
 
 
-for each in (lanes_command, tile_command, memory_command):
+for each in (
+    lanes_command,
+    tile_command,
+    memory_command,
+    passes_command,
+    timeline_command,
+    roofline_command,
+    schedules_command,
+):
     draw_command.add_command(each)

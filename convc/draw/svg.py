@@ -10,7 +10,7 @@ values are escaped; what XML does not take becomes a question mark.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -187,6 +187,19 @@ def legend(x: float, y: float, entries: Iterable[tuple[str, str]]) -> list[str]:
         parts += [rect(x, y, 14, 14, f"{kind} box"), text(x + 20, y + 11, words)]
         x += 34 + width_of(words)
     return parts
+
+
+def legend_lines(x: float, y: float, entries: Sequence[tuple[str, str]], width: float) -> tuple[list[str], float]:
+    """A legend in lines of at most so many pixels, and where the next thing below it may begin."""
+    parts: list[str] = []
+    row: list[tuple[str, str]] = []
+    for entry in entries:
+        if row and sum(34 + width_of(words) for words, _ in (*row, entry)) > width:
+            parts += legend(x, y, row)
+            row = []
+            y += 20
+        row.append(entry)
+    return [*parts, *legend(x, y, row)], y + 24
 
 
 def width_of(words: str) -> float:

@@ -30,10 +30,10 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version ir verification runtime build machine timing frontend layout support gpu",
     "explain": "ir ptx compiler report",
-    "draw": "ptx machine compiler.index compiler.plan explain report",
+    "draw": "ptx machine compiler.index compiler.plan compiler.schedules explain report timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console gpu"
+        "report.console gpu draw"
     ),
     "cli": "_version support report explain draw api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir runtime verification workers",

@@ -336,6 +336,10 @@ draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
 draw memory b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
+draw timeline two.onnx => 2 the picture is of one kernel: choose a layer with --layer, of stem, head
+draw roofline k/kernel.ptx k/launch.json => 2 error[I100]: a roofline has layers of a model or of a build folder, and
+draw passes k/kernel.ptx => 2 error[I100]: a kernel is timed with its launch file
+draw schedules m.onnx --chip b2000 => 2 error[I100]: there is no chip 'b2000'
 draw descriptor 0xq => 2 error[I100]: expected a descriptor such as 0x8100490, got '0xq'
 explain-descriptor => 2 Missing argument '0x...'.
 explain-descriptor 0x100000000 --as instruction => 2 error[I100]: expected 32 bits for --as instruction, got 33 b
