@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
-from itertools import groupby
+from dataclasses import dataclass
 
 from convc.draw.lanes import about, place_of, state_of
 from convc.draw.svg import LETTER, MARGIN, TINTS, TITLE, Picture, cross, group, legend, rect, text, titled
 from convc.errors import InputError
 from convc.explain.lane_tables import heading, sentences
 from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable
-from convc.explain.shared_rows import Pixel
 from convc.report.format import convolution
 
 CELL = 28
@@ -35,6 +34,7 @@ def tile_picture(table: LaneTable, s: int) -> Picture:
         InputError: there is no filter column s.
     """
     buffer, held = _held(table, s)
+    frames = _frames(table)
     each = max(1, len(buffer.lanes) // len(TINTS))
     keys = (
         (f"one colour: {each} {table.unit}{'s' if each > 1 else ''}", TINTS[0]),
@@ -45,8 +45,8 @@ def tile_picture(table: LaneTable, s: int) -> Picture:
     parts = [*legend(MARGIN, TITLE, keys), text(MARGIN, TITLE + 34, "crossed: masked; white: no output", "soft")]
     top = TITLE + 56.0
     width = 0.0
-    for n, lanes in groupby(sorted(held, key=lambda pair: _key(pair[1].held)), key=lambda pair: pair[1].held.n):
-        image = _Image(table, s, n, list(lanes))
+    for n, (rows, columns) in sorted(frames.items()):
+        image = _Image(table, s, n, rows, columns, [pair for pair in held if pair[1].held.n == n])
         parts += image.drawn(MARGIN, top)
         width = max(width, image.width)
         top += image.height + 20
@@ -67,26 +67,32 @@ def _held(table: LaneTable, s: int) -> tuple[BufferLanes, list[tuple[Lane, Cell]
     raise InputError(f"there is no filter column {s}", hint=f"filter columns of this layer: 0 to {last}")
 
 
-def _key(pixel: Pixel) -> tuple[int, int, int]:
-    return pixel.n, pixel.h, pixel.w
+def _frames(table: LaneTable) -> dict[int, tuple[list[int], range]]:
+    """Rows and columns of each image that lanes hold at any filter column: pictures of all of them have one frame."""
+    pixels = [cell.held for buffer in table.buffers for lane in buffer.lanes for cell in lane.cells]
+    found: dict[int, tuple[list[int], range]] = {}
+    for n in {pixel.n for pixel in pixels}:
+        rows = sorted({pixel.h for pixel in pixels if pixel.n == n})
+        columns = [pixel.w for pixel in pixels if pixel.n == n]
+        found[n] = rows, range(min(columns), max(columns) + 1)
+    return found
 
 
+@dataclass(frozen=True, slots=True)
 class _Image:
-    """The part of one image that a tile meets."""
+    """The part of one image that a tile meets: rows and columns of it, and the lanes there."""
 
-    def __init__(self, table: LaneTable, s: int, n: int, lanes: list[tuple[Lane, Cell]]) -> None:
-        self.table = table
-        self.s = s
-        self.n = n
-        self.lanes = lanes
-        self.rows = sorted({cell.held.h for _, cell in lanes})
-        self.left = min(cell.held.w for _, cell in lanes)
-        self.columns = max(cell.held.w for _, cell in lanes) - self.left + 1
+    table: LaneTable
+    s: int
+    n: int
+    rows: list[int]
+    columns: range
+    lanes: list[tuple[Lane, Cell]]
 
     @property
     def width(self) -> float:
         """Pixels of the part with its indices."""
-        return AXIS + self.columns * CELL
+        return AXIS + len(self.columns) * CELL
 
     @property
     def height(self) -> float:
@@ -98,23 +104,24 @@ class _Image:
 
         Lanes that have an output are drawn above those that hold the same pixel and have none.
         """
-        image = any(cell.held.image for _, cell in self.lanes)
+        image = 0 <= self.n < self.table.problem.batch
         yield text(x, y + 10, f"image {self.n}" if image else f"n = {self.n}: no image", "strong")
         x += AXIS
         y += 36
         extent_h, extent_w = self.table.problem.in_extent
-        for column in range(self.columns):
-            yield text(x + (column + 0.5) * CELL, y - 5, str(self.left + column), "soft mid")
+        left = self.columns.start
+        for column in self.columns:
+            yield text(x + (column - left + 0.5) * CELL, y - 5, str(column), "soft mid")
         for place, h in enumerate(self.rows):
             yield text(x - 4, y + place * CELL + 18, str(h), "soft end")
-            first = max(0, self.left)
-            last = min(extent_w, self.left + self.columns)
+            first = max(0, left)
+            last = min(extent_w, self.columns.stop)
             if image and 0 <= h < extent_h and first < last:
-                yield rect(x + (first - self.left) * CELL, y + place * CELL, (last - first) * CELL, CELL, "idle")
+                yield rect(x + (first - left) * CELL, y + place * CELL, (last - first) * CELL, CELL, "idle")
         count = len(self.table.buffers[0].lanes)
         for lane, cell in sorted(self.lanes, key=lambda pair: pair[1].needed is not None):
             place = self.rows.index(cell.held.h)
-            yield self._lane(lane, cell, x + (cell.held.w - self.left) * CELL, y + place * CELL, count)
+            yield self._lane(lane, cell, x + (cell.held.w - left) * CELL, y + place * CELL, count)
 
     def _lane(self, lane: Lane, cell: Cell, x: float, y: float, count: int) -> str:
         """A lane on its pixel."""
