@@ -82,6 +82,13 @@ class Inspection:
         """Facts about the layer that its kernel does not know."""
         return About(name=self.node.name, fused=self.node.fused, text=self.found)
 
+    def _repr_svg_(self) -> str:
+        """A tile inside the image, at its first filter column, for notebooks."""
+        # Imported when a notebook shows it: a page is text.
+        from convc.draw.tile import tile_picture
+
+        return tile_picture(self.tiles.typical(), 0).svg()
+
     def __str__(self) -> str:
         return page_text(lambda console: print_inspection(console, self.compiled, self.about))
 

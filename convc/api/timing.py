@@ -16,9 +16,12 @@ from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.schedules.all import AUTO, SCHEDULES
+from convc.draw.roofline import RoofPoint, roofline_picture
+from convc.draw.timeline import timeline_picture
 from convc.errors import InputError, PlanError
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.problem import ConvProblem
+from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
 from convc.support.progress import Progress
@@ -36,17 +39,23 @@ class LayerTime:
         schedule: of the layer; "" for a kernel that somebody else wrote.
         macs: multiply-adds of the convolution; None where the text alone is known.
         kernel: how long its kernel takes, and why.
+        element_bits: of an operand of the tensor core; None as of ``macs``.
     """
 
     name: str
     schedule: str
     macs: int | None
     kernel: KernelTime
+    element_bits: int | None = None
 
     @property
     def tflops(self) -> float | None:
         """Floating-point operations of the convolution, in 10^12 a second."""
         return None if self.macs is None else 2e-6 * self.macs / self.kernel.microseconds
+
+    def _repr_svg_(self) -> str:
+        """The first round of its kernel, for notebooks."""
+        return timeline_picture(self.kernel).svg()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +84,24 @@ class TimeReport:
         """Share of that time by what the kernels wait for, most first."""
         return waits_of_all(layer.kernel for layer in self.layers)
 
+    def _repr_svg_(self) -> str | None:
+        """A kernel's first round, or several layers under the roofs of the chip, for notebooks."""
+        if len(self.layers) == 1:
+            return self.layers[0]._repr_svg_()
+        points = roof_points(self)
+        return roofline_picture(points, self.chip).svg() if points else None
+
     def __repr__(self) -> str:
         return f"<TimeReport {self.source}: {len(self.layers)} kernels, {self.microseconds:.1f} us on {self.chip.name}>"
+
+
+def roof_points(report: TimeReport) -> list[RoofPoint]:
+    """The layers of a report that a roofline can show: those whose convolution is known."""
+    return [
+        RoofPoint(name=one.name, macs=one.macs, element_bits=one.element_bits, kernel=one.kernel)
+        for one in report.layers
+        if one.macs is not None and one.element_bits is not None
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +115,7 @@ class _Job:
     file: str
     launch: LaunchSpec
     folder: Path | None
+    element_bits: int | None = None
     problem: ConvProblem | None = None  # whose schedule the planner may choose
 
 
@@ -128,8 +154,8 @@ def time(
         1
     """
     model = chip or ChipOptions()
-    settings = [*model.settings, *([] if model.clock is None else [f"chip.clock={model.clock}"])]
-    parameters = read_chip(model.chip, settings)
+    settings = _settings(model)
+    parameters = chip_of(model)
     check_what_if(parameters, model.what_if)
     chosen = work or WorkOptions()
     told = Progress(chosen.progress)
@@ -144,7 +170,15 @@ def time(
         key = f"{job.launch}\n{job.text}"
         if key not in timed:
             timed[key] = _timed(job, model, parameters)
-        layers.append(LayerTime(name=job.name, schedule=job.schedule, macs=job.macs, kernel=timed[key]))
+        layers.append(
+            LayerTime(
+                name=job.name,
+                schedule=job.schedule,
+                macs=job.macs,
+                kernel=timed[key],
+                element_bits=job.element_bits,
+            )
+        )
     kernels = [Candidate(layer=one.name, schedule=one.schedule, kernel=one.kernel) for one in layers]
     asked = kernels[: len(jobs)]
     compared = kernels[len(jobs) :]
@@ -154,6 +188,16 @@ def time(
         layers=tuple(layers[: len(jobs)]),
         what_ifs=tuple(what_if(name, parameters, settings, asked, compared) for name in dict.fromkeys(model.what_if)),
     )
+
+
+def chip_of(options: ChipOptions) -> Chip:
+    """The parameters that options name; InputError where there is no such chip or parameter."""
+    return read_chip(options.chip, _settings(options))
+
+
+def _settings(options: ChipOptions) -> list[str]:
+    """Parameters that are set otherwise."""
+    return [*options.settings, *([] if options.clock is None else [f"chip.clock={options.clock}"])]
 
 
 def _timed(job: _Job, options: ChipOptions, chip: Chip) -> KernelTime:
@@ -252,7 +296,17 @@ def _other_schedules(
 
 
 def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, launch: LaunchSpec) -> _Job:
-    return _Job(name=name, schedule=schedule, macs=problem.macs, text=text, file=file, launch=launch, folder=None)
+    blocks = FORMATS.get(problem.operand)
+    return _Job(
+        name=name,
+        schedule=schedule,
+        macs=problem.macs,
+        text=text,
+        file=file,
+        launch=launch,
+        folder=None,
+        element_bits=problem.operand_dtype.bits if blocks is None else 8 // blocks.packed,
+    )
 
 
 def _called(source: object) -> str:

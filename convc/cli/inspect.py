@@ -218,7 +218,10 @@ def _show_example(view: View) -> None:
 
 def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) -> None:
     """Everything that is asked for of a tile: one inside the image, or the first, where no tile is named."""
-    from convc.explain.tiles import print_derivation, print_tile, write_tile
+    from convc.draw.lanes import lanes_picture
+    from convc.explain.lane_tables import lanes_json
+    from convc.explain.tiles import print_derivation, print_tile
+    from convc.report.output import write_report
 
     if view.nests:
         print_derivation(out, tiles)
@@ -228,4 +231,10 @@ def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) ->
     table = tiles.typical(view.row) if inside else tiles.lanes(view.tile or 0, view.row)
     if view.tile is not None:
         print_tile(out, tiles, table, view.all_lanes)
-    write_tile(out, tiles, table, view.svg, view.json_file)
+    for file, content in (
+        (view.svg, lambda: lanes_picture(table).svg().encode()),
+        (view.json_file, lambda: lanes_json(table, tiles.claims, tiles.cases)),
+    ):
+        if file is not None:
+            write_report(file, content())
+            out.print(f"wrote {file}: tile {table.tile_m}, filter row {table.r}", soft_wrap=True)

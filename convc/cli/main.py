@@ -23,9 +23,8 @@ from typing import Any, NoReturn
 import click
 
 from convc._version import __version__
-from convc.cli.once import refuse_second_values
+from convc.cli.once import OnceGroup
 from convc.errors import ConvcError, InputError, LimitError
-from convc.support.guessing import nearest
 from convc.support.visible import visible
 
 INTERRUPTED = 130
@@ -36,20 +35,22 @@ GARBAGE_THRESHOLD = 50_000
 default of 700, a tenth of their time goes into searching."""
 
 COMMANDS = {
-    "check": "Look for races and hangs in the kernels of a build folder.",
+    "check": "Look for races and hangs in a build folder.",
     "compile": "An ONNX model becomes a build folder.",
+    "draw": "Draw layouts, descriptors, tiles, memory and time.",
     "exec": "Run any PTX kernel with a launch file.",
     "explain": "Say what a code in a message means.",
+    "explain-descriptor": "Say what each field of a descriptor means.",
     "inspect": "List the layers; show how one is compiled, and why.",
-    "launch": "Launch a kernel on a GPU, and compare it with the machine.",
+    "launch": "Launch a kernel on a GPU, beside the machine.",
     "run": "Run a layer of a build folder, or a whole model.",
     "time": "Estimate how long kernels take, and what they wait for.",
     "verify": "Check every convolution of a model.",
 }
-"""What each command does, as ``convc --help`` lists it; command ``x`` is ``x_command`` of the module ``x`` here."""
+"""What each command does, as ``convc --help`` lists it; ``x-y`` is ``x_y_command`` of the module ``x_y`` here."""
 
 
-class Commands(click.Group):
+class Commands(OnceGroup):
     """A group of commands that are imported when they are called, and whose failures end as the table above says."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -60,20 +61,8 @@ class Commands(click.Group):
         """The command of a name, imported now; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"convc.cli.{cmd_name}")
-        return getattr(module, f"{cmd_name}_command")
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called, with its options once each; the nearest is guessed where there is none."""
-        near = nearest(args[0], COMMANDS)
-        if args[0] in COMMANDS or near is None:
-            name, command, rest = super().resolve_command(ctx, args)
-            if command is not None:
-                refuse_second_values(click.Context(command, info_name=name, parent=ctx), rest)
-            return name, command, rest
-        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
+        name = cmd_name.replace("-", "_")
+        return getattr(importlib.import_module(f"convc.cli.{name}"), f"{name}_command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

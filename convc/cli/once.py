@@ -1,4 +1,4 @@
-"""Options of one value may come once.
+"""Groups of commands that guess a misspelt name, and in which options of one value may come once.
 
 Click takes the last of several values, so that ``--chip b200 --chip h200`` would drop one without a word.
 """
@@ -8,6 +8,25 @@ from __future__ import annotations
 import collections
 
 import click
+
+from convc.support.guessing import nearest
+
+
+class OnceGroup(click.Group):
+    """A group of commands, as the module says."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is called, with its options once each; the nearest is guessed where there is none."""
+        names = self.list_commands(ctx)
+        near = nearest(args[0], names)
+        if args[0] in names or near is None:
+            name, command, rest = super().resolve_command(ctx, args)
+            if command is not None:
+                refuse_second_values(click.Context(command, info_name=name, parent=ctx), rest)
+            return name, command, rest
+        return ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
 
 
 def refuse_second_values(ctx: click.Context, args: list[str]) -> None:

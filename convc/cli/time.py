@@ -169,8 +169,9 @@ def time_command(
 
 def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
     """Show and write all else that is asked for."""
+    from convc.draw.passes import passes_picture
     from convc.report.output import json_text, write_report
-    from convc.report.passes import passes_csv, passes_svg, print_passes
+    from convc.report.passes import passes_csv, print_passes
     from convc.report.perfetto import trace_bytes
     from convc.report.time_files import events_csv, layers_csv, times_json
     from convc.report.timeline import print_timeline
@@ -180,8 +181,9 @@ def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
     if shown.timeline:
         print_timeline(out, kernels[0])
     if shown.passes_file is not None:
-        written = passes_svg if shown.passes_file.suffix == ".svg" else passes_csv
-        write_report(shown.passes_file, written(kernels[0]))
+        drawn = shown.passes_file.suffix == ".svg"
+        content = passes_picture(kernels[0]).svg().encode() if drawn else passes_csv(kernels[0])
+        write_report(shown.passes_file, content)
     elif shown.passes:
         for kernel in kernels:
             print_passes(out, kernel)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -19,12 +18,10 @@ from convc.compiler.schedules.base import Schedule
 from convc.errors import InputError
 from convc.explain.algorithms import MmaTile
 from convc.explain.derivation import Derivation, derive, derive_reload
-from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
+from convc.explain.lane_tables import print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.explain.lanes_svg import lanes_svg
 from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.report.console import print_heading, print_part
-from convc.report.output import write_report
 
 LOOKED_AT = 8
 """Tiles among which a typical one is looked for."""
@@ -136,17 +133,6 @@ def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) ->
     print_masks(console, table)
     print_heading(console, "claims")
     print_claims(console, tiles.claims, tiles.cases)
-
-
-def write_tile(console: Console, tiles: Tiles, table: LaneTable, svg: Path | None, json_file: Path | None) -> None:
-    """Write the lanes of a tile in the formats asked for."""
-    for file, content in (
-        (svg, lambda: lanes_svg(table).encode()),
-        (json_file, lambda: lanes_json(table, tiles.claims, tiles.cases)),
-    ):
-        if file is not None:
-            write_report(file, content())
-            console.print(f"wrote {file}: tile {table.tile_m}, filter row {table.r}", soft_wrap=True)
 
 
 def _unlike(table: LaneTable) -> int:

@@ -1,17 +1,15 @@
-"""The steps of the tensor core for the MMAs of a kernel: as text, as CSV, and as a strip chart in SVG."""
+"""The steps of the tensor core for the MMAs of a kernel: as text and as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from html import escape
 
 from rich.console import Console
 
 from convc.report.console import print_heading
 from convc.timing.kernel import KernelTime
-from convc.timing.passes import SUB_CORES, Step, steps
+from convc.timing.passes import steps
 from convc.timing.tensor_core import MmaShape
 
 COUNT = 2
@@ -23,17 +21,6 @@ CSV_COLUMNS: tuple[str, ...] = (
 )  # fmt: skip
 """``shape`` is M x N with ``pair`` and ``A in tensor memory`` behind it; cells are empty where nothing is to be said.
 The lanes of a read of A are rows of it."""
-
-SCALE = 6
-"""Pixels of a cycle."""
-
-LANE = 22
-"""Pixels of a row."""
-
-LEFT = 90
-COLOURS = {"read A": "#c0504d", "read B": "#e0a040"}
-STRIPS = ("#4f81bd", "#7ba6d9")
-"""Colours of the strips of a multiplication, in turns."""
 
 
 def print_passes(console: Console, kernel: KernelTime) -> None:
@@ -75,61 +62,3 @@ def called(shape: MmaShape) -> str:
     """A shape in words: ``128 x 256 pair, A in tensor memory``."""
     more = (" pair" if shape.pair else "") + (", A in tensor memory" if shape.a_in_tensor else "")
     return f"{shape.m} x {shape.n}{more}"
-
-
-def passes_svg(kernel: KernelTime) -> bytes:
-    """A strip chart: for each shape a row of the port and one of each sub-core, cycles from left to right."""
-    charts = [(shape, list(steps(shape, kernel.chip, COUNT))) for shape in kernel.shapes]
-    end = max((step.cycle + step.cycles for _, chain in charts for step in chain), default=0.0)
-    rows = (SUB_CORES + 3) * LANE
-    width = LEFT + end * SCALE + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{rows * len(charts) + LANE:g}" '
-        'font-family="sans-serif" font-size="11">',
-        f"<title>{_text(kernel.name)}: MMAs on {_text(kernel.chip.name)}, cycle by cycle</title>",
-    ]
-    for index, (shape, chain) in enumerate(charts):
-        parts += _chart(shape, chain, index * rows, end)
-    return ("\n".join([*parts, "</svg>"]) + "\n").encode()
-
-
-def _text(name: str) -> str:
-    """A name of a stranger's as text of XML, which takes no control characters."""
-    return escape("".join(letter if letter.isprintable() else "?" for letter in name))
-
-
-def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterator[str]:
-    """The rows of one shape."""
-    said = f"{COUNT} tcgen05.mma of {escape(called(shape))}; cycles from left to right"
-    yield f'<text x="4" y="{top + LANE - 7:g}">{said}</text>'
-    for row, name in enumerate(("port", *(f"sub-core {core}" for core in range(SUB_CORES))), 1):
-        yield f'<text x="4" y="{top + (row + 1) * LANE - 7:g}">{name}</text>'
-    for tick in range(0, int(end) + 1, 16):
-        x = LEFT + tick * SCALE
-        low = top + (SUB_CORES + 2) * LANE
-        yield f'<path d="M{x:g} {top + LANE:g}V{low:g}" stroke="#ddd"/><text x="{x:g}" y="{low + 12:g}">{tick}</text>'
-    for step in chain:
-        yield _box(step, top)
-
-
-def _box(step: Step, top: float) -> str:
-    """A step with a sentence behind it."""
-    row = 1 if step.sub_core is None else 2 + step.sub_core
-    columns = "" if step.columns is None else f", columns {step.columns[0]} to {step.columns[1]}"
-    lanes = (
-        ""
-        if step.lanes is None
-        else f", {'lanes' if step.sub_core is not None else 'rows'} {step.lanes[0]} to {step.lanes[1]}"
-    )
-    strip = 0 if step.columns is None else step.columns[0] // 8
-    colour = COLOURS.get(step.unit, STRIPS[strip % 2])
-    moved = (
-        f"{step.port_bytes} bytes of shared memory"
-        if step.port_bytes
-        else f"{step.accumulator_bytes} bytes of D in and out"
-    )
-    said = f"MMA {step.mma}, cycle {step.cycle:g}: {step.unit}{lanes}{columns}, {moved}"
-    return (
-        f'<rect x="{LEFT + step.cycle * SCALE:g}" y="{top + row * LANE + 2:g}" width="{step.cycles * SCALE:g}" '
-        f'height="{LANE - 4}" fill="{colour}" opacity="{1 if step.mma == 0 else 0.6:g}"><title>{said}</title></rect>'
-    )

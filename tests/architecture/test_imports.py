@@ -30,11 +30,12 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version ir verification runtime build machine timing frontend layout support gpu",
     "explain": "ir ptx compiler report",
+    "draw": "ptx machine compiler.index compiler.plan compiler.schedules explain report timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console gpu"
+        "report.console gpu draw"
     ),
-    "cli": "_version support report explain api machine.base.switches",
+    "cli": "_version support report explain draw api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir runtime verification workers",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime",
@@ -59,8 +60,9 @@ INNER = {
 """The rooms inside of two rooms, and what they may import there besides their own; files beside them import any."""
 
 ONLY = {
-    "explain": ("api/inspecting.py", "cli/inspect.py", "explain/"),
-    "report": ("api/inspecting.py", "cli/", "explain/", "report/"),
+    "draw": ("api/", "cli/", "draw/"),
+    "explain": ("api/inspecting.py", "cli/inspect.py", "draw/", "explain/"),
+    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "report/"),
     "api": ("api/", "cli/", "__init__.py"),
 }
 """Rooms that only these files (by the start of their path) may import."""
@@ -73,13 +75,14 @@ DOORS = {
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py",),
     "numpy": (
-        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "explain/",
-        "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/", "support/",
-        "timing/", "verification/",
+        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "draw/",
+        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/",
+        "support/", "timing/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
     "platformdirs": ("compiler/cache.py",),
+    "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
     "sympy": ("compiler/index/", "explain/"),
     "threadpoolctl": ("workers/", "machine/"),

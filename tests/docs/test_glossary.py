@@ -56,8 +56,11 @@ def test_no_word_is_explained_twice():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_is_on_the_page(name):
-    command = getattr(importlib.import_module(f"convc.cli.{name}"), f"{name}_command")
-    options = {max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)}
+    module = name.replace("-", "_")
+    command = getattr(importlib.import_module(f"convc.cli.{module}"), f"{module}_command")
+    commands = command.commands.values() if isinstance(command, click.Group) else [command]
+    params = [param for each in commands for param in each.params]
+    options = {max(option.opts, key=len) for option in params if isinstance(option, click.Option)}
     page = text_of("commands.md")
     assert {option for option in options if not re.search(rf"{option}\b", page)} - {"--help"} == set()
 

@@ -12,7 +12,9 @@ import pytest
 import convc as package
 from convc import api, errors
 
-VERBS = ("check", "compile", "run", "verify", "inspect", "exec", "explain", "time", "launch")
+VERBS = (
+    "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "time", "launch",
+)  # fmt: skip
 
 
 def test_the_commands_are_these(convc):

@@ -316,6 +316,36 @@ time m.onnx --what-if tmem.banks=8x64 => 2 error[I100]: what-if takes a name alo
 time m.onnx --set tmem.banks=8x46 => 2 error[I100]: tmem.banks must be one of published, 8x64, 4x128, got '8x46'
 time m.onnx --set tmem.bank=8x64 => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
 time m.onnx --what-if => 2 Option '--what-if' requires an argument.
+draw swizle 128B => 2 No such command 'swizle'. Did you mean 'swizzle'?
+draw swizzle 12B => 2 error[I100]: expected a swizzle of none, 32B, 64B, 128B, got '12B'
+draw swizzle 32B -o no/x.svg => 2 error[I100]: the folder to write to does not exist
+draw swizzle 32B -o x.pdf => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, got
+draw swizzle 32B -o x.svg -o y.svg => 2 --output takes one value and is given twice.
+draw mma-layout --kind f16 --m 96 --n 64 => 2 error[I100]: there is no tcgen05.mma of kind::f16 with M=96 and N=64
+draw mma-layout --kind f61 --m 128 --n 64 => 2 error[I100]: expected a kind of tcgen05.mma, f16, tf32, f8f6f4, i8
+draw mma-layout --kind f16 --m 128 --n 64 --k 24 => 2 error[I100]: expected k as a multiple of 16, what one instr
+draw mma-layout --kind f16 --m 128 => 2 Missing option '--n'.
+draw registers --shape 16x256b --num x64 => 2 error[I100]: expected a number of x1, x2, x4, x8, x16, x32 for 16x2
+draw tile-order --grid 16 => 2 Invalid value for '--grid': expected tiles along M and along N, such as 16x12, got
+draw tile-order --grid 4x4 --order columns => 2 error[I100]: expected an order of rows, the only one that the com
+draw tile => 2 Missing argument 'MODEL|DIR'.
+draw tile nope.onnx => 2 error[O100]: cannot read the model: No such file or directory
+draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --layer
+draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
+draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
+draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
+draw memory b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
+draw timeline two.onnx => 2 the picture is of one kernel: choose a layer with --layer, of stem, head
+draw roofline k/kernel.ptx k/launch.json => 2 error[I100]: a roofline has layers of a model or of a build folder, and
+draw passes k/kernel.ptx => 2 error[I100]: a kernel is timed with its launch file
+draw schedules m.onnx --chip b2000 => 2 error[I100]: there is no chip 'b2000'
+draw descriptor 0xq => 2 error[I100]: expected a descriptor such as 0x8100490, got '0xq'
+explain-descriptor => 2 Missing argument '0x...'.
+explain-descriptor 0x100000000 --as instruction => 2 error[I100]: expected 32 bits for --as instruction, got 33 b
+explain-descriptor 0x10 --kind f61 => 2 error[I100]: expected a kind of tcgen05.mma, f16, tf32, f8f6f4, i8, mxf8f6
+explain-descriptor 0x10 --as matrix --kind f16 => 2 error[I100]: --kind is for an instruction descriptor, not for
+explain-descriptor 0x10 --as tensormap => 2 error[I100]: expected 256 hexadecimal digits for a tensor map, 128 by
 exec => 2 Missing argument 'KERNEL.ptx'.
 exec k/kernel.ptx => 2 Missing argument 'LAUNCH.json'.
 exec nope.ptx k/launch.json => 2 error[I100]: expected a text file here, and there is none

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import convc as package
 from convc import ChipOptions, ScheduleOptions
 from convc.cli.main import main
+from convc.draw.passes import passes_picture
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
-from convc.report.passes import passes_svg
 from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
 from convc.support.resources import model_folder
 from convc.timing.passes import steps
@@ -149,7 +149,7 @@ def test_passes_are_written_as_rows(written):
 
 def test_passes_are_drawn():
     kernel = package.time(*FILES).layers[0].kernel
-    picture = ElementTree.fromstring(passes_svg(kernel))
+    picture = ElementTree.fromstring(passes_picture(kernel).svg())
     said = [title.text or "" for title in picture.iter("{http://www.w3.org/2000/svg}title")]
     [shape] = kernel.shapes
     assert len(said) == 1 + len(list(steps(shape, kernel.chip, 2)))
@@ -177,7 +177,7 @@ def test_the_profile_of_a_network_adds_up(convc, two, tmp_path):
 def test_names_in_the_picture_are_only_text(tiny):
     kernel = package.time(tiny).layers[0].kernel
     named = dataclasses.replace(kernel, name='</title><script>"&\x00')
-    assert ElementTree.fromstring(passes_svg(named))[0].text.startswith('</title><script>"&?: MMAs')
+    assert ElementTree.fromstring(passes_picture(named).svg())[0].text.startswith('</title><script>"&?: MMAs')
 
 
 @pytest.mark.parametrize(

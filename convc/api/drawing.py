@@ -1,0 +1,31 @@
+"""The kernels of a layer in all its schedules: what a picture is drawn from that no single verb gives."""
+
+from __future__ import annotations
+
+from convc.api.inspecting import Inspection
+from convc.api.options import ChipOptions, ScheduleOptions
+from convc.api.timing import chip_of
+from convc.compiler.kernels import compile_shared
+from convc.timing.kernel import KernelTime, time_kernel
+
+
+def time_schedules(found: Inspection, chip: ChipOptions | None = None) -> dict[str, KernelTime]:
+    """Time the kernel of every legal schedule of a layer, by the schedule's title such as ``shift windows``.
+
+    Args:
+        found: the layer, whose plan says which schedules are legal. Of the plan's own, its kernel is timed.
+        chip: whose parameters are used.
+    """
+    parameters = chip_of(chip or ChipOptions())
+    timed: dict[str, KernelTime] = {}
+    for choice in found.plan.choices:
+        if choice.tiling is None or choice.fell:
+            continue
+        compiled = found.compiled
+        if choice.schedule != found.plan.schedule:
+            only = ScheduleOptions(schedule=choice.schedule.name, shift=choice.schedule.variant or None)
+            compiled = compile_shared(found.node.problem, only)
+        artifact = compiled.artifact
+        title = choice.schedule.title
+        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title)
+    return timed

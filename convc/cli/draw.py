@@ -1,0 +1,106 @@
+"""``convc draw``: pictures, each a command of its own; those that need no model are here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from convc.cli.draw_layer import lanes_command, memory_command, tile_command
+from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.draw_time import passes_command, roofline_command, schedules_command, timeline_command
+from convc.cli.explain_descriptor import descriptor_options
+from convc.cli.once import OnceGroup
+
+
+@click.group("draw", cls=OnceGroup)
+def draw_command() -> None:
+    """Draw a picture as SVG, in colours for light and dark pages.
+
+    Every picture is drawn from what convc itself goes by: the plan, the tiles as copies fill them, the addresses that
+    the machine's tensor core reads, the trace of the timing model.
+    """
+
+
+@draw_command.command("mma-layout", short_help="Places of the elements of a tcgen05.mma.")
+@click.option("--kind", required=True, metavar="KIND", help="Of the tcgen05.mma: f16, tf32, f8f6f4, i8, mxf8f6f4, ...")
+@click.option("--m", type=int, required=True, help="Rows of D, of both CTAs of a pair.")
+@click.option("--n", type=int, required=True, help="Columns of D.")
+@click.option("--k", type=int, help="Elements of K that are shown; by default those of one instruction.")
+@click.option("--swizzle", default="128B", show_default=True, help="Of A and B in shared memory: none, 32B, 64B, 128B.")
+@click.option("--pair", is_flag=True, help="A pair of CTAs multiplies (cta_group::2).")
+@output_option
+def draw_mma_layout(kind: str, m: int, n: int, k: int | None, swizzle: str, pair: bool, output: Path | None) -> None:
+    """Draw the place of each element of a tcgen05.mma: A and B, K-major, in shared memory, D in tensor memory."""
+    from convc.draw.mma import mma_layout, mma_picture
+
+    check_output(output)
+    write_picture(mma_picture(mma_layout(kind, m, n, k=k, swizzle=swizzle, pair=pair)), output)
+
+
+@draw_command.command("swizzle", short_help="Places of the units of eight rows in shared memory.")
+@click.argument("mode", metavar="none|32B|64B|128B")
+@output_option
+def draw_swizzle(mode: str, output: Path | None) -> None:
+    """Draw the places of the 16-byte units of eight rows in the lines of shared memory."""
+    from convc.draw.swizzles import swizzle_picture
+
+    check_output(output)
+    write_picture(swizzle_picture(mode), output)
+
+
+@draw_command.command("registers", short_help="Threads and registers of a tcgen05.ld.")
+@click.option("--shape", required=True, metavar="SHAPE", help="Of tcgen05.ld: 32x32b, 16x64b, 16x128b or 16x256b.")
+@click.option("--num", "number", default="x1", show_default=True, help="How often the shape is repeated: x1 to x128.")
+@output_option
+def draw_registers(shape: str, number: str, output: Path | None) -> None:
+    """Draw the thread and the register that receive each cell of tensor memory."""
+    from convc.draw.registers import registers_picture
+
+    check_output(output)
+    write_picture(registers_picture(shape, number), output)
+
+
+@draw_command.command("descriptor", short_help="The bits of a descriptor and their meaning.")
+@descriptor_options
+@output_option
+def draw_descriptor(word: str, name: str | None, kind: str | None, output: Path | None) -> None:
+    """Draw the bits of a descriptor, with name, range, value and meaning of each field (see explain-descriptor)."""
+    from convc.draw.descriptors import descriptor_picture
+    from convc.draw.fields import explain_word
+
+    check_output(output)
+    write_picture(descriptor_picture(explain_word(word, name, kind)), output)
+
+
+def _grid(ctx: click.Context, param: click.Parameter, given: str) -> tuple[int, int]:
+    """Tiles along M and along N of ``PxQ``."""
+    numbers = given.split("x")
+    if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
+        raise click.BadParameter(f"expected tiles along M and along N, such as 16x12, got {given!r}", ctx, param)
+    return int(numbers[0]), int(numbers[1])
+
+
+@draw_command.command("tile-order", short_help="The order in which tiles begin.")
+@click.option("--grid", required=True, callback=_grid, metavar="PxQ", help="Tiles along M and along N.")
+@click.option("--order", default="rows", show_default=True, help="Of the CTAs: rows (tiles along M first).")
+@click.option("--sms", type=click.IntRange(min=1), default=148, show_default=True, help="SMs of the chip.")
+@output_option
+def draw_tile_order(grid: tuple[int, int], order: str, sms: int, output: Path | None) -> None:
+    """Draw the order in which the tiles of a grid begin, and the round of CTAs over the SMs that each is in."""
+    from convc.draw.tile_order import tile_order_picture
+
+    check_output(output)
+    write_picture(tile_order_picture(*grid, sms, order), output)
+
+
+for each in (
+    lanes_command,
+    tile_command,
+    memory_command,
+    passes_command,
+    timeline_command,
+    roofline_command,
+    schedules_command,
+):
+    draw_command.add_command(each)

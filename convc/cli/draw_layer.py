@@ -1,0 +1,101 @@
+"""``convc draw lanes|tile|memory``: pictures of a layer's tiles and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from convc import api
+from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.options import (
+    Chosen,
+    batch_option,
+    chosen_options,
+    dtype_option,
+    fuse_option,
+    layer_option,
+    path_type,
+    precision_option,
+    read_model_argument,
+    schedule_options,
+    shape_option,
+)
+
+Command = Callable[..., Any]
+
+
+def layer_of_model(command: Command) -> Command:
+    """``MODEL|DIR``, ``--layer``, and the options that say how a model is read and scheduled, as ``chosen``."""
+    command = chosen_options(command)
+    for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
+        command = option(command)
+    command = layer_option(command)
+    return click.argument("model", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")(command)
+
+
+tile_option = click.option(
+    "--tile", type=click.IntRange(min=0), metavar="N", help="Which tile; by default one inside the image."
+)
+row_option = click.option(
+    "--r", "row", type=click.IntRange(min=0), metavar="R", help="Filter row; by default one that meets the image."
+)
+
+
+def _table(model: Path, layer: str | None, tile: int | None, row: int | None, chosen: Chosen) -> Any:
+    """The lanes that are asked for."""
+    tiles = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).tiles
+    return tiles.typical(row) if tile is None else tiles.lanes(tile, row)
+
+
+@click.command("lanes", short_help="Pixels that every lane of a tile holds.")
+@layer_of_model
+@tile_option
+@row_option
+@output_option
+def lanes_command(
+    model: Path, layer: str | None, tile: int | None, row: int | None, output: Path | None, chosen: Chosen
+) -> None:
+    """Draw the pixel that every lane of a tile holds at each filter column, and the rows of shared memory."""
+    from convc.draw.lanes import lanes_picture
+
+    check_output(output)
+    write_picture(lanes_picture(_table(model, layer, tile, row, chosen)), output)
+
+
+@click.command("tile", short_help="A tile on the image, at one filter tap.")
+@layer_of_model
+@tile_option
+@row_option
+@click.option(
+    "--s", "column", type=click.IntRange(min=0), default=0, show_default=True, metavar="S", help="Filter column."
+)
+@output_option
+def tile_command(
+    model: Path,
+    layer: str | None,
+    tile: int | None,
+    row: int | None,
+    column: int,
+    output: Path | None,
+    chosen: Chosen,
+) -> None:
+    """Draw the pixels of a tile on the image as its lanes hold them at one filter tap."""
+    from convc.draw.tile import tile_picture
+
+    check_output(output)
+    write_picture(tile_picture(_table(model, layer, tile, row, chosen), column), output)
+
+
+@click.command("memory", short_help="Shared and tensor memory of a CTA, to scale.")
+@layer_of_model
+@output_option
+def memory_command(model: Path, layer: str | None, output: Path | None, chosen: Chosen) -> None:
+    """Draw shared memory with its stages and barriers, and tensor memory lane by column, to scale."""
+    from convc.draw.memory import memory_picture
+
+    check_output(output)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    write_picture(memory_picture(found.plan), output)

@@ -1,0 +1,50 @@
+"""Files of pictures: ``-o FILE.svg|.png``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from convc.cli.options import target_type
+
+if TYPE_CHECKING:
+    from convc.draw.svg import Picture
+
+
+def _picture_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """The file of a picture; click.BadParameter where its name says neither SVG nor PNG."""
+    if path is not None and str(path) != "-" and path.suffix not in (".svg", ".png"):
+        raise click.BadParameter(f"expected FILE.svg, FILE.png or - for stdout, got {str(path)!r}", ctx, param)
+    return path
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=target_type,
+    callback=_picture_file,
+    metavar="FILE.svg|.png",
+    help="Write the picture there: SVG, or PNG (extra convc[draw]); by default SVG to stdout.",
+)
+
+
+def check_output(output: Path | None) -> None:
+    """Raise where the picture cannot be written, before it is made."""
+    # Imported when a command runs: its help needs neither numpy nor the machine.
+    from convc.draw.png import require_png
+    from convc.report.output import check_reports
+
+    check_reports(output)
+    if output is not None and output.suffix == ".png":
+        require_png()
+
+
+def write_picture(picture: Picture, output: Path | None) -> None:
+    """Write a picture as the name of its file says, to stdout where there is none."""
+    from convc.draw.png import png
+    from convc.report.output import STDOUT, write_report
+
+    content = png(picture) if output is not None and output.suffix == ".png" else picture.svg().encode()
+    write_report(output or STDOUT, content)

@@ -1,0 +1,130 @@
+"""``convc draw passes|timeline|roofline|schedules``: pictures of the time that kernels take."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from convc import api
+from convc.api.options import ChipOptions
+from convc.cli.draw_layer import layer_of_model
+from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.options import (
+    Chosen,
+    Layers,
+    batch_option,
+    chosen_options,
+    collected,
+    dtype_option,
+    fuse_option,
+    layers_option,
+    no_cache_option,
+    path_type,
+    precision_option,
+    read_model_argument,
+    schedule_options,
+)
+
+if TYPE_CHECKING:
+    from convc import TimeReport
+
+Command = Callable[..., Any]
+
+
+def chip_options(command: Command) -> Command:
+    """``--chip`` and ``--set``, as ``chip``."""
+    command = collected("chip", ChipOptions)(command)
+    command = click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the chip: tma.fill=110."
+    )(command)
+    return click.option("--chip", default="b200", show_default=True, help="Whose parameters: b200, b300 or h200.")(
+        command
+    )
+
+
+def timed_source(command: Command) -> Command:
+    """The arguments and options of ``convc time`` that say which kernels are timed, and on which chip."""
+    command = chosen_options(chip_options(command))
+    more = (schedule_options, no_cache_option, fuse_option, precision_option, dtype_option, batch_option, layers_option)
+    for option in more:
+        command = option(command)
+    command = click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")(command)
+    return click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")(
+        command
+    )
+
+
+def _timed(
+    source: Path, launch: Path | None, layer: Layers, chip: ChipOptions, chosen: Chosen, single: bool
+) -> TimeReport:
+    """The times; click.UsageError where a ``single`` kernel is to be drawn and there are several."""
+    from convc.report.console import progress_bar
+
+    with progress_bar() as progress:
+        work = dataclasses.replace(chosen.work, progress=progress)
+        report = api.time(source, launch, layer, chip=chip, read=chosen.read, schedule=chosen.schedule, work=work)
+    if single and len(report.layers) > 1:
+        names = ", ".join(one.name for one in report.layers[:8])
+        raise click.UsageError(f"the picture is of one kernel: choose a layer with --layer, of {names}")
+    return report
+
+
+@click.command("passes", short_help="MMAs step by step, inside the tensor core.")
+@timed_source
+@output_option
+def passes_command(
+    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
+) -> None:
+    """Draw the first MMAs of a kernel cycle by cycle: the port of shared memory and the four sub-cores."""
+    from convc.draw.passes import passes_picture
+
+    check_output(output)
+    report = _timed(source, launch, layer, chip, chosen, True)
+    write_picture(passes_picture(report.layers[0].kernel), output)
+
+
+@click.command("timeline", short_help="The first round of a kernel, warp by warp.")
+@timed_source
+@output_option
+def timeline_command(
+    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
+) -> None:
+    """Draw what the warps, the units and the stages of a kernel do in its first round, and what they wait for."""
+    from convc.draw.timeline import timeline_picture
+
+    check_output(output)
+    report = _timed(source, launch, layer, chip, chosen, True)
+    write_picture(timeline_picture(report.layers[0].kernel), output)
+
+
+@click.command("roofline", short_help="Layers under the roofs of a chip.")
+@timed_source
+@output_option
+def roofline_command(
+    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
+) -> None:
+    """Draw the layers of a model by their operations a byte and a second, under the roofs of the chip."""
+    from convc.api.timing import roof_points
+    from convc.draw.roofline import roofline_picture
+
+    check_output(output)
+    report = _timed(source, launch, layer, chip, chosen, False)
+    write_picture(roofline_picture(roof_points(report), report.chip), output)
+
+
+@click.command("schedules", short_help="The schedules of a layer, by what each waits for.")
+@layer_of_model
+@chip_options
+@output_option
+def schedules_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
+    """Draw the time of every legal schedule of a layer, split by what its critical path goes through."""
+    from convc.api.drawing import time_schedules
+    from convc.draw.schedules import schedules_picture
+
+    check_output(output)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    write_picture(schedules_picture(found.plan, time_schedules(found, chip)), output)

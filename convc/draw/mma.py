@@ -1,0 +1,179 @@
+"""The layout of a tcgen05.mma: where every element of A, B and D lies, drawn as CuTe draws an MMA.
+
+A stands to the left of D, B above it with k running down, so that a row of A and a column of B meet at their element of
+D. A cell of A or B is a byte offset in shared memory, a cell of D the lane and the column of tensor memory. Addresses
+are those that the machine's tensor core reads (`convc.machine.tensor_core.smem_layout`), lanes and columns those that
+it writes (`convc.machine.tensor_core.shapes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.draw.cells import Cells, draw_cells
+from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
+from convc.errors import InputError, MachineFault
+from convc.machine.tensor_core import formats
+from convc.machine.tensor_core.shapes import FACTORS, Shape, shape_of
+from convc.machine.tensor_core.smem_layout import element_offsets
+from convc.ptx.descriptors import (
+    D_OF_KIND,
+    SCALE_OF_KIND,
+    BlockScaledDescriptor,
+    InstructionDescriptor,
+    SharedDescriptor,
+    encode_block_scaled,
+    encode_instruction,
+)
+
+ELEMENTS = {
+    "f16": "f16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3", "mxf4": "e2m1", "mxf4nvf4": "e2m1",
+}  # fmt: skip
+"""The operand type that stands for a kind; all types of a kind take as many bits here."""
+
+GAP = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaLayout:
+    """The places of an MMA's elements.
+
+    Attributes:
+        shape: the checked instruction.
+        swizzle: of A and B in shared memory.
+        a: byte offsets of A, int64 (rows, k); of a CTA of a pair, its own half.
+        b: byte offsets of B, int64 (columns of D, k).
+        lanes, columns: of D in tensor memory, int64 (rows, n).
+    """
+
+    shape: Shape
+    swizzle: str
+    a: np.ndarray
+    b: np.ndarray
+    lanes: np.ndarray
+    columns: np.ndarray
+
+
+def mma_layout(
+    kind: str, m: int, n: int, *, k: int | None = None, swizzle: str = "128B", pair: bool = False
+) -> MmaLayout:
+    """Find where the elements of an MMA lie, with K-major operands that start at a multiple of 1024 bytes.
+
+    Args:
+        kind: of the instruction, a key of `ELEMENTS`.
+        m, n: of the instruction, of both CTAs of a ``pair`` together.
+        k: elements of K that are shown, by default those of one instruction; they fit into a swizzled row.
+        swizzle: none, 32B, 64B or 128B.
+        pair: cta_group::2.
+
+    Raises:
+        InputError: sm_100a has no such instruction, or the operands do not fit.
+    """
+    if kind not in ELEMENTS:
+        raise InputError(f"expected a kind of tcgen05.mma, {', '.join(ELEMENTS)}, got {kind!r}")
+    element = ELEMENTS[kind]
+    try:
+        shape = shape_of(_word(kind, element, m, n), kind, pair, False, False, _scale_size(kind))
+    except (ValueError, MachineFault) as problem:
+        reason = problem.message.partition(": ")[2] if isinstance(problem, MachineFault) else str(problem)
+        hint = problem.hint if isinstance(problem, MachineFault) else ""
+        raise InputError(f"there is no tcgen05.mma of kind::{kind} with M={m} and N={n}: {reason}", hint=hint) from None
+    shown = shape.k if k is None else k
+    bits = formats.BITS[element]
+    row = {"none": 16, "32B": 32, "64B": 64, "128B": 128}.get(swizzle)
+    if row is None:
+        raise InputError(f"expected a swizzle of none, 32B, 64B or 128B for K-major operands, got {swizzle!r}")
+    widest = 8 * 128 // bits if row == 16 else 8 * row // bits
+    if not 0 < shown <= widest or shown % shape.k:
+        raise InputError(
+            f"expected k as a multiple of {shape.k}, what one instruction takes, up to {widest}, got {shown}",
+            hint=f"{widest} elements of {bits} bits are a row of the widest operand tile with swizzle {swizzle}",
+        )
+    bank = np.arange(n) // shape.columns
+    lane = shape.lanes(0).reshape(shape.banks, shape.rows)
+    return MmaLayout(
+        shape=shape,
+        swizzle=swizzle,
+        a=operand_places(shape.rows, shown, bits, swizzle),
+        b=operand_places(shape.b_rows, shown, bits, swizzle),
+        lanes=lane[bank].T,
+        columns=np.broadcast_to(np.arange(n) % shape.columns, (shape.rows, n)),
+    )
+
+
+def operand_places(rows: int, k: int, bits: int, swizzle: str) -> np.ndarray:
+    """Byte offsets of a K-major operand, int64 (rows, k); two elements of 4 bits share a byte, the even one below."""
+    descriptor = operand_descriptor(rows, swizzle)
+    if bits == 4:
+        return np.repeat(element_offsets(descriptor, rows, k // 2, 1, False), 2, axis=1)
+    return element_offsets(descriptor, rows, k, bits // 8, False)
+
+
+def operand_descriptor(rows: int, swizzle: str) -> SharedDescriptor:
+    """The descriptor of a K-major tile as convc lays it out: eight rows behind each other, then the next eight.
+
+    Without a swizzle a row is 16 bytes, and the next 16 bytes of K of all rows lie behind those.
+    """
+    span = {"none": 16, "32B": 32, "64B": 64, "128B": 128}[swizzle]
+    return SharedDescriptor(start=0, lbo=16 * rows if span == 16 else 16, sbo=8 * span, swizzle=swizzle)
+
+
+def _word(kind: str, element: str, m: int, n: int) -> int:
+    """The instruction descriptor."""
+    if kind in SCALE_OF_KIND:
+        scale = SCALE_OF_KIND[kind][-1]
+        return encode_block_scaled(
+            BlockScaledDescriptor(kind=kind, a_type=element, b_type=element, scale_type=scale, m=m, n=n)
+        )
+    d_type = D_OF_KIND[kind][-1]
+    return encode_instruction(InstructionDescriptor(kind=kind, d_type=d_type, a_type=element, b_type=element, m=m, n=n))
+
+
+def _scale_size(kind: str) -> str | None:
+    """The most scale factors that a kind may have."""
+    sizes = [(count, size) for (name, size), count in FACTORS.items() if name == kind and size]
+    return max(sizes)[1] if sizes else None
+
+
+def mma_picture(layout: MmaLayout) -> Picture:
+    """Draw A, B and D of an instruction."""
+    shape = layout.shape
+    a = Cells(name="A", words=_hexadecimal(layout.a), kinds=lambda row, k: _unit(layout.a[row, k]))
+    b = Cells(name="B", words=_hexadecimal(layout.b.T), kinds=lambda k, column: _unit(layout.b[column, k]))
+    places = zip(layout.lanes.tolist(), layout.columns.tolist(), strict=True)
+    d = Cells(
+        name="D",
+        words=[[f"{lane},{column}" for lane, column in zip(*row, strict=True)] for row in places],
+        kinds=lambda row, column: TINTS[layout.lanes[row, column] // 16 % 8],
+    )
+    cell = max(a.cell, b.cell, d.cell)
+    left = MARGIN + a.width(cell) + GAP
+    top = TITLE + 54
+    below = top + b.height + GAP
+    split = "one CTA of a pair, " if shape.pair else ""
+    element = formats.BITS[shape.desc.a_type]
+    parts = [
+        text(MARGIN, TITLE + 6, f"{split}operands of {element} bits, K-major, swizzle {layout.swizzle}", "soft"),
+        *legend(MARGIN, TITLE + 14, [(f"{i}", tint) for i, tint in enumerate(TINTS)]),
+        text(MARGIN + 8 * 42, TITLE + 25, "A, B: 16-byte unit of its 128-byte line; D: lane / 16", "soft"),
+        text(left, top - 6, "B: k down, columns n across: byte offset in shared memory, hexadecimal", "strong"),
+        draw_cells(left, top, b, cell),
+        text(MARGIN, below - 6, "A: rows m, k across: byte offset", "strong"),
+        draw_cells(MARGIN, below, a, cell),
+        text(left, below - 6, "D: rows m, columns n: lane,column of tensor memory", "strong"),
+        draw_cells(left, below, d, cell),
+    ]
+    title = f"tcgen05.mma kind::{shape.kind}, M = {shape.m}, N = {shape.n}, K = {layout.a.shape[1]}"
+    right = left + max(b.width(cell), d.width(cell))
+    return titled(title, right + MARGIN, below + max(a.height, d.height) + MARGIN, parts)
+
+
+def _hexadecimal(offsets: np.ndarray) -> list[list[str]]:
+    return [[f"{offset:x}" for offset in row] for row in offsets.tolist()]
+
+
+def _unit(offset: int) -> str:
+    """The colour of the 16-byte unit of a 128-byte line: one of each eight is a set of banks."""
+    return TINTS[int(offset) // 16 % 8]

@@ -1,0 +1,78 @@
+"""The steps of the tensor core for the MMAs of a kernel as a strip chart, cycles from left to right.
+
+For each shape of MMA there is a row for the port of shared memory and one for each sub-core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convc.draw.svg import MARGIN, TITLE, Picture, line, rect, text, titled
+from convc.report.passes import COUNT, called
+from convc.timing.kernel import KernelTime
+from convc.timing.passes import SUB_CORES, Step, steps
+from convc.timing.tensor_core import MmaShape
+
+SCALE = 6
+"""Pixels of a cycle."""
+
+LANE = 22
+"""Pixels of a row."""
+
+LEFT = 110
+KINDS = {"read A": "s3", "read B": "s1"}
+STRIPS = ("s0", "s6")
+"""Colours of the strips of a multiplication, in turns."""
+
+
+def passes_picture(kernel: KernelTime) -> Picture:
+    """Draw the first MMAs of each shape of a kernel, step by step."""
+    charts = [(shape, list(steps(shape, kernel.chip, COUNT))) for shape in kernel.shapes]
+    end = max((step.cycle + step.cycles for _, chain in charts for step in chain), default=0.0)
+    rows = (SUB_CORES + 3) * LANE
+    parts: list[str] = []
+    for index, (shape, chain) in enumerate(charts):
+        parts += _chart(shape, chain, TITLE + index * rows, end)
+    title = f"{kernel.name}: MMAs on {kernel.chip.name}, cycle by cycle"
+    return titled(title, LEFT + end * SCALE + MARGIN, TITLE + rows * len(charts) + LANE, parts)
+
+
+def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterator[str]:
+    """The rows of one shape."""
+    yield text(MARGIN, top + LANE - 7, f"{COUNT} tcgen05.mma of {called(shape)}; cycles from left to right")
+    for row, name in enumerate(("port", *(f"sub-core {core}" for core in range(SUB_CORES))), 1):
+        yield text(MARGIN, top + (row + 1) * LANE - 7, name)
+    for tick in range(0, int(end) + 1, 16):
+        x = LEFT + tick * SCALE
+        low = top + (SUB_CORES + 2) * LANE
+        yield line(x, top + LANE, x, low)
+        yield text(x, low + 12, str(tick), "soft")
+    for step in chain:
+        yield _box(step, top)
+
+
+def _box(step: Step, top: float) -> str:
+    """A step with a sentence behind it."""
+    row = 1 if step.sub_core is None else 2 + step.sub_core
+    columns = "" if step.columns is None else f", columns {step.columns[0]} to {step.columns[1]}"
+    lanes = ""
+    if step.lanes is not None:
+        lanes = f", {'lanes' if step.sub_core is not None else 'rows'} {step.lanes[0]} to {step.lanes[1]}"
+    strip = 0 if step.columns is None else step.columns[0] // 8
+    kind = KINDS.get(step.unit, STRIPS[strip % 2])
+    moved = f"{step.accumulator_bytes} bytes of D in and out"
+    if step.port_bytes:
+        moved = f"{step.port_bytes} bytes of shared memory"
+    return rect(
+        LEFT + step.cycle * SCALE,
+        top + row * LANE + 2,
+        step.cycles * SCALE,
+        LANE - 4,
+        kind if step.mma == 0 else f"{kind} faint",
+        f"MMA {step.mma}, cycle {step.cycle:g}: {step.unit}{lanes}{columns}, {moved}",
+        mma=step.mma,
+        unit=step.unit,
+        cycle=f"{step.cycle:g}",
+        cycles=f"{step.cycles:g}",
+        core=step.sub_core,
+    )

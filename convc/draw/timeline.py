@@ -1,0 +1,145 @@
+"""The first round of a kernel on a chip: a row for each warp, unit, copy in flight and stage of a ring, cycles across.
+
+Slices that are narrower than a pixel join the one before them; the rest is drawn as the timing engine has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from convc.draw.svg import MARGIN, SHADES, TITLE, Picture, group, legend_lines, line, rect, text, titled, width_of
+from convc.report.timeline import WAITS
+from convc.timing.kernel import KernelTime
+from convc.timing.timeline import Slice, Track, timeline
+
+WIDTH = 1200
+"""Pixels of the round."""
+
+ROW = 16
+"""Pixels of a track."""
+
+CLICK = 50
+"""Fewest pixels between two numbers of cycles."""
+
+WORKS = "works"
+KINDS = {
+    WORKS: "s2", "busy": "s0", "in flight": "s6", "filling": "t1", "full": "s5",
+    **{cause: SHADES[(3, 1, 4, 8, 7, 0, 5, 6, 9, 9, 9)[place]] for place, cause in enumerate(WAITS)},
+}  # fmt: skip
+"""Colours of states: of warps, the cause that they wait for."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A state that a track is in from cycle to cycle; ``names`` of what does it, ``line`` of the text."""
+
+    state: str
+    name: str
+    start: float
+    end: float
+    line: int
+
+
+def timeline_picture(kernel: KernelTime) -> Picture:
+    """Draw the first round of a kernel."""
+    found = timeline(kernel.launch)
+    end = kernel.launch.lengths[0]
+    label = max(width_of(track.name) for track in found.tracks) + 8
+    groups = dict.fromkeys(track.group for track in found.tracks)
+    left = MARGIN + label
+    rows = {id(track): list(_runs(track, end / WIDTH)) for track in found.tracks}
+    used = {run.state for runs in rows.values() for run in runs}
+    keys, top = legend_lines(
+        MARGIN, TITLE - 6, [(_said(state), kind) for state, kind in KINDS.items() if state in used], left + WIDTH
+    )
+    parts: list[str] = []
+    y = top + 20
+    for name in groups:
+        if len(groups) > 1:
+            parts.append(text(MARGIN, y + 12, name, "strong"))
+            y += ROW
+        for track in found.tracks:
+            if track.group == name:
+                parts.append(text(MARGIN, y + 12, track.name))
+                parts.append(group(_boxes(rows[id(track)], left, y, WIDTH / end), track=track.name, group=name))
+                y += ROW
+    ticks = _ticks(end, left, top + 16, y)
+    title = f"{kernel.name}: first round on {kernel.chip.name}, {end:.0f} cycles"
+    return titled(title, left + WIDTH + 2 * MARGIN, y + MARGIN, [*keys, *ticks, *parts])
+
+
+def _said(state: str) -> str:
+    """A state in the legend."""
+    return f"waits for {state}" if state in WAITS else state
+
+
+def _ticks(end: float, x: float, top: float, low: float) -> Iterator[str]:
+    """Lines with numbers of cycles, at steps of 1, 2 or 5 and zeros."""
+    step = next(step for step in _steps() if step * WIDTH / end >= CLICK)
+    for tick in range(0, int(end) + 1, step):
+        at = x + tick * WIDTH / end
+        yield line(at, top, at, low)
+        yield text(at, top - 2, str(tick), "soft mid")
+
+
+def _steps() -> Iterator[int]:
+    power = 1
+    while True:
+        yield from (power, 2 * power, 5 * power)
+        power *= 10
+
+
+def _boxes(runs: Iterable[_Run], x: float, y: float, scale: float) -> Iterator[str]:
+    for run in runs:
+        tip = f"{run.name}: cycles {run.start:.0f} to {run.end:.0f}"
+        yield rect(
+            x + run.start * scale,
+            y + 2,
+            max(0.5, (run.end - run.start) * scale),
+            ROW - 4,
+            KINDS[run.state],
+            f"{tip}, line {run.line}" if run.line else tip,
+            state=run.state,
+            start=f"{run.start:g}",
+            end=f"{run.end:g}",
+            line=run.line or None,
+        )
+
+
+def _runs(track: Track, pixel: float) -> Iterator[_Run]:
+    """States of a track one after the other, those in a row that are alike or narrower than a pixel as one."""
+    run: _Run | None = None
+    for one in _states(track):
+        joins = run is not None and (one.state == run.state or one.end - one.start < pixel / 2)
+        if run is not None and joins and one.start - run.end < pixel:
+            run.end = max(run.end, one.end)
+            continue
+        if run is not None:
+            yield run
+        run = one
+    if run is not None:
+        yield run
+
+
+def _states(track: Track) -> Iterator[_Run]:
+    """What a track does, slice by slice; empty stages are left out."""
+    for one in _flat(track.slices) if track.kind == "role" else track.slices:
+        if track.kind == "role":
+            cause = one.name.removeprefix("wait: ")
+            state = cause if cause in WAITS else WORKS
+        elif track.kind == "stage":
+            state = one.name
+        else:
+            state = "busy" if track.kind == "unit" else "in flight"
+        if state != "empty":
+            yield _Run(state, one.name, one.start, one.end, one.line)
+
+
+def _flat(slices: Iterable[Slice]) -> Iterator[Slice]:
+    """The instructions in the steps of a warp, and what stands outside of steps."""
+    for one in slices:
+        if one.kind == "step":
+            yield from _flat(one.inner)
+        else:
+            yield one

@@ -1,0 +1,111 @@
+"""Pictures of a layer, read back: lanes against what the machine multiplies, memory against the plan."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from support.drawings import marked, parsed, words
+
+import convc
+from convc.draw.lanes import lanes_picture
+from convc.draw.memory import memory_picture
+from convc.draw.tile import tile_picture
+from convc.errors import InputError
+from convc.explain.example import example_tiles
+
+R = 1
+S = 2
+SHAPE = (2, 8, 9, 11)
+
+
+@pytest.fixture(scope="module")
+def impulse():
+    """A convolution that copies the pixel at filter tap (R, S) to every output channel."""
+    weights = np.zeros((8, 8, 3, 3), np.float16)
+    weights[:, 0, R, S] = 1
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="<script>", pads=[1, 1, 1, 1])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, SHAPE)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)
+    graph = helper.make_graph([node], "impulse", [x], [y], [numpy_helper.from_array(weights, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize(("schedule", "shift"), [("shift", "chain"), ("slide", None), ("reload", None)])
+def test_lanes_hold_the_pixels_that_the_machine_multiplies(impulse, schedule, shift, tmp_path):
+    """Every pixel has a value of its own: the machine's output says which pixel its lane multiplied."""
+    options = convc.ScheduleOptions(schedule=schedule, shift=shift)
+    n, _, height, width = SHAPE
+    x = np.zeros(SHAPE, np.float16)
+    x[:, 0] = 1 + np.arange(n * height * width).reshape(n, height, width)
+    build = convc.compile(impulse, tmp_path / "build", schedule=options)
+    y = convc.run(build, x)
+    found = convc.inspect(build)
+    shown = 0
+    for tile in range(found.tiles.count):
+        for lane in marked(tile_picture(found.tiles.lanes(tile, R), S).svg(), "lane"):
+            assert (lane["r"], lane["s"]) == (str(R), str(S))
+            if "output" not in lane:
+                assert lane["state"] == "idle"
+                continue
+            image, p, q = map(int, lane["output"].split(","))
+            pixel = tuple(map(int, lane["pixel"].split(",")))
+            held = 0 if lane["state"] in ("masked", "padding") else x[pixel[0], 0, pixel[1], pixel[2]]
+            assert y[image, 0, p, q] == held, lane
+            shown += 1
+    assert shown == n * height * width
+    assert "<script" not in memory_picture(found.plan).svg()
+
+
+def test_the_picture_of_lanes_has_what_the_picture_of_the_tile_has():
+    table = example_tiles().lanes(0)
+    every = list(marked(lanes_picture(table).svg(), "lane"))
+    for s in range(3):
+        tile = sorted(marked(tile_picture(table, s).svg(), "lane"), key=lambda lane: int(lane["lane"]))
+        assert tile == [lane for lane in every if lane["s"] == str(s)]
+    (masked,) = (lane for lane in tile if lane["state"] == "masked")
+    assert (masked["lane"], masked["pixel"], masked["needed"]) == ("8", "1,0,0", "0,0,9")
+
+
+def test_lanes_lie_on_their_pixels():
+    """Places in the picture are those on the image: equal steps for equal pixels."""
+    root = parsed(tile_picture(example_tiles().lanes(0), 0).svg())
+    places = {}
+    for group in root:
+        if group.get("data-lane"):
+            n, _, w = map(int, group.get("data-pixel").split(","))
+            box = next(part for part in group if part.tag.endswith("rect"))
+            places.setdefault(n, set()).add(float(box.get("x")) - 28 * w)
+    assert all(len(origins) == 1 for origins in places.values())
+
+
+def test_there_is_no_such_filter_column():
+    with pytest.raises(InputError, match="there is no filter column 3") as raised:
+        tile_picture(example_tiles().lanes(0), 3)
+    assert raised.value.hint == "filter columns of this layer: 0 to 2"
+
+
+@pytest.mark.parametrize("schedule", ["reload", "shift"])
+def test_memory_is_that_of_the_plan(impulse, schedule):
+    plan = convc.inspect(impulse, schedule=convc.ScheduleOptions(schedule=schedule)).plan
+    svg = memory_picture(plan).svg()
+    storage = plan.storage
+    drawn = {(each["smem"], each.get("stage")): each for each in marked(svg, "smem")}
+    for tile in storage.smem:
+        for stage in range(tile.stages):
+            box = drawn.pop((tile.name, str(stage)))
+            assert int(box["offset"]) == tile.offset + stage * tile.stage_bytes
+            assert int(box["bytes"]) == tile.bytes
+    for ring in storage.rings:
+        for stage in range(ring.stages):
+            box = drawn.pop((f"{ring.name} {stage}", None))
+            assert (int(box["offset"]), int(box["bytes"])) == (ring.offset + 8 * stage, 8)
+    last = max(int(box["offset"]) + int(box["bytes"]) for box in drawn.values())
+    assert last == storage.smem_bytes
+    columns = [(each["tmem"], int(each["column"]), int(each["columns"])) for each in marked(svg, "tmem")]
+    assert columns == [
+        (tile.name, tile.column_offset + stage * tile.columns, tile.columns)
+        for tile in storage.tmem
+        for stage in range(tile.stages)
+    ]
+    assert f"tensor memory, {storage.tmem_columns} of 512 columns are allocated" in words(svg)

@@ -1,0 +1,103 @@
+"""Pictures of time, read back: they say what the timing engine says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from support.drawings import marked, parsed, words
+
+import convc
+from convc.api.drawing import time_schedules
+from convc.api.timing import roof_points
+from convc.draw.roofline import peak_tflops, roofline_picture
+from convc.draw.schedules import schedules_picture
+from convc.draw.timeline import timeline_picture
+from convc.errors import InputError
+from convc.explain.schedules import legal_choices
+from convc.support.resources import model_folder
+from convc.timing.parameters import read_chip
+from convc.timing.timeline import timeline, walk
+
+TINY = model_folder() / "tiny_conv.onnx"
+
+
+@pytest.fixture(scope="module")
+def report():
+    return convc.time(TINY)
+
+
+def test_units_are_busy_in_the_picture_as_long_as_in_the_engine(report):
+    kernel = report.layers[0].kernel
+    root = parsed(timeline_picture(kernel).svg())
+    drawn = {group.get("data-track"): list(group) for group in root if group.get("data-track")}
+    tracks = {track.name: track for track in timeline(kernel.launch).tracks}
+    assert set(drawn) == set(tracks)
+    pixel = kernel.launch.lengths[0] / 1200
+    for name, track in tracks.items():
+        boxes = [(float(box.get("data-start")), float(box.get("data-end"))) for box in drawn[name]]
+        whole = [one for one in walk(track.slices) if one.kind in ("instruction", "wait", "work")]
+        if track.kind == "stage":
+            whole = [one for one in track.slices if one.name != "empty"]
+        busy = sum(one.cycles for one in whole)
+        assert boxes == sorted(boxes)
+        assert sum(end - start for start, end in boxes) == pytest.approx(busy, abs=pixel * len(whole) + 1)
+        assert boxes[0][0] == pytest.approx(whole[0].start)
+        assert boxes[-1][1] == pytest.approx(max(one.end for one in whole), rel=1e-4)
+
+
+def test_a_wait_in_the_picture_is_one_of_the_engine(report):
+    kernel = report.layers[0].kernel
+    waits = {one.name for track in timeline(kernel.launch).tracks for one in walk(track.slices) if one.kind == "wait"}
+    states = {each["state"] for each in marked(timeline_picture(kernel).svg(), "state")}
+    assert states - {"works", "busy", "in flight", "filling", "full"} <= {name.removeprefix("wait: ") for name in waits}
+    assert "copy through TMA" in states
+
+
+def test_schedules_add_up():
+    found = convc.inspect(TINY)
+    timed = time_schedules(found)
+    assert set(timed) == {choice.schedule.title for choice in legal_choices(found.plan)}
+    svg = schedules_picture(found.plan, timed).svg()
+    bars = {each["schedule"]: each for each in marked(svg, "schedule")}
+    assert [title for title, bar in bars.items() if bar["chosen"] == "1"] == [found.plan.schedule.title]
+    for title, kernel in timed.items():
+        assert float(bars[title]["cycles"]) == pytest.approx(kernel.cycles, rel=1e-4)
+    parts = sum(float(each["cycles"]) for each in marked(svg, "cause"))
+    assert parts == pytest.approx(sum(kernel.cycles for kernel in timed.values()), rel=1e-3)
+    lengths = [float(bar["cycles"]) for bar in bars.values()]
+    assert lengths == sorted(lengths)
+    plain = schedules_picture(found.plan, {}).svg()
+    assert any("estimated" in each for each in words(plain))
+
+
+def test_a_layer_stands_where_its_operations_and_bytes_say(report):
+    (point,) = roof_points(report)
+    (layer,) = report.layers
+    (dot,) = marked(roofline_picture([point], report.chip).svg(), "layer")
+    operands = layer.kernel.operands
+    assert float(dot["intensity"]) == pytest.approx(2 * layer.macs / (operands.read + operands.written), rel=1e-5)
+    assert float(dot["tflops"]) == pytest.approx(layer.tflops, rel=1e-5)
+    roofs = {each["roof"]: each for each in marked(roofline_picture([point], report.chip).svg(), "roof")}
+    assert float(roofs["memory"]["rate"]) == report.chip["chip.memory"]
+    assert set(roofs) == {"memory", "L2", f"{point.element_bits} bits"}
+
+
+def test_the_flat_roof_of_a_b200_is_what_nvidia_publishes():
+    """2.25 PFLOPS of dense f16 at 1.85 GHz and 148 SMs; halved for twice the bits."""
+    chip = read_chip("b200", [])
+    assert peak_tflops(chip, 16) == pytest.approx(2243, rel=1e-3)
+    assert peak_tflops(chip, 8) == 2 * peak_tflops(chip, 16)
+
+
+def test_a_roofline_needs_a_layer(report):
+    with pytest.raises(InputError, match="there is none"):
+        roofline_picture([], report.chip)
+
+
+def test_results_show_themselves_in_notebooks(report):
+    assert "first round on b200" in report._repr_svg_()
+    assert report._repr_svg_() == report.layers[0]._repr_svg_()
+    several = dataclasses.replace(report, layers=report.layers * 2)
+    assert "roofline of b200: 2 layers" in several._repr_svg_()
+    assert "filter column 0" in convc.inspect(TINY)._repr_svg_()
