@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from convc.api.launching import launch, write_host_program
     from convc.api.loading import load
     from convc.api.options import ChipOptions, GpuOptions, MachineOptions, ReadOptions, WorkOptions
+    from convc.api.probing import ProbeRun, assumptions, run_probes, settle_probes
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
@@ -39,12 +40,15 @@ if TYPE_CHECKING:
     from convc.gpu.result import Launched
     from convc.ir.launch import LaunchSpec
     from convc.ir.network import Network
+    from convc.probe.assumed import Assumptions
+    from convc.probe.settled import Settled
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
     from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
     from convc.workers.pool import Pool
 
 __all__ = [
+    "Assumptions",
     "Build",
     "CheckReport",
     "ChipOptions",
@@ -66,12 +70,15 @@ __all__ = [
     "NetworkReport",
     "NetworkRun",
     "Pool",
+    "ProbeRun",
     "ReadOptions",
     "ScheduleOptions",
+    "Settled",
     "Simulation",
     "TimeReport",
     "VerifyReport",
     "WorkOptions",
+    "assumptions",
     "check",
     "compile",
     "inspect",
@@ -82,6 +89,8 @@ __all__ = [
     "run_layer",
     "run_model",
     "run_network",
+    "run_probes",
+    "settle_probes",
     "simulate",
     "time",
     "verify",
@@ -91,6 +100,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "Assumptions": "convc.probe.assumed",
     "Build": "convc.build.folder",
     "CheckReport": "convc.api.checking",
     "ChipOptions": "convc.api.options",
@@ -112,12 +122,15 @@ _HOME = {
     "NetworkReport": "convc.verification.records",
     "NetworkRun": "convc.runtime.network.stats",
     "Pool": "convc.workers.pool",
+    "ProbeRun": "convc.api.probing",
     "ReadOptions": "convc.api.options",
     "ScheduleOptions": "convc.compiler.options",
+    "Settled": "convc.probe.settled",
     "Simulation": "convc.api.simulating",
     "TimeReport": "convc.api.timing",
     "VerifyReport": "convc.verification.records",
     "WorkOptions": "convc.api.options",
+    "assumptions": "convc.api.probing",
     "check": "convc.api.checking",
     "compile": "convc.api.compiling",
     "inspect": "convc.api.inspecting",
@@ -128,6 +141,8 @@ _HOME = {
     "run_layer": "convc.api.running",
     "run_model": "convc.api.running_networks",
     "run_network": "convc.api.running_networks",
+    "run_probes": "convc.api.probing",
+    "settle_probes": "convc.api.probing",
     "simulate": "convc.api.simulating",
     "time": "convc.api.timing",
     "verify": "convc.api.verifying",

@@ -15,6 +15,9 @@
     launch           launching            launch a kernel on a real GPU, and compare it with the machine
     write_host_      launching            the same launch as a program in C++
     program
+    assumptions,     probing              what is assumed of the hardware, and what small kernels on a GPU say to it
+    run_probes,
+    settle_probes
     time             timing               how long kernels take on a chip, and what they wait for
 
 A model is a file, a loaded `onnx.ModelProto` or, for all but whole networks, what `load` gives; a build is a folder, or
@@ -29,6 +32,7 @@ import convc
 
 if TYPE_CHECKING:
     from convc import Pool as Pool
+    from convc import assumptions as assumptions
     from convc import check as check
     from convc import compile as compile
     from convc import inspect as inspect
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from convc import run_layer as run_layer
     from convc import run_model as run_model
     from convc import run_network as run_network
+    from convc import run_probes as run_probes
+    from convc import settle_probes as settle_probes
     from convc import simulate as simulate
     from convc import time as time
     from convc import verify as verify

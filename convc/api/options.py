@@ -62,7 +62,8 @@ class ChipOptions:
     """Options of the model of a chip.
 
     Attributes:
-        chip: whose parameters to use, one of `convc.timing.parameters.chips`.
+        chip: whose parameters to use, one of `convc.timing.parameters.chips`, or a file of one's own that ends in
+            ``.toml``, as ``convc probe --apply`` writes it.
         settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind; ``tmem.banks=8x64``.
         clock: of the SMs, in GHz, in place of the chip's.
         cold: nothing is in L2 when a kernel begins.

@@ -71,7 +71,9 @@ class Shown:
 @click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
-@click.option("--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300 or h200.")
+@click.option(
+    "--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300, h200 or FILE.toml."
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."
 )

@@ -22,6 +22,8 @@ from convc.ir.launch import LaunchSpec
 from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
+from convc.probe.record import Probed
+from convc.report.probe import ProbeJson, SettledJson
 from convc.report.sarif import FindingJson, VerdictName
 from convc.runtime.network.stats import RunStats
 from convc.verification.records import (
@@ -385,12 +387,14 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-layers/1": _layers,
     "convc-network/2": _network,
     "convc-network-run/2": lambda: NetworkRunJson,
+    "convc-probe/1": lambda: ProbeJson,
     "convc-run/1": lambda: RunJson,
+    "convc-settled/1": lambda: SettledJson,
     "convc-time/1": lambda: TimeJson,
     "convc-verify/2": _verify,
     "convc-verify-models/1": _models,
 }
 """The reports of commands, and what makes the type of each."""
 
-READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/2": NetworkRecord}
-"""Files that are read: the launch file of a kernel, and network.json of a build folder."""
+READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/2": NetworkRecord, "convc-probed/1": Probed}
+"""Files that are read: the launch file of a kernel, network.json of a build folder, and the answers of a GPU."""

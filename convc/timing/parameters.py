@@ -2,6 +2,8 @@
 
 A chip is a TOML file in ``chips/``, with a table for each part of the chip: ``[tma] fill = { value = 125, unit =
 "B/clk", class = "published", source = "...", range = [122, 125] }``. In text a parameter is named ``tma.fill``.
+
+A user's own file begins with ``base = "b200"``, the chip that it changes, and has those parameters that differ.
 """
 
 from __future__ import annotations
@@ -19,6 +21,15 @@ from convc.support.guessing import nearest
 from convc.timing.banks import BANKS, NAME
 
 FOLDER = Path(__file__).with_name("chips")
+
+OWN = ".toml"
+"""How the name of a user's own file ends."""
+
+MOST_BYTES = 1 << 18
+"""A file that is larger has no parameters."""
+
+MOST = 1e12
+"""No parameter is as large."""
 
 CHOICES: Mapping[str, Mapping[str, Mapping[str, float]]] = {NAME: BANKS}
 """What is chosen by name: for each setting the parameters that it replaces. The first setting is the default."""
@@ -61,7 +72,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a chip, by their full name.
 
     Attributes:
-        name: one of `chips`.
+        name: one of `chips`, or a file.
         parameters: its numbers.
         choices: the settings of `CHOICES` that differ from the default, by name.
     """
@@ -105,17 +116,15 @@ def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
     """The parameters of a chip, some of them set otherwise.
 
     Args:
-        name: one of `chips`.
+        name: one of `chips`, or the name of a user's own file, which ends in ``.toml``.
         settings: ``NAME=VALUE`` each, as in ``tma.fill=110`` or ``tma.fill=110 B/clk``, or ``tmem.banks=8x64``. The
             last of a name counts; a number counts whatever a choice says of it.
 
     Raises:
-        InputError: there is no such chip, parameter or choice, the unit is another one, or the value is no number above
-            zero.
+        InputError: there is no such chip, file, parameter or choice, the unit is another one, or the value is no number
+            above zero.
     """
-    if name not in chips():
-        raise InputError(f"there is no chip {name!r}: expected one of {', '.join(chips())}{_guess(name, chips())}")
-    chip = _chip(name)
+    chip = _own_chip(Path(name)) if name.endswith(OWN) else _known_chip(name)
     choices: dict[str, str] = {}
     values: dict[str, float] = {}
     for text in settings:
@@ -134,6 +143,51 @@ def check_name(chip: Chip, name: str) -> None:
     known = [*chip.parameters, *CHOICES]
     if name not in known:
         raise InputError(f"chip {chip.name} has no parameter {name!r}{_guess(name, known)}")
+
+
+def _known_chip(name: str) -> Chip:
+    """One of `chips`."""
+    if name not in chips():
+        raise InputError(f"there is no chip {name!r}: expected one of {', '.join(chips())}{_guess(name, chips())}")
+    return _chip(name)
+
+
+def _own_chip(file: Path) -> Chip:
+    """A chip with the parameters that a file changes."""
+    where = str(file)
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError(f"a file of parameters has at most {MOST_BYTES} bytes", where=where)
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        base = msgspec.convert(tables.pop("base", None), str)
+        changes = msgspec.convert(tables, dict[str, dict[str, Parameter]])
+    except OSError as problem:
+        raise InputError(f"cannot read it: {problem.strerror}", where=where) from None
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as problem:
+        raise InputError(
+            f"it is no file of parameters: {problem}", where=where, hint='begin with base = "b200", then tables'
+        ) from None
+    chip = _known_chip(base)
+    parameters = dict(chip.parameters)
+    for table, entries in changes.items():
+        for key, entry in entries.items():
+            name = f"{table}.{key}"
+            check_name(chip, name)
+            _check_own(name, entry, parameters[name].unit, where)
+            parameters[name] = entry
+    return Chip(name=where, parameters=parameters)
+
+
+def _check_own(name: str, entry: Parameter, unit: str, where: str) -> None:
+    """Raise `InputError` where a parameter of a file has another unit, or numbers that cannot be one."""
+    if entry.unit != unit:
+        raise InputError(f"{name} is in {unit}, got {entry.unit!r}", where=where)
+    low, high = entry.range
+    if not (0 < entry.value < MOST and 0 <= low <= entry.value <= high < MOST):
+        raise InputError(
+            f"{name} must be above 0 and below {MOST:g}, inside its range: got {entry.value} in {low} to {high}",
+            where=where,
+        )
 
 
 @functools.cache
@@ -175,7 +229,7 @@ def _value(name: str, unit: str, right: str) -> float:
         value = float(number)
     except ValueError:
         raise InputError(f"{name} must be a number in {unit}, got {right!r}") from None
-    if not 0 < value < 1e12:
+    if not 0 < value < MOST:
         raise InputError(f"{name} must be above 0 and below 1e12, got {number}")
     return value
 

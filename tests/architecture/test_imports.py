@@ -23,20 +23,21 @@ ARROWS = {
     "sanitizer": "ir ptx machine",
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",
+    "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
     "compiler": "_version ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels",
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version ir verification runtime build machine timing frontend layout support gpu",
+    "report": "_version ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
     "draw": "ptx machine compiler.index compiler.plan compiler.schedules explain report timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console gpu draw"
+        "report.console gpu draw probe"
     ),
     "cli": "_version support report explain draw api machine.base.switches",
-    "__init__": "_version api build compiler.options gpu ir runtime verification workers",
+    "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime",
 }
@@ -76,7 +77,7 @@ DOORS = {
     "jinja2": ("compiler/emit/render.py",),
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "draw/",
-        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "runtime/", "sanitizer/",
+        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/", "sanitizer/",
         "support/", "timing/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),

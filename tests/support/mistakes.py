@@ -16,6 +16,7 @@ from convc import api
 from convc.support.resources import model_folder
 
 SAXPY = Path(__file__).parents[1] / "foreign" / "saxpy"
+PROBED = Path(__file__).parents[1] / "recordings" / "probes_h100.json"
 W = (8, 4, 3, 3)
 
 
@@ -32,6 +33,49 @@ def fill(folder: Path) -> None:
     api.compile(folder / "two.onnx", folder / "b2")
     builds(folder)
     kernels(folder / "k")
+    answers(folder / "answers")
+
+
+def answers(folder: Path) -> None:
+    """The answers of an H100 to the probes, and files with one mistake each; a file of parameters, and wrong ones."""
+    folder.mkdir()
+    record = json.loads(PROBED.read_text())
+    changes: dict[str, Callable[[dict[str, Any]], Any]] = {
+        "right": lambda d: None,
+        "format": lambda d: d.update(format="convc-probed/9"),
+        "name": lambda d: d["probes"][0].update(probe="elekt"),
+        "target": lambda d: d["probes"][0].update(target="sm_80"),
+        "hopper": lambda d: d["probes"][0].update(probe="shift"),
+        "arch": lambda d: d["device"].update(arch="sm_120"),
+        "twice": lambda d: d["probes"].append(d["probes"][0]),
+        "size": lambda d: d["probes"][0].update(answers=["AAAA"]),
+        "count": lambda d: d["probes"][0].update(answers=[]),
+        "base64": lambda d: d["probes"][0].update(answers=["?"]),
+        "field": lambda d: d.update(extra=1),
+        "device": lambda d: d["device"].update(name="x" * 1000),
+    }
+    for name, change in changes.items():
+        (folder / f"{name}.json").write_text(json.dumps(changed(record, change)))
+    entry = 'fill = { value = 110, unit = "B/clk", class = "measured", source = "me", range = [100, 120] }'
+    texts = {
+        "right": f'base = "h200"\n[tma]\n{entry}\n',
+        "base": f"[tma]\n{entry}\n",
+        "chip": f'base = "h300"\n[tma]\n{entry}\n',
+        "name": f'base = "h200"\n[tma]\n{entry.replace("fill", "full")}\n',
+        "unit": f'base = "h200"\n[tma]\n{entry.replace("B/clk", "clk")}\n',
+        "value": f'base = "h200"\n[tma]\n{entry.replace("110", "-1")}\n',
+        "nan": f'base = "h200"\n[tma]\n{entry.replace("110", "nan")}\n',
+        "half": 'base = "h200"\n[tma',
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.toml").write_text(text)
+
+
+def changed(record: dict[str, Any], change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """A copy of a record with one change."""
+    copied = json.loads(json.dumps(record))
+    change(copied)
+    return copied
 
 
 def plain_files(folder: Path) -> None:

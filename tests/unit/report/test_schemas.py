@@ -20,8 +20,9 @@ from convc.support.resources import PACKAGE, SCHEMAS, model_folder, schema_file
 from convc.timing.kernel import KernelTime
 
 SAXPY = Path(__file__).parents[2] / "foreign" / "saxpy"
+PROBED = Path(__file__).parents[2] / "recordings" / "probes_h100.json"
 FORMAT = re.compile(r"\"(convc-[a-z-]+/\d+)\"")
-UNWRITTEN = {"convc-launch/1", "convc-build/2", "convc-launched/1"}
+UNWRITTEN = {"convc-launch/1", "convc-build/2", "convc-launched/1", "convc-probed/1"}
 """Files that are read, and what needs a GPU (tests/unit/gpu tries it with a driver that only notes)."""
 
 
@@ -70,6 +71,7 @@ def place(tmp_path_factory) -> Path:
     ptx.write_text("".join(line for line in ptx.read_text().splitlines(True) if "tcgen05.wait::ld" not in line))
     np.save(folder / "x.npy", np.ones((1, 16, 12, 12), np.float16))
     shutil.copytree(SAXPY, folder / "k")
+    shutil.copy(PROBED, folder / "probed.json")
     for name in ("x", "y"):
         np.save(folder / "k" / f"{name}.npy", np.arange(1000, dtype=np.float32))
     text = (folder / "k" / "kernel.ptx").read_text()
@@ -93,6 +95,8 @@ CALLS = [
     ("convc-check/1", "check racy", 1),
     ("convc-exec/1", "exec k/kernel.ptx k/launch.json", 0),
     ("convc-exec/1", "exec k/fault.ptx k/launch.json --check", 1),
+    ("convc-probe/1", "probe", 0),
+    ("convc-settled/1", "probe --apply probed.json", 0),
     ("convc-explain/2", "explain", 0),
     ("convc-explain/2", "explain hang", 0),
 ]

@@ -64,3 +64,17 @@ def test_all_chips_have_the_same_parameters():
 def test_every_parameter_is_read_by_the_model():
     code = "\n".join(path.read_text() for path in Path(parameters.__file__).parent.glob("*.py"))
     assert [name for name in read_chip("b200").parameters if f'"{name}"' not in code] == []
+
+
+def test_a_users_own_file_changes_a_chip(tmp_path):
+    file = tmp_path / "mine.toml"
+    entry = '{ value = 99.5, unit = "B/clk", class = "measured", source = "my GPU", range = [98, 101] }'
+    file.write_text(f'base = "h200"\n\n[tma]\nfill = {entry}\n')
+    chip = read_chip(str(file), ["tma.row=2"])
+    known = read_chip("h200")
+    assert (chip.name, chip["tma.fill"], chip["tma.row"]) == (str(file), 99.5, 2)
+    assert (chip.parameters["tma.fill"].evidence, chip.parameters["tma.fill"].range) == ("measured", (98, 101))
+    assert {name for name in chip.parameters if chip[name] != known[name]} == {"tma.fill", "tma.row"}
+    file.write_text("#" * (1 << 19))
+    with pytest.raises(InputError, match="a file of parameters has at most 262144 bytes"):
+        read_chip(str(file))

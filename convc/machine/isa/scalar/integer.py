@@ -153,13 +153,11 @@ def cut(value: Value, bits: int) -> Value:
 
 def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Binary:
     """div and rem, truncated toward zero. By zero (unspecified): what the switch ``divide_by_zero`` says."""
-    quotient_by_zero = MASK[bits] if by_zero == "ones" else 0
+    given_by_zero = MASK[bits] if by_zero == "ones" else 0
 
     def of_ints(a: int, b: int) -> int:
         if b == 0:
-            if not remainder:
-                return quotient_by_zero
-            return a if by_zero == "ones" else 0
+            return given_by_zero
         if is_signed_type:
             x = signed(a, bits)
             y = signed(b, bits)
@@ -179,9 +177,7 @@ def divide(bits: int, is_signed_type: bool, remainder: bool, by_zero: str) -> Bi
         if is_signed_type:
             differ = (a ^ b) >> a.dtype.type(bits - 1) != 0
             quotient = np.where(differ, -quotient, quotient)
-        if remainder:
-            return np.where(b == 0, a if by_zero == "ones" else a.dtype.type(0), a - quotient * b)
-        return np.where(b == 0, a.dtype.type(quotient_by_zero), quotient)
+        return np.where(b == 0, a.dtype.type(given_by_zero), a - quotient * b if remainder else quotient)
 
     return run
 

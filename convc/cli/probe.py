@@ -1,0 +1,77 @@
+"""``convc probe``: what is assumed of the hardware, and what a GPU says to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from convc.cli.options import json_option, path_type, target_type
+
+
+@click.command("probe")
+@click.argument("names", nargs=-1, metavar="[PROBE]...")
+@click.option("--run", "runs", is_flag=True, help="Run the probes on the GPU of this machine.")
+@click.option("--apply", "answers", type=path_type, metavar="FILE.json", help="Understand the answers of a GPU.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    type=target_type,
+    metavar="FILE",
+    help="With --run: write all answers there, to be sent in. With --apply: write the chip's parameters (.toml).",
+)
+@click.option("--chip", default="b200", show_default=True, help="Whose parameters are listed: b200, b300 or h200.")
+@json_option
+def probe_command(
+    names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None, chip: str, json_file: Path | None
+) -> None:
+    """List what the machine and the model of a chip assume, and the probes that settle it.
+
+    With --run these small kernels are run, all or those that are named, on whatever GPU is there; -o writes one file
+    that anybody can send in. --apply says what such a file settles, as options of the other commands, and -o then
+    writes what it measured, for `convc time --chip FILE.toml`.
+    """
+    # Imported when the command runs: its help needs neither the machine nor the driver.
+    from convc import api
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
+    from convc.report.probe import assumptions_json, print_assumptions, print_settled, probed_json, settled_json
+
+    _check(names, runs, answers, target)
+    out = console(stderr=check_reports(json_file, target))
+    if not runs and answers is None:
+        known = api.assumptions(chip)
+        print_assumptions(out, known)
+        if json_file is not None:
+            write_report(json_file, assumptions_json(known))
+        return
+    hangs = False
+    if answers is not None:
+        settled = api.settle_probes(answers, target)
+    else:
+        with progress_bar() as progress:
+            done = api.run_probes(names, progress=progress)
+        settled = done.settled
+        hangs = done.hangs
+        write_report(target, probed_json(done.record))
+    print_settled(out, settled)
+    if target is not None:
+        out.print(f"wrote {target}", soft_wrap=True, markup=False)
+    if json_file is not None:
+        write_report(json_file, settled_json(settled))
+    if hangs:
+        sys.stdout.flush()
+        os._exit(1)  # an ordinary end of the process would wait for the kernel
+
+
+def _check(names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None) -> None:
+    """Raise click.UsageError where words of the call do not go together."""
+    if runs and answers is not None:
+        raise click.UsageError("--run asks a GPU, --apply reads what one said: give one of them.")
+    if names and not runs:
+        raise click.UsageError("names of probes are for --run.")
+    if target is not None and not runs and answers is None:
+        raise click.UsageError("-o goes with --run or --apply; a list goes to --json FILE.")
