@@ -213,7 +213,7 @@ def check_all(
             places.append(place)
     checking = progress.part(COMPILING, 1.0)
     done = len(convs) - len(pieces)
-    checking(f"check {len(pieces)} layers", done / len(convs))
+    checking(f"check {len(convs)} layers", done / len(convs))
     for count, (index, report) in enumerate(pool.run(pieces), done + 1):
         conv = convs[places[index]]
         if isinstance(report, WorkerError):
