@@ -22,7 +22,7 @@ LAYER = ConvProblem(
     name="conv3x3", batch=16, in_channels=128, out_channels=128, in_extent=(28, 28), kernel=(3, 3), pad_lo=(1, 1),
     pad_hi=(1, 1), operand="f16", out="f16", bias=True,
 )  # fmt: skip
-"""A layer of a hundred CTAs and more, whose CTAs are shared."""
+"""A layer of 98 CTAs and 1.8 thousand million multiply-adds, whose CTAs and reference are shared."""
 
 
 def measure(selection: str) -> dict[str, float]:

@@ -16,7 +16,7 @@ from convc.sanitizer.shadow import LANES, Tables
 FIRST = 256
 """Entries of the tables at first."""
 
-KEPT = 1 << 22
+KEPT = 1 << 21
 """Most places of accesses that are kept to be looked up."""
 
 Found = tuple[np.ndarray, np.ndarray]
@@ -86,7 +86,8 @@ class Parts(Tables):
             return None
         owners = np.repeat(lanes, places.size // lanes.size)
         single, last = np.unique(places.reshape(-1)[::-1], return_index=True)
-        return _Known(places, single, owners[::-1][last], (single, single))
+        known = single.astype(np.int32)  # half of what is kept
+        return _Known(places, known, owners[::-1][last].astype(np.int8), (known, known))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""

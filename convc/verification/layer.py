@@ -136,6 +136,43 @@ def bound_of(mode: Mode, problem: ConvProblem, data: LayerData) -> np.ndarray | 
     return through_epilogue(problem, sums, np.zeros_like(sums), data.residual)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The reference for some images of a layer's output.
+
+    Attributes:
+        values: (n, K, P, Q) before the final rounding, in float32 where that holds all of them, else in float64.
+        bound: float64, as of `bound_of`.
+    """
+
+    values: np.ndarray
+    bound: np.ndarray | None
+
+
+def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int]) -> Expected:
+    """The reference for the images ``images[0]`` up to ``images[1]`` of the data of `check_layer`."""
+    data = data_of(mode, conv, seed)
+    part = slice(*images)
+    problem = dataclasses.replace(conv.problem, batch=images[1] - images[0])
+    residual = None if data.residual is None else data.residual[part]
+    data = dataclasses.replace(data, x=data.x[part], residual=residual)
+    values = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
+    with np.errstate(over="ignore"):
+        short = values.astype(np.float32)
+    return Expected(values=short if np.array_equal(short, values) else values, bound=bound_of(mode, problem, data))
+
+
+def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected]) -> Check | None:
+    """A run compared with the reference for all images; None where an element is wrong.
+
+    Then only `check_layer` can say who wrote it.
+    """
+    bounds = [part.bound for part in parts if part.bound is not None]
+    values = np.concatenate([part.values for part in parts]).astype(np.float64, copy=False)
+    comparison = compare(run.y, values, np.concatenate(bounds) if bounds else None)
+    return check_of(run, mode, comparison) if comparison.first is None else None
+
+
 def run_part(
     conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
 ) -> LayerRun | None:

@@ -13,6 +13,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from threadpoolctl import ThreadpoolController
 
@@ -26,7 +27,15 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
 from convc.support.progress import SILENT, Progress
-from convc.verification.layer import check_layer, combined, layer_report, run_part
+from convc.verification.layer import (
+    Expected,
+    check_layer,
+    combined,
+    expect_part,
+    judged_in_parts,
+    layer_report,
+    run_part,
+)
 from convc.verification.records import Check, LayerReport, Mode
 from convc.verification.sampled_layer import check_sampled
 from convc.workers.pool import Pool, Task
@@ -72,6 +81,13 @@ def part_job(
     _require(digest)
     with one_thread():
         return run_part(conv, kernel, mode, seed, options, ctas)
+
+
+def expected_job(digest: str, conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int]) -> Expected:
+    """Compute the reference for some images in a worker (see `convc.verification.layer.expect_part`)."""
+    _require(digest)
+    with one_thread():
+        return expect_part(conv, mode, seed, images)
 
 
 def check_job(
@@ -181,21 +197,50 @@ def check_all(
     compile_all(kernels, convs, pool, progress.part(0.0, COMPILING))
     digest = compiler_digest()
     pieces: list[Task] = []
-    shares = pool.slots if len(convs) < pool.slots else 1
-    for conv in convs:
-        kernel = kernels.compiled(conv.problem)
-        runs = {} if sample is not None else _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
-        arguments = (digest, conv, kernel, seed, modes, options, runs, sample)
-        pieces.append(Task(name=conv.name, function=check_job, arguments=arguments))
+    places: list[int] = []
     reports: list[LayerReport | None] = [None] * len(convs)
+    shares = pool.slots if len(convs) < pool.slots else 1
+    for place, conv in enumerate(convs):
+        kernel = kernels.compiled(conv.problem)
+        runs: dict[Mode, LayerRun] = {}
+        if sample is None:
+            parts = _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
+            runs = parts.runs
+            reports[place] = parts.report(conv, kernel, modes)
+        if reports[place] is None:
+            arguments = (digest, conv, kernel, seed, modes, options, runs, sample)
+            pieces.append(Task(name=conv.name, function=check_job, arguments=arguments))
+            places.append(place)
     checking = progress.part(COMPILING, 1.0)
-    checking(f"check {len(pieces)} layers", 0.0)
-    for count, (index, report) in enumerate(pool.run(pieces), 1):
+    done = len(convs) - len(pieces)
+    checking(f"check {len(convs)} layers", done / len(convs))
+    for count, (index, report) in enumerate(pool.run(pieces), done + 1):
+        conv = convs[places[index]]
         if isinstance(report, WorkerError):
-            report = _lost(convs[index], kernels.compiled(convs[index].problem), modes, report)
-        reports[index] = report
-        checking(f"{convs[index].name} ({count} of {len(convs)} layers)", count / len(convs))
+            report = _lost(conv, kernels.compiled(conv.problem), modes, report)
+        reports[places[index]] = report
+        checking(f"{conv.name} ({count} of {len(convs)} layers)", count / len(convs))
     return tuple(report for report in reports if report is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A large layer as workers found it, by mode: runs of all CTAs, and the reference for all images."""
+
+    runs: dict[Mode, LayerRun]
+    expected: dict[Mode, list[Expected]]
+
+    def report(self, conv: ConvNode, kernel: Kernel, modes: Sequence[Mode]) -> LayerReport | None:
+        """The report that `check_layer` would make; None where something is missing or wrong."""
+        checks: list[Check] = []
+        for mode in modes:
+            run = self.runs.get(mode)
+            parts = self.expected.get(mode)
+            check = None if run is None or parts is None else judged_in_parts(mode, run, parts)
+            if check is None:
+                return None
+            checks.append(check)
+        return layer_report(conv, kernel, checks, self.runs[modes[0]].counters)
 
 
 def _in_parts(
@@ -207,28 +252,50 @@ def _in_parts(
     modes: tuple[Mode, ...],
     options: RunOptions,
     progress: Progress,
-) -> dict[Mode, LayerRun]:
-    """Runs of a layer that is so large that its CTAs are shared among workers; none for a smaller one.
+) -> _Parts:
+    """Runs of a layer that is so large that its CTAs are shared among workers, and the reference, which they share too.
 
-    A mode of which a part is not clean, or is lost, has no run either: the layer is then run as a whole.
+    Of a smaller layer there is nothing, and from a single worker no reference. A mode of which a part is not clean, or
+    is lost, has no run: the layer is then run as a whole.
     """
     ranges = cta_ranges(conv.problem.macs, kernel.artifact.launch, shares)
     if len(ranges) < 2:
-        return {}
+        return _Parts({}, {})
+    images = image_ranges(conv.problem.batch, pool.slots)
     digest = compiler_digest()
-    asked: list[tuple[Mode, tuple[int, int]]] = [(mode, ctas) for mode in modes for ctas in ranges]
+    runs: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
+    expected: dict[tuple[Mode, tuple[int, int]], Expected] = {}
+    asked: list[tuple[Mode, tuple[int, int]]] = []
     pieces: list[Task] = []
-    for mode, ctas in asked:
-        name = f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data"
-        arguments = (digest, conv, kernel, mode, seed, options, ctas)
-        pieces.append(Task(name=name, function=part_job, arguments=arguments))
-    clean: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
+    for mode in modes:
+        for ctas in ranges:
+            asked.append((mode, ctas))
+            name = f"{conv.name}, CTAs {ctas[0]}..{ctas[1] - 1}, {mode} data"
+            arguments = (digest, conv, kernel, mode, seed, options, ctas)
+            pieces.append(Task(name=name, function=part_job, arguments=arguments))
+        for some in images:
+            asked.append((mode, some))
+            name = f"{conv.name}, reference for images {some[0]}..{some[1] - 1}, {mode} data"
+            pieces.append(Task(name=name, function=expected_job, arguments=(digest, conv, mode, seed, some)))
     for count, (index, part) in enumerate(pool.run(pieces), 1):
         if isinstance(part, LayerRun):
-            clean[asked[index]] = part
+            runs[asked[index]] = part
+        elif isinstance(part, Expected):
+            expected[asked[index]] = part
         progress(f"{pieces[index].name} ({count} of {len(pieces)} parts)", COMPILING)
-    whole: list[Mode] = [mode for mode in modes if all((mode, ctas) in clean for ctas in ranges)]
-    return {mode: combined([clean[mode, ctas] for ctas in ranges]) for mode in whole}
+    whole: list[Mode] = [mode for mode in modes if all((mode, ctas) in runs for ctas in ranges)]
+    known: list[Mode] = [mode for mode in modes if images and all((mode, some) in expected for some in images)]
+    return _Parts(
+        {mode: combined([runs[mode, ctas] for ctas in ranges]) for mode in whole},
+        {mode: [expected[mode, some] for some in images] for mode in known},
+    )
+
+
+def image_ranges(batch: int, slots: int) -> list[tuple[int, int]]:
+    """Ranges of images, one for each worker as far as there are as many; none for a single worker."""
+    count = min(batch, slots) if slots > 1 else 0
+    bounds = [batch * index // count for index in range(count + 1)] if count else []
+    return list(itertools.pairwise(bounds))
 
 
 def cta_ranges(macs: int, launch: LaunchSpec, shares: int = 1) -> list[tuple[int, int]]:

@@ -31,10 +31,10 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
-from convc.verification.layer import check_layer, combined, run_part
+from convc.verification.layer import check_layer, combined, expect_part, judged_in_parts, run_part
 from convc.verification.records import LayerReport
 from convc.workers import jobs
-from convc.workers.jobs import cta_ranges, worth_sending
+from convc.workers.jobs import cta_ranges, image_ranges, worth_sending
 from convc.workers.pool import Pool
 
 LAYERS, KERNELS = 5, 4
@@ -280,6 +280,20 @@ def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
     assert not one_missing.ok
 
 
+def test_the_reference_in_parts_judges_as_the_whole_one(tiny_conv):
+    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(tiny_conv.problem)
+    whole = check_layer(tiny_conv, kernel, seed=3)
+    for mode, check in zip(("integer", "normal"), whole.checks, strict=True):
+        run = run_part(tiny_conv, kernel, mode, 3, RunOptions(), (0, kernel.artifact.launch.ctas))
+        parts = [expect_part(tiny_conv, mode, 3, images) for images in image_ranges(5, 2)]
+        assert {part.values.dtype.name for part in parts} == {"float32" if mode == "integer" else "float64"}
+        made = judged_in_parts(mode, run, parts)
+        assert dataclasses.replace(made, seconds=check.seconds) == check
+        run.y.reshape(-1)[7] += 1
+        assert judged_in_parts(mode, run, parts) is None
+    assert (image_ranges(1, 2), image_ranges(3, 2), image_ranges(4, 1)) == ([(0, 1)], [(0, 1), (1, 3)], [])
+
+
 @pytest.fixture
 def tiny_conv():
     """A layer with several CTAs."""
@@ -333,7 +347,8 @@ def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, pool, monkeyp
     work = WorkOptions(executor=pool, progress=lambda what, part: told.append(what))
     report = convc.verify(model, "layer3.0.conv1", seed=3, work=work)
     assert bits(report.layers)[0] in alone
-    assert any("CTAs 0.." in what and "of 4 parts)" in what for what in told)
+    assert any("CTAs 0.." in what and "of 6 parts)" in what for what in told)
+    assert any("reference for images 0..0, normal data" in what for what in told)
 
 
 def test_small_work_stays_here_unless_it_is_sent(model):
