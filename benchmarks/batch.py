@@ -11,7 +11,7 @@ import resource
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.layers import launch_of, resnet50
+from benchmarks.layers import EACH, launch_of, resnet50
 from benchmarks.network import im2col_sgemm, rival_data
 from benchmarks.timing import in_turns
 from convc import machine
@@ -43,7 +43,7 @@ def _times(kernels: Kernels, problem: ConvProblem, batch: int) -> tuple[float, f
     data = rival_data(problem)
     times = in_turns(
         {
-            "machine": lambda: machine.run(*launch),
+            "machine": lambda: machine.run(*launch, options=EACH),
             "numpy": lambda: [im2col_sgemm(problem, *data) for _ in range(batch)],
         }
     )

@@ -7,7 +7,7 @@ run), ``times_plain`` how much longer that layer takes than without a check. ``p
 
 from __future__ import annotations
 
-from benchmarks.layers import launch_of, resnet50
+from benchmarks.layers import EACH, launch_of, resnet50
 from benchmarks.timing import best, yardstick
 from convc import machine
 from convc.compiler.kernels import Kernels
@@ -23,7 +23,7 @@ def measure(selection: str) -> dict[str, float]:
         launch = launch_of(kernels, problem)
         text = launch[0]
         checked = best(lambda launch=launch: check_kernel(*launch))
-        plain = best(lambda launch=launch: machine.run(*launch))
+        plain = best(lambda launch=launch: machine.run(*launch, options=EACH))
         parsed = best(lambda text=text: parse(text)) * 2000 / len(text.splitlines())
         checks.append((checked, checked / plain, parsed))
     seconds, ratio, _ = max(checks)

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 from threadpoolctl import threadpool_limits
 
+from benchmarks.layers import EACH
 from benchmarks.timing import best, yardstick
 from convc import machine
 from convc.ir.dtypes import ARRAY_TYPES
@@ -66,4 +67,4 @@ def _seconds(text: str, launch: LaunchSpec, runs: int = 1) -> float:
     """Processor seconds of some runs on small whole numbers."""
     rng = np.random.default_rng(0)
     inputs = {name: rng.integers(0, 4, b.shape).astype(ARRAY_TYPES[b.dtype]) for name, b in launch.buffers.items()}
-    return best(lambda: [machine.run(text, launch, inputs) for _ in range(runs)])
+    return best(lambda: [machine.run(text, launch, inputs, options=EACH) for _ in range(runs)])

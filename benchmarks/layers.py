@@ -12,9 +12,13 @@ from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.ir.launch import LaunchSpec
 from convc.ir.problem import ConvProblem
+from convc.machine import RunOptions
 from convc.runtime.layer import input_buffers
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
+
+EACH = RunOptions(repeats=False)
+"""Execute each launch: to be measured as the first of its kind, however often it is run."""
 
 
 def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:

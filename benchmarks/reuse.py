@@ -23,7 +23,7 @@ from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from benchmarks.budget import read_budgets, report
-from benchmarks.layers import light_models
+from benchmarks.layers import EACH, light_models
 from benchmarks.timing import best, yardstick
 from convc import machine
 from convc.build.writer import layer_of
@@ -114,7 +114,9 @@ def run(problem: ConvProblem, schedule: str) -> Measured | PlanError:
     launch = layer.ptx, layer.launch, input_buffers(layer, x)
     with threadpool_limits(1, user_api="blas"):
         counters = machine.run(*launch).counters
-        return Measured(compiled=compiled, counters=counters, cpu_seconds=best(lambda: machine.run(*launch)))
+        return Measured(
+            compiled=compiled, counters=counters, cpu_seconds=best(lambda: machine.run(*launch, options=EACH))
+        )
 
 
 def run_all(names: Iterable[str] | None) -> Found:

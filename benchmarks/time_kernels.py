@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.layers import resnet50
+from benchmarks.layers import EACH, resnet50
 from benchmarks.timing import best
 from convc import machine
 from convc.build.writer import layer_of
@@ -62,7 +62,7 @@ def measure(selection: str) -> dict[str, float]:
 def costs(text: str, launch: LaunchSpec, buffers: dict[str, np.ndarray], whole: bool) -> Costs:
     """Seconds for one kernel; ``whole``: also those of its recording and its file."""
     chip = read_chip("b200")
-    plain = best(lambda: machine.run(text, launch, buffers))
+    plain = best(lambda: machine.run(text, launch, buffers, options=EACH))
     timed = best(lambda: time_kernel(text, launch, {}, chip))
     if not whole:
         return Costs(plain=plain, timed=timed)

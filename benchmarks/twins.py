@@ -9,7 +9,7 @@ import dataclasses
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks.layers import launch_of, resnet50
+from benchmarks.layers import EACH, launch_of, resnet50
 from benchmarks.timing import in_turns
 from convc import machine
 from convc.compiler.kernels import Kernels
@@ -29,7 +29,7 @@ def measure(selection: str) -> dict[str, float]:
                 operand: launch_of(kernels, dataclasses.replace(problem, operand=operand, out=out))
                 for operand, out in RESULTS.items()
             }
-            found = in_turns({name: lambda own=own: machine.run(*own) for name, own in launches.items()})
+            found = in_turns({name: lambda own=own: machine.run(*own, options=EACH) for name, own in launches.items()})
             for name, time in found.items():
                 seconds[name] += time
     plain = seconds.pop("f16")

@@ -53,6 +53,7 @@ class RunOptions:
             the others would have written stays as it was.
         memory_bytes: most bytes that buffers, variables and a cohort may take together.
         only: run only the CTAs of these numbers, of a launch without clusters; empty: all of ``ctas``.
+        repeats: a launch may take the course of an earlier one (`convc.machine.state.course`); no result differs.
     """
 
     cohort: int = 148
@@ -64,6 +65,7 @@ class RunOptions:
     ctas: tuple[int, int] | None = None
     memory_bytes: int = 64 << 30
     only: tuple[int, ...] = ()
+    repeats: bool = True
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -238,6 +240,7 @@ def _run(
         policy=options.policy,
         seed=options.seed,
         evaluation=options.evaluation,
+        repeats=options.repeats,
     )
     cohorts = _cohorts(launch, options, cohort_size(decoded, launch, options))
     total = sum(count for _, count in cohorts)

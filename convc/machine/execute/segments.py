@@ -43,7 +43,7 @@ def with_segments(segments: list[Segment], body: tuple[Instr, ...], table: SlotT
     """The operations of a kernel with its segments in the places where they begin."""
     out = list(ops)
     for segment in segments:
-        out[segment.start] = Runner(segment, body, table, ops).run
+        out[segment.start] = _Runner(segment, body, table, ops).run
     return out
 
 
@@ -62,7 +62,7 @@ class _Through(Passage):
         cells: what each tcgen05.ld has read.
     """
 
-    runner: Runner
+    runner: _Runner
     rows: np.ndarray | None
     warps: np.ndarray
     regs: list[Value]
@@ -79,7 +79,7 @@ class _Through(Passage):
         return self.runner.again(strand, self.cells)
 
 
-class Runner:
+class _Runner:
     """A segment that is ready to run."""
 
     def __init__(self, segment: Segment, body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> None:

@@ -57,7 +57,7 @@ class Kept:
 def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
     """Name all that the course of a launch depends on besides its text; None where it is not kept."""
     whole = first == 0 and ctas == launch.grid[0] * launch.grid[1] * launch.grid[2]
-    if not whole or launch.memory.watch is not None or launch.workspace or launch.findings:
+    if not launch.repeats or not whole or launch.memory.watch is not None or launch.workspace or launch.findings:
         return None
     maps = tuple((at, name, loader.tmap) for at, (name, loader) in launch.tensor_maps.items())
     buffers = tuple((buffer.base, buffer.size) for buffer in launch.memory.by_name.values())

@@ -29,6 +29,7 @@ class Launch:
         workspace: global address of the workspace of a cooperative launch; else 0.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         evaluation: ``lazy``, or ``eager`` (see `RunOptions`).
+        repeats: whether it may take the course of an earlier launch (see `convc.machine.state.course`).
         pool: arrays of cohorts that have ended. rooms: to evaluate in what has waited.
         before_change: is told of the buffers that are about to change.
     """
@@ -47,6 +48,7 @@ class Launch:
     policy: str = "eager"
     seed: int = 0
     evaluation: str = "eager"
+    repeats: bool = True
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)

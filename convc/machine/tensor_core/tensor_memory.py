@@ -34,6 +34,7 @@ class TensorMemory:
 
     Attributes:
         placement: the switch: ``first`` or ``last`` free run.
+        width: columns of `cells`: those below the end of the highest allocation so far.
         owner: int16 (ctas, 16): first column of the allocation that holds each block of 32 columns, -1 where free.
         permit: bool (ctas,): whether the CTA may still allocate.
         last: int64 (ctas,): columns of the CTA's latest allocation.

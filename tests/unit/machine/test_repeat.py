@@ -13,6 +13,8 @@ from test_segments import epilogue
 from convc.machine import RunOptions, RunResult
 from convc.machine.execute import engine
 
+DEFAULTS = RunOptions()
+
 REGISTERS, PLACES = epilogue().split("mov.u32 %t", 1)
 PLACES = "mov.u32 %t" + PLACES
 
@@ -37,7 +39,7 @@ def data(seed: int, threads: int) -> dict[str, np.ndarray]:
     return {"x": x, "bias": rng.standard_normal(16).astype(np.float32), "out": np.zeros(1 << 12, np.uint32)}
 
 
-def launches(body: str, *, ctas: tuple[int, ...] = (2, 2), evaluation: str = "lazy") -> list[RunResult]:
+def launches(body: str, ctas: tuple[int, ...], options: RunOptions = DEFAULTS) -> list[RunResult]:
     """One launch after the other, each with data of its own."""
     text = module(body, pointers=("x", "bias", "out"))
     return [
@@ -47,7 +49,7 @@ def launches(body: str, *, ctas: tuple[int, ...] = (2, 2), evaluation: str = "la
             grid=(count, 1, 1),
             block=(64, 1, 1),
             pointers=("x", "bias", "out"),
-            options=RunOptions(evaluation=evaluation),
+            options=options,
         )
         for number, count in enumerate(ctas)
     ]
@@ -66,10 +68,13 @@ def launches(body: str, *, ctas: tuple[int, ...] = (2, 2), evaluation: str = "la
 )
 def test_other_data_gives_what_it_gives_eagerly(repeated, body, times):
     counts = (2, 2, 1, 2, 2)  # a course is that of one grid, and the latest is kept
-    found = launches(body, ctas=counts)
+    found = launches(body, counts)
     assert len(repeated) == times
-    for eager, lazy in zip(launches(body, ctas=counts, evaluation="eager"), found, strict=True):
+    each = launches(body, counts, RunOptions(repeats=False))
+    assert len(repeated) == times
+    for eager, lazy, alone in zip(launches(body, counts, RunOptions(evaluation="eager")), found, each, strict=True):
         same(eager, lazy)
+        same(alone, lazy)
 
 
 def test_what_a_copy_brings_may_decide_where_results_go(repeated):
