@@ -14,6 +14,7 @@ import convc
 from convc.compiler.tile.interpret.run import interpret
 from convc.gpu.contents import digest
 from convc.ir.dtypes import ARRAY_TYPES
+from convc.support.resources import PACKAGE
 
 RECORD = json.loads((Path(__file__).parents[2] / "recordings" / "launches_h200.json").read_text())
 LAUNCHES = {each["name"]: each for each in RECORD["launches"]}
@@ -51,3 +52,13 @@ def test_the_machine_leaves_the_bytes_of_the_gpu_always(name, assembled):
 def test_everything_was_right_on_the_gpu():
     assert set(LAUNCHES) == set(CASES)
     assert [name for name, each in LAUNCHES.items() if each.get("wrong") != 0] == []
+
+
+def test_the_page_has_the_times_that_were_measured():
+    page = (PACKAGE / "docs" / "hardware.md").read_text()
+    rows = [name.removesuffix("_b1_f16") for name in LAUNCHES if name.endswith("_b1_f16")]
+    for row in rows:
+        times = [LAUNCHES[f"{row}_b{batch}_f16"] for batch in (1, 8, 32)]
+        cells = " | ".join(f"{each['streamed']:.1f} : {each['cudnn']:.1f}" for each in times)
+        assert f"| {row} | {cells} | {times[-1]['schedule']} |" in page
+    assert len(rows) == 23
