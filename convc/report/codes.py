@@ -32,6 +32,23 @@ FINDINGS = {
     "register-before-wait": (
         "A register is used before the tcgen05.wait::ld of the tcgen05.ld that fills it. Put the wait between the two."
     ),
+    "accumulator-before-wait": (
+        "An accumulator of a wgmma, or a register that holds its operand A, is used before its group has been waited "
+        "for. Put wgmma.commit_group and wgmma.wait_group between the two."
+    ),
+    "wgmma-fence-missing": (
+        "A wgmma names registers that other instructions have used since the last wgmma.fence, or is the first one of "
+        "its warp and has no fence before it. Put wgmma.fence between the two."
+    ),
+    "warpgroup-apart": (
+        "The four warps of a warpgroup did not execute the same wgmma instructions. Let all 128 threads reach each of "
+        "them, with the same descriptors."
+    ),
+    "register-count": (
+        "A setmaxnreg asks for what it cannot have: .inc for fewer registers than its warps have, .dec for more, or a "
+        "kernel that does not say how many it starts with. Give .maxnreg, or .maxntid and .minnctapersm, and let "
+        "some warps give up what others take."
+    ),
     "aligned-after-divergence": (
         "A warp whose lanes parted reaches an instruction that all of them must execute together (.aligned). Let the "
         "lanes meet before it, or keep the branch uniform."

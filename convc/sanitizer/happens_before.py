@@ -18,6 +18,7 @@ from convc.machine.isa.observe import actors
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import Observer
+from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Instr
 from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
 from convc.sanitizer.strength import Locations
@@ -41,6 +42,8 @@ class Barrier:
 class Order(Observer):
     """The clocks of everybody; ``met`` are (CTA, peer) where the one knows that the other has started.
 
+    ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.
+
     Subclasses override `touch`.
     """
 
@@ -53,6 +56,7 @@ class Order(Observer):
         self.barriers: dict[Home, Barrier] = {}
         self.meetings: dict[tuple[str | int, ...], ClockMessage] = {}
         self.locations = Locations()
+        self.closed: dict[tuple[int, int], int] = {}
         self.met: set[tuple[int, int]] = set()
 
     def touch(
@@ -171,11 +175,20 @@ class Order(Observer):
 
     def commit_group(self, strand: ObservedStrand, instr: Instr) -> None:
         """Close the running group."""
+        if instr.form.name == "wgmma.commit_group":
+            for _, row, _, warp, _ in actors(strand):
+                self.closed[row, warp] = self.closed.get((row, warp), 0) + 1
+            return
         for stream, _ in self._groups(strand, instr, ("bulk read", "bulk write")):
             stream.close()
 
     def wait_group(self, strand: ObservedStrand, instr: Instr, left: int) -> None:
         """The warp knows of all but the latest groups; with ``.read``, only that their sources have been read."""
+        if instr.form.name == "wgmma.wait_group":
+            for _, row, _, warp, _ in actors(strand):
+                done = self.closed.get((row, warp), 0) - left
+                self.clocks(row, warp).learn({self.stream("wgmma", row, warp // WARPS).component: done})
+            return
         kinds = ("bulk read",) if "read" in instr.mods else ("bulk read", "bulk write")
         for stream, clocks in self._groups(strand, instr, kinds):
             if instr.form.name == "cp.async.wait_all":

@@ -18,6 +18,7 @@ import numpy as np
 from convc.machine.isa.observe import actors, lane_accesses
 from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import LaneAccess, Operation, Places, Transfer
+from convc.machine.state.warpgroups import WARPS
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.accesses import Accesses, AccessFields
@@ -206,6 +207,29 @@ class Races(Accesses):
             stream = self.barrier(signal).copies
             self.access("shared", home, transfer.writes[None], lanes, entry(stream, home, True), clocks)
             self._signal(instr, row, (warp, lane), signal, clocks)
+
+    def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
+        """wgmma reads shared memory until its group is waited for, by any warp of the warpgroup."""
+        for access in accesses:
+            row = access.row
+            warp = access.warp
+            clocks = self.clocks(row, warp)
+            clocks.tick()
+            entry = self.entry(
+                instr,
+                "wgmma",
+                row,
+                warp,
+                clocks,
+                component=self.stream("wgmma", row, warp // WARPS).component,
+                time=self.closed.get((row, warp), 0) + 1,
+                actor=f"wgmma of warp {warp}",
+                generic=False,
+                lane=int(access.lanes[0]),
+                nth=self.nth(instr, row, warp),
+                stream=("wgmma", None),
+            )
+            self.access("shared", row, access.places, access.lanes, entry, clocks)
 
     # ---- tensor memory ---------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from convc.machine import RunOptions, RunResult, run
 from convc.machine.state.observer import Observer
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
+from convc.sanitizer.warpgroups import WarpgroupRegisters
 from convc.sanitizer.warps import Warps
 
 EVENTS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
@@ -75,7 +76,7 @@ def check_kernel(
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress)
-    checkers = (Races(), Warps(), Writes())
+    checkers = (Races(), Warps(), WarpgroupRegisters(), Writes())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
     if isinstance(result, Finding):

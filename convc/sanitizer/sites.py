@@ -14,7 +14,7 @@ from convc.sanitizer.shadow import LANES, Access, AccessSet
 RUNS = 32
 """Most pieces of memory that a finding lists."""
 
-COLLECTIVE = ("alloc", "dealloc")
+COLLECTIVE = ("alloc", "dealloc", "wgmma")
 """Kinds of accesses that a warp makes as one."""
 
 

@@ -169,6 +169,15 @@ def test_tensor_copies() -> None:
     np.testing.assert_array_equal(out["sum"], 1 + padded.reshape(3, 16, 3, 32).sum(axis=(0, 2)))
 
 
+def test_matrices_of_warpgroups() -> None:
+    """A GEMM of sm_90a: a producer, a ring of swizzled tiles, two warpgroups with wgmma, registers that change hands."""
+    kernel = foreign("cuda_warpgroup")
+    rng = np.random.default_rng(47)
+    a, b = (fractions(rng, kernel.shape(name), np.dtype(F16)) for name in "ab")
+    out = kernel.run(a=a, b=b, c=np.zeros(kernel.shape("c"), np.float32))
+    np.testing.assert_array_equal(out["c"], a.astype(np.float32) @ b.astype(np.float32).T)
+
+
 def test_matrices_of_a_warp() -> None:
     """nvcuda::wmma in five element types; numbers are whole or halves, so that every order gives the same."""
     kernel = foreign("cuda_wmma")

@@ -24,6 +24,8 @@ def contents(kind: str, seed: int, size: int) -> np.ndarray:
         raw[:] = 0 if kind == "zero" else 0xCD
     if kind in ("bits", "zero", "cd"):
         return raw
+    if kind.startswith("spread "):
+        return spread(kind.split()[1], raw, rng)
     if kind.startswith("small "):
         element, sums = kind.split()[1:]
         return np.concatenate([small(element, raw[: size // 2]), small(sums, raw[size // 2 :])])
@@ -42,6 +44,22 @@ def contents(kind: str, seed: int, size: int) -> np.ndarray:
     chosen = np.array(special, words.dtype)[rng.randint(0, len(special), words.size)] | sign
     words[:] = np.where(rng.randint(0, 4, words.size) == 0, chosen, normal)
     return raw
+
+
+def spread(kind: str, raw: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    """Finite numbers of a type, made of random bytes: exponents within eight of 1, one in sixteen zero."""
+    if kind in ("s8", "u8", "s32"):
+        return raw
+    if kind in ("e4m3", "e5m2"):
+        full = 0x7F if kind == "e4m3" else 0x7C
+        return np.where(raw & full == full, raw ^ 0x40, raw).astype(np.uint8)
+    bits, bias, mantissa = {"f16": (16, 15, 10), "bf16": (16, 127, 7), "f32": (32, 127, 23), "tf32": (32, 127, 23)}[
+        kind
+    ]
+    words = raw.view({16: np.uint16, 32: np.uint32}[bits])
+    kept = words & words.dtype.type(1 << bits - 1 | (1 << mantissa) - 1)
+    exponent = (bias + rng.randint(-8, 9, words.size)).astype(words.dtype) << words.dtype.type(mantissa)
+    return np.where(rng.randint(0, 16, words.size) == 0, words.dtype.type(0), kept | exponent).view(np.uint8)
 
 
 def small(kind: str, raw: np.ndarray) -> np.ndarray:

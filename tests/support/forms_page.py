@@ -24,7 +24,7 @@ EVIDENCE = {
     "recorded": (
         "barrier.cluster.*", "cp.async", "cp.async.*_group", "cp.async.wait_all", "cp.async.mbarrier.arrive",
         "cp.async.bulk.load", "cp.async.bulk.peer", "cp.async.bulk.store", "cp.async.bulk.tensor.*",
-        "cp.reduce.async.bulk.*", "mapa", "tensormap.*", "wmma.*",
+        "cp.reduce.async.bulk.*", "mapa", "tensormap.*", "wgmma.*", "wmma.*",
     ),
     "ours": ("clusterlaunchcontrol.*",),
     "tested elsewhere": ("tcgen05.cp", "tcgen05.ld", "tcgen05.mma", "tcgen05.mma.*", "tcgen05.st"),

@@ -1,7 +1,7 @@
 """Traces of kernels that are not ours: one warp copies into a ring of stages, two warpgroups multiply, all store.
 
-The kernel is an implicit-GEMM convolution for sm_90a (wgmma), whose text the machine does not take: its trace is built
-from its structure. ``reload`` copies 128 pixels (im2col) and a filter tile for each K step; ``slide`` copies 136 pixels
+The kernel is an implicit-GEMM convolution for sm_90a (wgmma), whose text is not here: its trace is built from its
+structure. ``reload`` copies 128 pixels (im2col) and a filter tile for each K step; ``slide`` copies 136 pixels
 once for the taps of a filter row, and the filter tile for each.
 """
 

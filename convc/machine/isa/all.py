@@ -40,3 +40,4 @@ import convc.machine.isa.warp.shuffle_vote
 import convc.machine.isa.warp.wmma
 import convc.machine.isa.wgmma.groups
 import convc.machine.isa.wgmma.multiply
+import convc.machine.isa.wgmma.register_pool

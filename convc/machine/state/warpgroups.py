@@ -67,12 +67,14 @@ class Warpgroups:
         closed: int64 (ctas, warps), groups that each warp has committed.
         done: int64 (ctas, warps), groups of each whose part it has performed.
         path: uint64 (ctas, warps), a digest of the wgmma instructions that each warp has executed.
+        registers: int64 (ctas, warps), the registers of a thread once setmaxnreg has been executed.
     """
 
     def __init__(self, ctas: int, warps: int) -> None:
         self.closed = np.zeros((ctas, warps), np.int64)
         self.done = np.zeros((ctas, warps), np.int64)
         self.path = np.zeros((ctas, warps), np.uint64)
+        self.registers: np.ndarray | None = None
 
     def note(self, rows: np.ndarray, warps: np.ndarray, active: np.ndarray, word: int | np.ndarray) -> None:
         """Warps (n,) of CTAs (m,) execute an instruction where ``active``, bool (m | 1, n); a ``word`` for it."""

@@ -21,10 +21,12 @@ from convc.ptx.descriptors import (
     decode_block_scaled,
     decode_instruction,
     decode_shared,
+    decode_warpgroup,
     decode_zero_mask,
     encode_block_scaled,
     encode_instruction,
     encode_shared,
+    encode_warpgroup,
     encode_zero_mask,
 )
 
@@ -48,6 +50,32 @@ F16 = InstructionDescriptor(kind="f16", d_type="f32", a_type="f16", b_type="f16"
 def test_shared_vectors(desc, word):
     assert encode_shared(desc) == word
     assert decode_shared(word) == desc
+
+
+@pytest.mark.parametrize(
+    ("desc", "word"),
+    [
+        # swizzle 1 << 62 | 64 << 32 | 1 << 16 | 0x40
+        (K_MAJOR_128B, 0x4000004000010040),
+        (replace(K_MAJOR_128B, swizzle="none"), 0x0000004000010040),
+        (replace(K_MAJOR_128B, swizzle="64B", sbo=512, base_offset=3), 0x8006002000010040),
+        (replace(K_MAJOR_128B, swizzle="32B", sbo=256), 0xC000001000010040),
+    ],
+)
+def test_warpgroup_vectors(desc, word):
+    assert encode_warpgroup(desc) == word
+    assert decode_warpgroup(word) == desc
+
+
+def test_warpgroup_words_that_are_none():
+    with pytest.raises(ValueError, match=r"bit\(s\) 46 must be 0"):
+        decode_warpgroup(encode_shared(K_MAJOR_128B))
+    with pytest.raises(ValueError, match="swizzle must be one of none, 128B, 64B, 32B, got 128B_atom32"):
+        encode_warpgroup(replace(K_MAJOR_128B, swizzle="128B_atom32"))
+    with pytest.raises(ValueError, match="start must be a multiple of 16 bytes, got 8"):
+        encode_warpgroup(replace(K_MAJOR_128B, start=8))
+    with pytest.raises(ValueError, match="no absolute leading-dimension address"):
+        encode_warpgroup(replace(K_MAJOR_128B, lbo_absolute=True))
 
 
 @pytest.mark.parametrize(

@@ -32,10 +32,10 @@ class Recording:
         return self.program["name"]
 
 
-@lru_cache(maxsize=1)
-def recordings() -> tuple[Recording, ...]:
-    """All recorded programs."""
-    with np.load(FOLDER / "copies_h200.npz") as stored:
+@lru_cache(maxsize=2)
+def recordings(file: str = "copies_h200.npz") -> tuple[Recording, ...]:
+    """All recorded programs of a file."""
+    with np.load(FOLDER / file) as stored:
         data = {key: stored[key] for key in stored.files}
     found, start = [], 0
     for program, status, end in zip(

@@ -135,7 +135,7 @@ def printf(instr: Instr, table: SlotTable) -> Run:
 
 
 @op("brkpt", "pmevent", result=False)
-@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "setmaxnreg", "griddepcontrol", result=False)
+@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "griddepcontrol", result=False)
 def no_effect(instr: Instr, table: SlotTable) -> Run:
     """Prefetches, hints, and events for debuggers and profilers change nothing that the machine computes."""
     return lambda strand: None

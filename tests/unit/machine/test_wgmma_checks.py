@@ -1,0 +1,158 @@
+"""What the checkers say of wgmma: every synchronisation that a kernel needs, taken out of it in turn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.kernels import NAMES, execute, module
+from warpgroup_kernels import Wgmma, deal_rows, deal_sums, instructions, kernel, lay, tile, word
+
+from convc.errors import DeadlockError, MachineFault
+from convc.ir.findings import Verdict
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.sanitizer.run import Checked, check_kernel
+
+MMA = Wgmma("m64n8k16.f32.f16.f16")
+IN_REGISTERS = Wgmma("m64n8k16.f32.f16.f16", a_in_registers=True)
+SIZE = 4096
+
+
+def buffers(mma: Wgmma) -> dict[str, np.ndarray]:
+    image = np.zeros(SIZE, np.uint8)
+    left = np.arange(64 * 16).reshape(64, 16).astype(np.float16) % 7
+    lay(image, tile(64, 32, "none"), left)
+    lay(image, tile(8, 32, "none", 2048), left[:8] - 3)
+    return {
+        "image": image.view(np.uint32), "a": deal_rows(left).reshape(-1),
+        "c": deal_sums(np.ones((64, 8), np.float32), "f32").reshape(-1), "out": np.zeros(512, np.uint32),
+    }  # fmt: skip
+
+
+def text_of(mma: Wgmma) -> str:
+    words = [(word(tile(64, 32, "none")), word(tile(8, 32, "none", 2048)))]
+    return kernel(mma, SIZE, instructions(mma, words, ["1"]))
+
+
+def check(text: str, threads: int = 128) -> Checked:
+    data = buffers(MMA)
+    launch = LaunchSpec(
+        entry="k",
+        grid=(1, 1, 1),
+        block=(threads, 1, 1),
+        shared_bytes=SIZE,
+        buffers={name: BufferSpec(dtype=NAMES[str(array.dtype)], shape=array.shape) for name, array in data.items()},
+        params=tuple(PointerParam(buffer=name) for name in data),
+    )
+    return check_kernel(text, launch, data)
+
+
+def rules(text: str) -> set[str]:
+    return {finding.rule for finding in check(text).findings if finding.verdict is Verdict.error}
+
+
+@pytest.mark.parametrize("mma", [MMA, IN_REGISTERS])
+def test_a_right_kernel_is_clean(mma):
+    assert check(text_of(mma)).findings == ()
+
+
+COMMIT, WAIT = "wgmma.commit_group.sync.aligned;\n", "wgmma.wait_group.sync.aligned 0;\n"
+FENCE, PROXY = "wgmma.fence.sync.aligned;\n", "fence.proxy.async.shared::cta;\n"
+OVERWRITE = "st.shared.b32 [%s+2048], %t;\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        (FENCE, "", "wgmma-fence-missing"),
+        (FENCE, FENCE + "mov.b32 %d1, %t;\n", "wgmma-fence-missing"),
+        (COMMIT, "", "accumulator-before-wait"),
+        (WAIT, "", "accumulator-before-wait"),
+        (WAIT, "wgmma.wait_group.sync.aligned 1;\n", "accumulator-before-wait"),
+        (WAIT, WAIT + "mov.b64 %w, %at;\n", None),
+        (WAIT, "mov.b32 %a0, %d0;\n" + WAIT, "accumulator-before-wait"),
+        (WAIT, "mov.b32 %a0, 0;\n" + WAIT, None),
+        (PROXY, "", "race-shared-memory"),
+        ("bar.sync 0;\n", "", "race-shared-memory"),
+        (WAIT, OVERWRITE + WAIT, "race-shared-memory"),
+        (WAIT, WAIT + OVERWRITE, None),
+    ],
+)
+def test_every_synchronisation_is_needed(old, new, rule):
+    text = text_of(MMA)
+    assert text.count(old) == 1
+    changed = text.replace(old, new).replace("shr.u32 %s, %s, 4;", "shr.u32 %x0, %s, 4;")
+    found = rules(changed.replace("cvt.u64.u32 %base, %s;", "cvt.u64.u32 %base, %x0;"))
+    assert rule in found if rule else not found
+
+
+def test_registers_of_a_belong_to_wgmma_until_the_wait():
+    text = text_of(IN_REGISTERS)
+    assert "accumulator-before-wait" in rules(text.replace(WAIT, "mov.b32 %a2, 7;\n" + WAIT))
+    read = check(text.replace(WAIT, "mov.b32 %x3, %a2;\n" + WAIT)).findings
+    assert [(finding.rule, finding.verdict) for finding in read] == [("accumulator-before-wait", Verdict.review)]
+    assert "wgmma-fence-missing" in rules(text.replace(FENCE, FENCE + "mov.b32 %a2, 7;\n"))
+
+
+def test_a_missing_wait_before_the_exit():
+    text = text_of(MMA)
+    stores = [line + "\n" for line in text.splitlines() if line.startswith("st.global")]
+    for store in stores:
+        text = text.replace(store, "")
+    assert rules(text) == set()
+    assert rules(text.replace(WAIT, "")) == {"exit-before-completion"}
+
+
+def test_a_warp_that_stays_away():
+    text = text_of(MMA).replace(FENCE, "setp.ge.u32 %more, %t, 96; @%more bra AWAY;\n" + FENCE)
+    text = text.replace("\nret;", "\nAWAY: ret;")
+    (hang,) = [finding for finding in check(text).findings if finding.rule == "hang"]
+    assert "the other warps of its warpgroup" in hang.message
+
+
+def test_warps_that_took_different_ways_meet_again():
+    """Warp 0 alone branches, which parts the warpgroup for good; wait_group still waits for all four."""
+    parting = "setp.ge.u32 %more, %t, 32; @%more bra OVER; add.u32 %x1, %x1, 1;\nOVER:\n"
+    checked = check(text_of(MMA).replace(FENCE, parting + FENCE))
+    assert checked.findings == ()
+    want = check(text_of(MMA)).result.buffers["out"]
+    assert np.array_equal(checked.result.buffers["out"], want)
+
+
+def test_descriptors_that_differ_inside_a_warpgroup():
+    text = text_of(MMA).replace(FENCE, "mul.wide.u32 %w, %t, 1; shr.u64 %w, %w, 5; add.u64 %db0, %db0, %w;\n" + FENCE)
+    assert "warpgroup-apart" in rules(text)
+
+
+def test_wrong_launches_and_descriptors_are_faults():
+    data = buffers(MMA)
+
+    def launch(text: str, threads: int) -> None:
+        execute(text, data, block=(threads, 1, 1), shared_bytes=SIZE, pointers=tuple(data))
+
+    with pytest.raises(MachineFault, match="a warp of no whole warpgroup: the CTA has 3 warps"):
+        launch(text_of(MMA), 96)
+    with pytest.raises(MachineFault, match="must be executed by all 32 lanes"):
+        launch(text_of(MMA).replace("wgmma.mma_async", "setp.lt.u32 %more, %t, 40; @%more wgmma.mma_async"), 128)
+    with pytest.raises(MachineFault, match=r"descriptor of A .* bit\(s\) 46 must be 0"):
+        launch(text_of(MMA).replace(FENCE, f"add.u64 %da0, %da0, {1 << 46};\n" + FENCE), 128)
+    with pytest.raises(MachineFault, match=r"reaches shared address .* but the CTA has"):
+        launch(text_of(MMA).replace(FENCE, "add.u64 %db0, %db0, 512;\n" + FENCE), 128)
+
+
+POOL = ".reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 128; @%p bra LOW;\n"
+
+
+def pool(body: str, directives: str = ".maxntid 256 .minnctapersm 1") -> list[str]:
+    """What is found when the second warpgroup of 256 threads runs ``body``, the first one what follows LOW."""
+    text = module(POOL + body).replace("sm_100a", "sm_90a").replace(")\n{", f") {directives}\n{{")
+    return [f.message for f in execute(text, {"out": np.zeros(1, np.uint32)}, block=(256, 1, 1)).findings]
+
+
+def test_registers_come_from_the_pool_of_the_cta():
+    low = "bra END;\nLOW: setmaxnreg.dec.sync.aligned.u32 {low};\nEND:"
+    up = "setmaxnreg.inc.sync.aligned.u32 208; "
+    assert pool(up + low.format(low=96), ".maxntid 256 .maxnreg 152") == []
+    with pytest.raises(DeadlockError, match="registers: 224 more a lane, of which 192 are free"):
+        pool(up + low.format(low=104), ".maxnreg 152")
+    assert "to 208, fewer than the 256 it has" in pool(up + low.format(low=40))[0]
+    assert "neither .maxnreg nor .maxntid" in pool(up + low.format(low=40), ".maxntid 256")[0]
