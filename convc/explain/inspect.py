@@ -192,7 +192,8 @@ def _memory(storage: Storage) -> Table:
     for ring in storage.rings:
         what = f"mbarriers {ring.name}[{ring.stages}]: {ring.producer} signals, {ring.consumer} waits"
         _row(table, "shared", ring.offset, ring.end, what)
-    _row(table, "shared", storage.slot_offset, storage.slot_offset + 4, "address of the tensor memory")
+    if storage.tmem_columns:
+        _row(table, "shared", storage.slot_offset, storage.slot_offset + 4, "address of the tensor memory")
     table.add_row("shared", "", "", str(storage.smem_bytes), "in all")
     for tile in storage.tmem:
         stages = f", {tile.stages} stages" if tile.stages > 1 else ""
@@ -200,8 +201,10 @@ def _memory(storage: Storage) -> Table:
         what = f"{kind} {tile.name}: {tile.lanes} lanes of {tile.columns} 32-bit columns{stages}"
         first = tile.column_offset
         size = tile.lanes * (tile.end - first) * 4
-        table.add_row("tensor", f"col {first}", f"col {tile.end}", str(size), what)
-    table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
+        memory = "tensor" if storage.tmem_columns else "registers"
+        table.add_row(memory, f"col {first}", f"col {tile.end}", str(size), what)
+    if storage.tmem_columns:
+        table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
     return table
 
 

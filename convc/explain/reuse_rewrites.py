@@ -87,7 +87,8 @@ def hoist(nest: Nest, maps: ReuseMaps) -> Step:
         how = f"{maps.tile.windows} copies im2col::w of {WINDOW} pixels"
     else:
         halo = max(buffer.halo for buffer in maps.walk.buffers)
-        how = f"im2col::w, {maps.tile.lanes} pixels and {halo} of halo"
+        mode = "im2col" if maps.stream.boxed else "im2col::w"
+        how = f"{mode}, {maps.tile.lanes} pixels and {halo} of halo"
     rows = Axis("row", maps.tile.lanes + halo)
     if maps.walk.lead:
         how += "; zero left of the image row that it starts in"

@@ -142,6 +142,7 @@ class Arch:
 
     Attributes:
         name: as ``.target`` and ``--target`` have it.
+        chip: the GPU that the rates are of.
         ptx_version: version of the language that kernels are written in.
         tensor_core: its instruction; `convc.compiler.schedules.cores` has what follows from that for a kernel.
         scales_blocks: whether that instruction takes scale factors of blocks.
@@ -149,6 +150,7 @@ class Arch:
     """
 
     name: str
+    chip: str
     ptx_version: str
     tensor_core: TensorCoreName
     scales_blocks: bool
@@ -157,12 +159,19 @@ class Arch:
 
 
 SM_100A = Arch(
-    name="sm_100a", ptx_version="8.7", tensor_core="tcgen05", scales_blocks=True, limits=Limits(), rates=Rates()
+    name="sm_100a",
+    chip="B200",
+    ptx_version="8.7",
+    tensor_core="tcgen05",
+    scales_blocks=True,
+    limits=Limits(),
+    rates=Rates(),
 )
 """NVIDIA Blackwell, data-centre parts (B200)."""
 
 SM_90A = Arch(
     name="sm_90a",
+    chip="H200",
     ptx_version="8.7",
     tensor_core="wgmma",
     scales_blocks=False,

@@ -31,6 +31,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         cycles: of an SM, for the whole launch.
         microseconds: the same as time at ``clock_mhz``.
         clock_mhz: a clock that the hardware is sold with.
+        chip: that hardware.
         peak_share: the model's own multiplications as a part of what all tensor cores could do meanwhile, 0 to 1.
         traffic_bytes: what all CTAs together read through L2.
         bottleneck: what the K loop waits for.
@@ -41,6 +42,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     cycles: float
     microseconds: float
     clock_mhz: int
+    chip: str
     peak_share: float
     traffic_bytes: int
     bottleneck: str
@@ -93,6 +95,7 @@ class _Rates(msgspec.Struct):
 
 
 class _Arch(msgspec.Struct):
+    chip: str
     rates: _Rates
 
 
@@ -125,6 +128,7 @@ def read_planned(plan: bytes) -> Planned | None:
         cycles=cost.cycles,
         microseconds=cost.microseconds,
         clock_mhz=read.arch.rates.clock_mhz,
+        chip=read.arch.chip,
         peak_share=cost.peak_share,
         traffic_bytes=cost.traffic_bytes,
         bottleneck=cost.bottleneck,

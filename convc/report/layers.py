@@ -63,10 +63,11 @@ def estimate_cells(planned: Planned | None) -> tuple[str, ...]:
 
 def estimate_legend(plans: Iterable[Planned | None]) -> str:
     """Say what the cells of an estimate mean, with the clock; empty where nothing is estimated."""
-    clock = next((planned.clock_mhz for planned in plans if planned is not None), None)
-    if clock is None:
+    one = next((planned for planned in plans if planned is not None), None)
+    if one is None:
         return ""
-    chip = f"a B200 at {clock / 1000:g} GHz, its dense tensor cores being 100%"
+    chip = f"{'an' if one.chip.startswith('H') else 'a'} {one.chip} at {one.clock_mhz / 1000:g} GHz"
+    chip = f"{chip}, its dense tensor cores being 100%"
     return f"cycles, us, of peak: by the planner's formula, for {chip}"
 
 

@@ -30,8 +30,9 @@ TIME_DEPENDENT = {
     "mbarrier.test_wait": "it polls, and what it sees depends on time",
     "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
     "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
+    "wgmma.": "the model of a chip has no time for it yet (measure the kernel on a GPU: convc launch --time)",
 }
-"""Instructions after which control flow may depend on time."""
+"""Instructions that have no time, or after which control flow may depend on time, by how they begin."""
 
 CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 """A comment behind an instruction that is a name, as ``// full_a[0]``."""

@@ -36,9 +36,9 @@ from convc.ir.problem import ConvProblem
 from convc.layout import repack
 from convc.layout.device_layout import device_layout
 from convc.verification import reference
-from convc.verification.bound import expected_result
-from convc.verification.compare import compare
-from convc.verification.data import integer_data, multipliers, residual_data
+from convc.verification.bound import error_bound, expected_result
+from convc.verification.compare import Comparison, compare
+from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
 
 TIMED = 20
@@ -66,13 +66,13 @@ class Prepared:
     allowed: np.ndarray | None
 
 
-def prepared(case: Case) -> Prepared:
-    """Compile a case, draw its data, and ask the reference."""
+def prepared(case: Case, random: bool = False) -> Prepared:
+    """Compile a case, draw its data, whole numbers or random ones, and ask the reference."""
     compiled = compile_problem(case.problem, options=case.options, block_n=case.block_n)
     kernel = kernel_of(compiled)
-    x, w, b = integer_data(case.problem, case.seed)
+    x, w, b = (normal_data if random else integer_data)(case.problem, case.seed)
     multiplier = multipliers(case.problem, case.seed)
-    residual = residual_data(case.problem, case.seed, integer=True)
+    residual = residual_data(case.problem, case.seed, integer=not random)
     layer = layer_of(case.problem, kernel, w, b, multiplier)
     buffers = {
         "activation": repack.pack_activation(compiled.layout, x),
@@ -83,7 +83,9 @@ def prepared(case: Case) -> Prepared:
         buffers["residual"] = repack.pack_residual(compiled.layout, residual)
     expected = expected_result(case.problem, x, w, b, multiplier, residual)
     allowed = None
-    if not exact_on_integers(case.problem.epilogue):
+    if random:
+        allowed = error_bound(case.problem, x, w, b, residual)
+    elif not exact_on_integers(case.problem.epilogue):
         sums = reference.conv_sums(case.problem, x, w, b)
         allowed = through_epilogue(case.problem, sums, np.zeros_like(sums), residual)
     return Prepared(
@@ -96,10 +98,10 @@ def prepared(case: Case) -> Prepared:
     )
 
 
-def wrong(case: Case, made: Prepared, output: np.ndarray) -> int:
-    """How many elements of an output buffer are wrong."""
+def judged(case: Case, made: Prepared, output: np.ndarray) -> Comparison:
+    """An output buffer beside the reference's result."""
     y = repack.unpack_output(device_layout(shared_problem(case.problem)), output)
-    return compare(y, made.expected, made.allowed).count_wrong
+    return compare(y, made.expected, made.allowed)
 
 
 def launched(driver: CudaDriver, case: Case, made: Prepared) -> dict[str, Any]:
@@ -116,14 +118,17 @@ def launched(driver: CudaDriver, case: Case, made: Prepared) -> dict[str, Any]:
         seconds=20.0,
     )
     output = done.buffers["output"].view(ARRAY_TYPES[spec.dtype]).reshape(spec.shape)
+    found = judged(case, made, output)
     record: dict[str, Any] = {
         "name": case.name,
         "schedule": made.kernel.schedule,
         "tiling": made.tiling,
         "grid": list(artifact.launch.grid[:2]),
         "digest": digest(output),
-        "wrong": wrong(case, made, output),
+        "wrong": found.count_wrong,
     }
+    if made.allowed is not None:
+        record["of_the_bound"] = round(found.worst_ratio, 3)
     if done.timing is not None:
         record["microseconds"] = round(done.timing.median, 2)
         record["streamed"] = round(done.timing.streamed, 2)
@@ -167,9 +172,10 @@ def main(out: str, pattern: str = ".") -> None:
     launches: list[dict[str, Any]] = []
     with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
         waiting = {case.name: pool.submit(prepared, case) for case in chosen}
+        drawn = [(case, pool.submit(prepared, case, True)) for case in chosen if not case.timed]
         driver = CudaDriver()
         device = driver.device()
-        record = {
+        record: dict[str, Any] = {
             "device": device.name,
             "arch": device.arch,
             "cuda": device.cuda,
@@ -184,6 +190,8 @@ def main(out: str, pattern: str = ".") -> None:
             print(found, flush=True)
             launches.append(found)
             Path(out).write_text(json.dumps(record, indent=1) + "\n")
+        record["random"] = [launched(driver, case, each.result()) for case, each in drawn]
+        Path(out).write_text(json.dumps(record, indent=1) + "\n")
         driver.close()
     times: dict[ConvProblem, float] = {}
     for case, found in zip(chosen, launches, strict=True):

@@ -330,9 +330,10 @@ def prove_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:
     """The limits of the tensor map and of the operands of the copies."""
     walk = maps.walk
     outcomes: list[Outcome] = []
+    least, most = SM_100A.limits.im2col_corner if maps.stream.boxed else CORNER_LIMITS
     for name, value in (("lower", walk.lower), ("upper", walk.upper)):
-        claim = f"the {name} corner fits 16 bits"
-        inside = CORNER_LIMITS[0] <= value <= CORNER_LIMITS[1]
+        claim = f"the {name} corner fits {8 if maps.stream.boxed else 16} bits"
+        inside = least <= value <= most
         outcomes.append(Proof(claim, str(value)) if inside else Counterexample(claim, (), str(value)))
     claim = f"offsets of the buffers are at most {OFFSET_LIMIT}"
     last = max(buffer.offset for buffer in walk.buffers)

@@ -8,15 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recordings.hopper_cases import Case, cases
-from recordings.record_hopper import prepared, wrong
+from recordings.record_hopper import judged, prepared
 
 import convc
 from convc.compiler.tile.interpret.run import interpret
 from convc.gpu.contents import digest
 from convc.ir.dtypes import ARRAY_TYPES
+from convc.ir.epilogue import exact_on_integers
+from convc.support.resources import PACKAGE
 
 RECORD = json.loads((Path(__file__).parents[2] / "recordings" / "launches_h200.json").read_text())
 LAUNCHES = {each["name"]: each for each in RECORD["launches"]}
+RANDOM = {each["name"]: each for each in RECORD["random"]}
 CASES = {case.name: case for case in cases()}
 CHEAP = ("reload_n48", "reload_residual", "slide_stride2", "slide_s8_s8", "reload_e4m3_f16", "slide_tf32_f32")
 
@@ -29,17 +32,38 @@ def check(case: Case, assembled) -> None:
     ran = convc.simulate(artifact.ptx, artifact.launch, dict(made.buffers), check=True)
     assert not ran.findings
     output = ran.buffers["output"]
-    assert wrong(case, made, output) == 0
+    assert judged(case, made, output).ok
     if made.allowed is None:  # the hardware's functions of the other epilogues are approximate
         assert digest(output) == LAUNCHES[case.name]["digest"]
     spec = artifact.launch.buffers["output"]
     interpreted = interpret(made.program, made.buffers).view(ARRAY_TYPES[spec.dtype]).reshape(spec.shape)
-    assert wrong(case, made, np.asarray(interpreted)) == 0
+    assert judged(case, made, np.asarray(interpreted)).ok
 
 
 @pytest.mark.parametrize("name", CHEAP)
 def test_the_machine_leaves_the_bytes_of_the_gpu(name, assembled):
     check(CASES[name], assembled)
+
+
+def check_rounding(case: Case) -> None:
+    """With exact numerics the machine rounds sums of random numbers as the GPU does."""
+    made = prepared(case, random=True)
+    artifact = made.kernel.artifact
+    exact = convc.MachineOptions(numerics="exact")
+    ran = convc.simulate(artifact.ptx, artifact.launch, dict(made.buffers), machine=exact)
+    if exact_on_integers(case.problem.epilogue):  # the hardware's functions of the others are approximate
+        assert digest(ran.buffers["output"]) == RANDOM[case.name]["digest"]
+
+
+@pytest.mark.parametrize("name", ["slide_bf16_bf16", "reload_e5m2_f32"])
+def test_the_machine_rounds_as_the_gpu(name):
+    check_rounding(CASES[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in RANDOM if name not in ("slide_bf16_bf16", "reload_e5m2_f32")])
+def test_the_machine_rounds_as_the_gpu_always(name):
+    check_rounding(CASES[name])
 
 
 @pytest.mark.slow
@@ -51,3 +75,18 @@ def test_the_machine_leaves_the_bytes_of_the_gpu_always(name, assembled):
 def test_everything_was_right_on_the_gpu():
     assert set(LAUNCHES) == set(CASES)
     assert [name for name, each in LAUNCHES.items() if each.get("wrong") != 0] == []
+
+
+def test_random_data_stay_in_the_bound_but_for_fp8_whose_sums_have_fewer_bits():
+    outside = {name for name, each in RANDOM.items() if each["wrong"]}
+    assert outside == {f"{schedule}_{kind}" for schedule in ("reload", "slide") for kind in ("e4m3_f16", "e5m2_f32")}
+
+
+def test_the_page_has_the_times_that_were_measured():
+    page = (PACKAGE / "docs" / "hardware.md").read_text()
+    rows = [name.removesuffix("_b1_f16") for name in LAUNCHES if name.endswith("_b1_f16")]
+    for row in rows:
+        times = [LAUNCHES[f"{row}_b{batch}_f16"] for batch in (1, 8, 32)]
+        cells = " | ".join(f"{each['streamed']:.1f} : {each['cudnn']:.1f}" for each in times)
+        assert f"| {row} | {cells} | {times[-1]['schedule']} |" in page
+    assert len(rows) == 23

@@ -111,13 +111,19 @@ def _(step: ApplyClip, role: RoleState) -> None:
 
 @perform.register
 def _(step: ApplySigmoid, role: RoleState) -> None:
-    role.values = (1 / (1 + np.exp(-_floats(role).astype(np.float64)))).astype(np.float32)
+    role.values = (1 / _one_plus_exp(_floats(role))).astype(np.float32)
 
 
 @perform.register
 def _(step: ApplySilu, role: RoleState) -> None:
     values = _floats(role)
-    role.values = (values / (1 + np.exp(-values.astype(np.float64)))).astype(np.float32)
+    role.values = (values / _one_plus_exp(values)).astype(np.float32)
+
+
+def _one_plus_exp(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """1 + e^-value, infinity where that is beyond float64."""
+    with np.errstate(over="ignore"):
+        return 1 + np.exp(-values.astype(np.float64))
 
 
 @perform.register
