@@ -14,6 +14,7 @@ from convc.machine.isa.operands import modifier
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
+from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
@@ -237,6 +238,15 @@ class Recorder(Observer):
             number = len(self.trace.works) - 1
             self._last(row, operation.thread[0]).works.append(number)
             self._tensor.setdefault((row, operation.thread), []).append(number)
+
+    def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
+        """A wgmma, which the first warp of its warpgroup issues; the other three wait for nothing of it."""
+        rows, columns, _ = map(int, re.findall(r"\d+", modifier(instr, "shape")))
+        shape = MmaShape(m=rows, n=columns)
+        for access in (each for each in accesses if each.warp % WARPS == 0):
+            work = Work(kind="mma", row=access.row, step=instr.step or "", line=instr.span.line, mma=shape)
+            self.trace.works.append(work)
+            self._last(access.row, access.warp).works.append(len(self.trace.works) - 1)
 
     # ---- barriers --------------------------------------------------------------------------------------------------
 
