@@ -14,7 +14,9 @@ from convc.machine.isa.operands import modifier
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
-from convc.ptx import Address, Imm, Instr
+from convc.machine.state.warpgroups import WARPS
+from convc.ptx import Address, Instr
+from convc.timing.instructions import class_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
@@ -138,7 +140,7 @@ class Recorder(Observer):
         if name == "prefetch.tensormap":
             self.trace.prefetches = True
         return _Form(
-            name=_class(instr),
+            name=class_of(instr),
             step=instr.step or "",
             line=instr.span.line,
             index=instr.index,
@@ -206,7 +208,7 @@ class Recorder(Observer):
                 bytes=moved,
                 filled=min(filled, moved),
                 lines=lines,
-                mode=_mode(instr),
+                mode=mode_of(instr),
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
             )
@@ -238,6 +240,14 @@ class Recorder(Observer):
             number = len(self.trace.works) - 1
             self._last(row, operation.thread[0]).works.append(number)
             self._tensor.setdefault((row, operation.thread), []).append(number)
+
+    def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
+        """A wgmma, which the first warp of its warpgroup issues; the other three wait for nothing of it."""
+        shape = warpgroup_shape(instr)
+        for access in (each for each in accesses if each.warp % WARPS == 0):
+            work = Work(kind="mma", row=access.row, step=instr.step or "", line=instr.span.line, mma=shape)
+            self.trace.works.append(work)
+            self._last(access.row, access.warp).works.append(len(self.trace.works) - 1)
 
     # ---- barriers --------------------------------------------------------------------------------------------------
 
@@ -380,19 +390,3 @@ def _sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
     _, counts = np.unique(touched // SECTOR, return_counts=True)
     whole = int(np.count_nonzero(counts == SECTOR))
     return whole, len(counts) - whole
-
-
-def _class(instr: Instr) -> str:
-    """The form's name; of a division by a constant another one, which multiplies."""
-    name = instr.form.name
-    if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
-        return f"{name}.constant"
-    return name
-
-
-def _mode(instr: Instr) -> str:
-    """How a copy walks through memory."""
-    mode = instr.slots.get("mode") or "tile"
-    if "tensor" not in instr.form.name:
-        return "bulk"
-    return "im2col" if mode.startswith("im2col") else "tile"

@@ -170,7 +170,7 @@ def test_tensor_copies() -> None:
 
 
 def test_matrices_of_warpgroups() -> None:
-    """A GEMM of sm_90a: a producer, a ring of swizzled tiles, two warpgroups with wgmma, registers that change hands."""
+    """A GEMM of sm_90a: a producer, a ring of swizzled tiles, two warpgroups with wgmma; registers change hands."""
     kernel = foreign("cuda_warpgroup")
     rng = np.random.default_rng(47)
     a, b = (fractions(rng, kernel.shape(name), np.dtype(F16)) for name in "ab")

@@ -15,6 +15,7 @@ right kernel does not depend on when. The machine can choose:
 | bulk stores and reductions of one thread | group by group, free inside | cp.async.bulk.wait_group |
 | cp.async | none | cp.async.wait_group, or a wait on the mbarrier of cp.async.mbarrier.arrive |
 | tcgen05.ld; tcgen05.st of one warp | as issued | tcgen05.wait::ld; ::st (see `pending_registers`) |
+| wgmma of one warp, once committed | as issued | wgmma.wait_group (see `convc.machine.isa.wgmma.groups`) |
 
 Source: PTX manual, "Asynchronous Operations", "Async-group mechanism", "tcgen05 memory consistency model".
 """

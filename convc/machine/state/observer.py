@@ -165,7 +165,7 @@ class Observer:
         """mma, cp or shift is issued."""
 
     def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
-        """wgmma is issued: what it reads of shared memory, once for the warps of each warpgroup."""
+        """wgmma is issued: what it reads of shared memory, once for the warps of each warpgroup that execute it."""
 
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """An asynchronous copy is issued, by any CTAs of the cohort."""

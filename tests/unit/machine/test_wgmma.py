@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.kernels import execute
-from support.recorded import assemble_all, recorded
+from support.recorded import recorded
 from tma_programs import Recording, execute_program, recordings
 from warpgroup_kernels import (
     STORED,
@@ -27,13 +27,19 @@ from warpgroup_kernels import (
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
 from convc.ptx.descriptors import SharedDescriptor
+from convc.support.ptxas import assemble
 
 
 @pytest.fixture(scope="module", autouse=True)
 def every_kernel_is_ptx():
     with recorded() as texts:
         yield
-    assemble_all(texts)
+    together: dict[str, list[str]] = {}
+    for number, text in enumerate(texts.values()):
+        head, _, rest = text.partition(".visible .entry k(")
+        together.setdefault(head, []).append(f".visible .entry k{number}({rest}")
+    for head, entries in together.items():
+        assemble(head + "\n".join(entries), "sm_90a")
 
 
 def small(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> np.ndarray:

@@ -142,6 +142,15 @@ def test_all_that_a_grid_writes_takes_its_time():
     assert cycles_on(kernel, slow) == pytest.approx(stored / (1e-4 * 1e3 / slow["chip.clock"]))
 
 
+def test_a_warpgroup_multiplies_in_the_tensor_core():
+    """Two warpgroups of one CTA, five blocks of four wgmma each; no shorter than the tensor core alone."""
+    h200 = read_chip("h200")
+    kernel = timed(TESTS / "foreign" / "cuda_warpgroup", h200)
+    multiplied = [work.mma for work in kernel.trace.works if work.row == 0 and work.mma is not None]
+    assert multiplied == [MmaShape(m=64, n=64)] * 40
+    assert kernel.cycles > sum(interval(shape, h200) for shape in multiplied) == pytest.approx(40 * 32)
+
+
 def test_a_resource_that_is_not_used_changes_nothing(kernel):
     """Each of its parameters, made larger by far."""
     starts = tuple(unused(kernel))

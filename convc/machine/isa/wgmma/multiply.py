@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.values import MASK, Value
-from convc.machine.isa.observe import watched_rows
+from convc.machine.isa.observe import NOTHING, watched_rows
 from convc.machine.isa.operands import modifier, number, reader
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
@@ -132,7 +132,9 @@ def _notify(strand: Strand, instr: Instr, observer: Observer, issued: WarpgroupM
         here = active[at if len(active) > 1 else 0]
         for group in np.unique(strand.warps[here] // WARPS).tolist():
             positions = np.flatnonzero(here & (strand.warps // WARPS == group))
-            places = np.concatenate([matrix.places() for matrix in _read(strand, issued, at, positions)])
+            places = NOTHING
+            if "mma" in observer.wants:
+                places = np.concatenate([matrix.places() for matrix in _read(strand, issued, at, positions)])
             warp = int(strand.warps[positions[0]])
             accesses.append(LaneAccess(row, warp, row, lane, places[None]))
     observer.warpgroup_multiply(strand, instr, accesses)
