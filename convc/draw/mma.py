@@ -18,7 +18,7 @@ from convc.errors import InputError, MachineFault
 from convc.machine.tensor_core import formats
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.shapes import FACTORS, Shape, shape_of
-from convc.machine.tensor_core.smem_layout import element_offsets
+from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets
 from convc.ptx.descriptors import (
     D_OF_KIND,
     SCALE_OF_KIND,
@@ -26,6 +26,7 @@ from convc.ptx.descriptors import (
     InstructionDescriptor,
     SharedDescriptor,
     decode_shared,
+    decode_zero_mask,
     encode_block_scaled,
     encode_instruction,
 )
@@ -100,8 +101,8 @@ def mma_layout(
     return MmaLayout(
         shape=shape,
         operands=f"operands of {bits} bits, K-major, swizzle {swizzle}",
-        a=operand_places(operand_descriptor(shape.rows, swizzle), shape.rows, shown, bits, False),
-        b=operand_places(operand_descriptor(shape.b_rows, swizzle), shape.b_rows, shown, bits, False),
+        a=operand_places(operand_descriptor(shape.rows, swizzle), shape.rows, shown, element, kind),
+        b=operand_places(operand_descriptor(shape.b_rows, swizzle), shape.b_rows, shown, element, kind),
         lanes=lanes,
         columns=columns,
     )
@@ -110,36 +111,36 @@ def mma_layout(
 def issued_layout(mma: Mma) -> MmaLayout:
     """Find where the elements of an MMA lie that the machine has seen issued (`convc.draw.issued`).
 
-    Operands of 4 and 6 bits that are padded to bytes lie as bytes. A tensor-memory operand is shown in its first bank.
+    A tensor-memory operand is shown in its first bank; columns of B are those that a zero-column mask shifts to.
     """
     shape = mma.shape
     desc = shape.desc
-    sizes = [
-        4 if formats.packing(shape.kind, element, False) == "packed" else max(8, formats.BITS[element])
-        for element in (desc.a_type, desc.b_type)
-    ]
+    shift = 0 if mma.zero is None else decode_zero_mask(mma.zero).shift
     b = decode_shared(mma.b)
     lanes, columns = _accumulator(shape, mma.d)
-    major = "MN" if desc.transpose_b else "K"
-    words = f"B of {sizes[1]} bits, {major}-major, swizzle {b.swizzle}"
+    words = _described("B", desc.b_type, desc.transpose_b, b)
     if mma.a_in_tensor:
-        cells = (mma.a & 0xFFFF) + np.arange(shape.k) * sizes[0] // 32
-        a = np.broadcast_to(cells, (shape.rows, shape.k))
+        bits = 8 if formats.packing(shape.kind, desc.a_type, True) == "spread" else formats.BITS[desc.a_type]
+        a = np.broadcast_to((mma.a & 0xFFFF) + np.arange(shape.k) * bits // 32, (shape.rows, shape.k))
         words = f"A in tensor memory; {words}"
     else:
         descriptor = decode_shared(mma.a)
-        a = operand_places(descriptor, shape.rows, shape.k, sizes[0], desc.transpose_a)
-        major = "MN" if desc.transpose_a else "K"
-        words = f"A of {sizes[0]} bits, {major}-major, swizzle {descriptor.swizzle}; {words}"
+        a = operand_places(descriptor, shape.rows, shape.k, desc.a_type, shape.kind, desc.transpose_a)
+        words = f"{_described('A', desc.a_type, desc.transpose_a, descriptor)}; {words}"
     return MmaLayout(
         shape=shape,
         operands=words,
         a=a,
-        b=operand_places(b, shape.b_rows, shape.k, sizes[1], desc.transpose_b),
+        b=operand_places(b, shape.b_rows + shift, shape.k, desc.b_type, shape.kind, desc.transpose_b)[shift:],
         lanes=lanes,
         columns=columns,
         a_in_tensor=mma.a_in_tensor,
     )
+
+
+def _described(name: str, element: str, transposed: bool, descriptor: SharedDescriptor) -> str:
+    """An operand in shared memory in words."""
+    return f"{name} of {element}, {'MN' if transposed else 'K'}-major, swizzle {descriptor.swizzle}"
 
 
 def _accumulator(shape: Shape, address: int) -> tuple[np.ndarray, np.ndarray]:
@@ -150,11 +151,21 @@ def _accumulator(shape: Shape, address: int) -> tuple[np.ndarray, np.ndarray]:
     return lane[column // shape.columns].T, np.broadcast_to(columns, (shape.rows, shape.n))
 
 
-def operand_places(descriptor: SharedDescriptor, rows: int, k: int, bits: int, mn_major: bool) -> np.ndarray:
-    """Byte offsets of an operand, int64 (rows, k); two elements of 4 bits share a byte, the even one below."""
-    if bits == 4:
-        return np.repeat(element_offsets(descriptor, rows, k // 2, 1, False), 2, axis=1)
-    return element_offsets(descriptor, rows, k, bits // 8, mn_major)
+def operand_places(
+    descriptor: SharedDescriptor, rows: int, k: int, element: str, kind: str, mn_major: bool = False
+) -> np.ndarray:
+    """Byte offsets of an operand in shared memory, int64 (rows, k).
+
+    Elements of 4 bits share a byte, the even one below. Those of kinds whose units of 16 bytes are padded have 16
+    elements in each, from its first byte on (`convc.machine.tensor_core.formats`).
+    """
+    bits = formats.BITS[element]
+    if mn_major:
+        return element_offsets(descriptor, rows, k, bits // 8, True)
+    count = 16 if formats.packing(kind, element, False) == "padded" else 128 // bits
+    units = chunk_offsets(descriptor, rows, 16 * k // count) << 4
+    column = np.arange(k)
+    return units[:, column // count] + column % count * bits // 8
 
 
 def operand_descriptor(rows: int, swizzle: str) -> SharedDescriptor:
