@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from convc.api.inspecting import Inspection
 from convc.api.options import ChipOptions, ScheduleOptions
-from convc.api.timing import chip_of
+from convc.api.timing import chip_of, only
 from convc.compiler.kernels import compile_shared
+from convc.compiler.schedules.all import schedule_of
 from convc.timing.kernel import KernelTime, time_kernel
 
 
-def time_schedules(found: Inspection, chip: ChipOptions | None = None) -> dict[str, KernelTime]:
+def time_schedules(
+    found: Inspection, chip: ChipOptions | None = None, schedule: ScheduleOptions | None = None
+) -> dict[str, KernelTime]:
     """Time the kernel of every legal schedule of a layer, by the schedule's title such as ``shift windows``.
 
     Args:
         found: the layer, whose plan says which schedules are legal. Of the plan's own, its kernel is timed.
         chip: whose parameters are used.
+        schedule: the options that the layer was inspected with.
     """
     parameters = chip_of(chip or ChipOptions())
     timed: dict[str, KernelTime] = {}
@@ -23,8 +27,7 @@ def time_schedules(found: Inspection, chip: ChipOptions | None = None) -> dict[s
             continue
         compiled = found.compiled
         if choice.schedule != found.plan.schedule:
-            only = ScheduleOptions(schedule=choice.schedule.name, shift=choice.schedule.variant or None)
-            compiled = compile_shared(found.node.problem, only)
+            compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), schedule))
         artifact = compiled.artifact
         title = choice.schedule.title
         timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title)

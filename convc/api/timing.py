@@ -16,6 +16,7 @@ from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.schedules.all import AUTO, SCHEDULES
+from convc.compiler.schedules.base import Schedule
 from convc.draw.roofline import RoofPoint, roofline_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError, PlanError
@@ -276,23 +277,27 @@ def _other_schedules(
     name: str, planned: str, problem: ConvProblem, options: ScheduleOptions | None, work: WorkOptions
 ) -> Iterator[_Job]:
     """The kernels of a layer in all legal schedules but the planned one."""
-    asked = options or ScheduleOptions()
     for one in SCHEDULES:
         if f"{one.name} {one.variant}".strip() == planned:
             continue
-        only = ScheduleOptions(
-            schedule=one.name,
-            shift=one.variant or None,
-            border=asked.border if one.shares else None,
-            rows=asked.rows if one.shares else None,
-        )
-        with open_kernels(only, work) as kernels:
+        with open_kernels(only(one, options), work) as kernels:
             try:
                 kernel = kernels.compiled(problem)
             except PlanError:
                 continue  # it is not legal here
         artifact = kernel.artifact
         yield _job(name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
+
+
+def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
+    """The options that ask for one schedule, with what others say about shared activations where it shares them."""
+    asked = options or ScheduleOptions()
+    return ScheduleOptions(
+        schedule=schedule.name,
+        shift=schedule.variant or None,
+        border=asked.border if schedule.shares else None,
+        rows=asked.rows if schedule.shares else None,
+    )
 
 
 def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, launch: LaunchSpec) -> _Job:

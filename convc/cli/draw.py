@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from convc.cli.draw_layer import lanes_command, memory_command, tile_command
+from convc.cli.draw_layer import lanes_command, memory_command, operands_command, tile_command
 from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.draw_time import passes_command, roofline_command, schedules_command, timeline_command
 from convc.cli.explain_descriptor import descriptor_options
@@ -98,6 +98,7 @@ for each in (
     lanes_command,
     tile_command,
     memory_command,
+    operands_command,
     passes_command,
     timeline_command,
     roofline_command,

@@ -1,4 +1,4 @@
-"""``convc draw lanes|tile|memory``: pictures of a layer's tiles and memory."""
+"""``convc draw lanes|tile|memory|operands``: pictures of a layer's tiles and memory."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from convc.cli.options import (
     schedule_options,
     shape_option,
 )
+from convc.errors import InputError
 
 Command = Callable[..., Any]
 
@@ -99,3 +100,32 @@ def memory_command(model: Path, layer: str | None, output: Path | None, chosen: 
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     write_picture(memory_picture(found.plan), output)
+
+
+@click.command("operands", short_help="Places of the elements of an MMA that a layer issues.")
+@layer_of_model
+@click.option(
+    "--mma", "number", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="The N-th."
+)
+@click.option(
+    "--most",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Rows and columns of D shown.",
+)
+@output_option
+def operands_command(
+    model: Path, layer: str | None, number: int, most: int, output: Path | None, chosen: Chosen
+) -> None:
+    """Draw an MMA as mma-layout does, at the addresses that the layer's first CTA issues it with on the machine."""
+    from convc.draw.issued import issued_mmas
+    from convc.draw.mma import cropped, issued_layout, mma_picture
+
+    check_output(output)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    issued = issued_mmas(found.text, found.launch)
+    if number >= len(issued):
+        raise InputError(f"there is no MMA {number}", hint=f"MMAs of the first CTA: 0 to {len(issued) - 1}")
+    write_picture(mma_picture(cropped(issued_layout(issued[number]), most)), output)

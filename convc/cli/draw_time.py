@@ -127,4 +127,4 @@ def schedules_command(model: Path, layer: str | None, output: Path | None, chip:
 
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
-    write_picture(schedules_picture(found.plan, time_schedules(found, chip)), output)
+    write_picture(schedules_picture(found.plan, time_schedules(found, chip, chosen.schedule)), output)

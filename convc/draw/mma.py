@@ -8,7 +8,7 @@ it writes (`convc.machine.tensor_core.shapes`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,14 +16,17 @@ from convc.draw.cells import Cells, draw_cells
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
 from convc.errors import InputError, MachineFault
 from convc.machine.tensor_core import formats
+from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.shapes import FACTORS, Shape, shape_of
-from convc.machine.tensor_core.smem_layout import element_offsets
+from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets
 from convc.ptx.descriptors import (
     D_OF_KIND,
     SCALE_OF_KIND,
     BlockScaledDescriptor,
     InstructionDescriptor,
     SharedDescriptor,
+    decode_shared,
+    decode_zero_mask,
     encode_block_scaled,
     encode_instruction,
 )
@@ -42,18 +45,21 @@ class MmaLayout:
 
     Attributes:
         shape: the checked instruction.
-        swizzle: of A and B in shared memory.
-        a: byte offsets of A, int64 (rows, k); of a CTA of a pair, its own half.
+        operands: how A and B lie, in words.
+        a: byte offsets of A in shared memory, int64 (rows, k); of a CTA of a pair, its own half. Where A is in tensor
+            memory, columns of it, in the lanes of D.
         b: byte offsets of B, int64 (columns of D, k).
         lanes, columns: of D in tensor memory, int64 (rows, n).
+        a_in_tensor: A comes from tensor memory.
     """
 
     shape: Shape
-    swizzle: str
+    operands: str
     a: np.ndarray
     b: np.ndarray
     lanes: np.ndarray
     columns: np.ndarray
+    a_in_tensor: bool = False
 
 
 def mma_layout(
@@ -91,24 +97,75 @@ def mma_layout(
             f"expected k as a multiple of {shape.k}, what one instruction takes, up to {widest}, got {shown}",
             hint=f"{widest} elements of {bits} bits are a row of the widest operand tile with swizzle {swizzle}",
         )
-    bank = np.arange(n) // shape.columns
-    lane = shape.lanes(0).reshape(shape.banks, shape.rows)
+    lanes, columns = _accumulator(shape, 0)
     return MmaLayout(
         shape=shape,
-        swizzle=swizzle,
-        a=operand_places(shape.rows, shown, bits, swizzle),
-        b=operand_places(shape.b_rows, shown, bits, swizzle),
-        lanes=lane[bank].T,
-        columns=np.broadcast_to(np.arange(n) % shape.columns, (shape.rows, n)),
+        operands=f"operands of {bits} bits, K-major, swizzle {swizzle}",
+        a=operand_places(operand_descriptor(shape.rows, swizzle), shape.rows, shown, element, kind),
+        b=operand_places(operand_descriptor(shape.b_rows, swizzle), shape.b_rows, shown, element, kind),
+        lanes=lanes,
+        columns=columns,
     )
 
 
-def operand_places(rows: int, k: int, bits: int, swizzle: str) -> np.ndarray:
-    """Byte offsets of a K-major operand, int64 (rows, k); two elements of 4 bits share a byte, the even one below."""
-    descriptor = operand_descriptor(rows, swizzle)
-    if bits == 4:
-        return np.repeat(element_offsets(descriptor, rows, k // 2, 1, False), 2, axis=1)
-    return element_offsets(descriptor, rows, k, bits // 8, False)
+def issued_layout(mma: Mma) -> MmaLayout:
+    """Find where the elements of an MMA lie that the machine has seen issued (`convc.draw.issued`).
+
+    A tensor-memory operand is shown in its first bank; columns of B are those that a zero-column mask shifts to.
+    """
+    shape = mma.shape
+    desc = shape.desc
+    shift = 0 if mma.zero is None else decode_zero_mask(mma.zero).shift
+    b = decode_shared(mma.b)
+    lanes, columns = _accumulator(shape, mma.d)
+    words = _described("B", desc.b_type, desc.transpose_b, b)
+    if mma.a_in_tensor:
+        bits = 8 if formats.packing(shape.kind, desc.a_type, True) == "spread" else formats.BITS[desc.a_type]
+        a = np.broadcast_to((mma.a & 0xFFFF) + np.arange(shape.k) * bits // 32, (shape.rows, shape.k))
+        words = f"A in tensor memory; {words}"
+    else:
+        descriptor = decode_shared(mma.a)
+        a = operand_places(descriptor, shape.rows, shape.k, desc.a_type, shape.kind, desc.transpose_a)
+        words = f"{_described('A', desc.a_type, desc.transpose_a, descriptor)}; {words}"
+    return MmaLayout(
+        shape=shape,
+        operands=words,
+        a=a,
+        b=operand_places(b, shape.b_rows + shift, shape.k, desc.b_type, shape.kind, desc.transpose_b)[shift:],
+        lanes=lanes,
+        columns=columns,
+        a_in_tensor=mma.a_in_tensor,
+    )
+
+
+def _described(name: str, element: str, transposed: bool, descriptor: SharedDescriptor) -> str:
+    """An operand in shared memory in words."""
+    return f"{name} of {element}, {'MN' if transposed else 'K'}-major, swizzle {descriptor.swizzle}"
+
+
+def _accumulator(shape: Shape, address: int) -> tuple[np.ndarray, np.ndarray]:
+    """Lane and column of each element of D at an address of tensor memory, int64 (rows, n) both."""
+    column = np.arange(shape.n)
+    lane = shape.lanes(address >> 16).reshape(shape.banks, shape.rows)
+    columns = (address & 0xFFFF) + column % shape.columns
+    return lane[column // shape.columns].T, np.broadcast_to(columns, (shape.rows, shape.n))
+
+
+def operand_places(
+    descriptor: SharedDescriptor, rows: int, k: int, element: str, kind: str, mn_major: bool = False
+) -> np.ndarray:
+    """Byte offsets of an operand in shared memory, int64 (rows, k).
+
+    Elements of 4 bits share a byte, the even one below. Those of kinds whose units of 16 bytes are padded have 16
+    elements in each, from its first byte on (`convc.machine.tensor_core.formats`).
+    """
+    bits = formats.BITS[element]
+    if mn_major:
+        return element_offsets(descriptor, rows, k, bits // 8, True)
+    count = 16 if formats.packing(kind, element, False) == "padded" else 128 // bits
+    units = chunk_offsets(descriptor, rows, 16 * k // count) << 4
+    column = np.arange(k)
+    return units[:, column // count] + column % count * bits // 8
 
 
 def operand_descriptor(rows: int, swizzle: str) -> SharedDescriptor:
@@ -137,10 +194,28 @@ def _scale_size(kind: str) -> str | None:
     return max(sizes)[1] if sizes else None
 
 
+def cropped(layout: MmaLayout, most: int) -> MmaLayout:
+    """The layout with so many rows and columns of D at most: a whole one is a drawing of up to two megabytes."""
+    if most >= max(layout.shape.rows, layout.shape.n):
+        return layout
+    return replace(
+        layout,
+        operands=f"{layout.operands}; the first {most} rows and columns",
+        a=layout.a[:most],
+        b=layout.b[:most],
+        lanes=layout.lanes[:most, :most],
+        columns=layout.columns[:most, :most],
+    )
+
+
 def mma_picture(layout: MmaLayout) -> Picture:
     """Draw A, B and D of an instruction."""
     shape = layout.shape
     a = Cells(name="A", words=_hexadecimal(layout.a), kinds=lambda row, k: _unit(layout.a[row, k]))
+    if layout.a_in_tensor:
+        rows = zip(layout.lanes[:, 0].tolist(), layout.a.tolist(), strict=True)
+        words = [[f"{lane},{column}" for column in columns] for lane, columns in rows]
+        a = Cells(name="A", words=words, kinds=lambda row, k: TINTS[layout.lanes[row, 0] // 16 % 8])
     b = Cells(name="B", words=_hexadecimal(layout.b.T), kinds=lambda k, column: _unit(layout.b[column, k]))
     places = zip(layout.lanes.tolist(), layout.columns.tolist(), strict=True)
     d = Cells(
@@ -153,14 +228,14 @@ def mma_picture(layout: MmaLayout) -> Picture:
     top = TITLE + 54
     below = top + b.height + GAP
     split = "one CTA of a pair, " if shape.pair else ""
-    element = formats.BITS[shape.desc.a_type]
+    of_a = "lane,column of tensor memory" if layout.a_in_tensor else "byte offset"
     parts = [
-        text(MARGIN, TITLE + 6, f"{split}operands of {element} bits, K-major, swizzle {layout.swizzle}", "soft"),
+        text(MARGIN, TITLE + 6, f"{split}{layout.operands}", "soft"),
         *legend(MARGIN, TITLE + 14, [(f"{i}", tint) for i, tint in enumerate(TINTS)]),
         text(MARGIN + 8 * 42, TITLE + 25, "A, B: 16-byte unit of its 128-byte line; D: lane / 16", "soft"),
         text(left, top - 6, "B: k down, columns n across: byte offset in shared memory, hexadecimal", "strong"),
         draw_cells(left, top, b, cell),
-        text(MARGIN, below - 6, "A: rows m, k across: byte offset", "strong"),
+        text(MARGIN, below - 6, f"A: rows m, k across: {of_a}", "strong"),
         draw_cells(MARGIN, below, a, cell),
         text(left, below - 6, "D: rows m, columns n: lane,column of tensor memory", "strong"),
         draw_cells(left, below, d, cell),

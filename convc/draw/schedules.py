@@ -57,7 +57,7 @@ def schedules_picture(plan: Plan, timed: Mapping[str, KernelTime]) -> Picture:
         bars.append(text(LEFT + cycles[title] / longest * WIDTH + 8, y + 14, said))
         width = max(width, LEFT + cycles[title] / longest * WIDTH + 8 + width_of(said))
         parts.append(
-            group(bars, schedule=title, cycles=f"{cycles[title]:g}", bytes=choice.traffic_bytes, chosen=int(chosen))
+            group(bars, schedule=title, cycles=f"{cycles[title]:.1f}", bytes=choice.traffic_bytes, chosen=int(chosen))
         )
         y += ROW
     lines = [*illegal_lines(plan), *why_lines(plan), "*: the schedule of the plan; assumed: rules that nobody tested"]
@@ -81,7 +81,7 @@ def _stacked(kernel: KernelTime, kinds: Mapping[str, str], y: float, scale: floa
         width = share * kernel.cycles * scale
         tip = f"{cause}: {share * kernel.cycles:.0f} cycles, {share:.0%}"
         yield rect(
-            x, y, width, 20, kinds.get(cause, SHADES[-1]), tip, cause=cause, cycles=f"{share * kernel.cycles:.6g}"
+            x, y, width, 20, kinds.get(cause, SHADES[-1]), tip, cause=cause, cycles=f"{share * kernel.cycles:.1f}"
         )
         x += width
 

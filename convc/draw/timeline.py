@@ -101,8 +101,8 @@ def _boxes(runs: Iterable[_Run], x: float, y: float, scale: float) -> Iterator[s
             KINDS[run.state],
             f"{tip}, line {run.line}" if run.line else tip,
             state=run.state,
-            start=f"{run.start:g}",
-            end=f"{run.end:g}",
+            start=f"{run.start:.1f}",
+            end=f"{run.end:.1f}",
             line=run.line or None,
         )
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.tensor_core.mma import Accumulator
+from convc.machine.tensor_core.mma import Accumulator, Mma
 from convc.ptx import Instr
 
 Places = np.ndarray
@@ -96,6 +96,7 @@ class Operation:
         thread: warp number and lane.
         shared: shared memory read; reads, writes: tensor memory; in each CTA that takes part.
         target: of an mma, its accumulator and shape; else None.
+        mma: the mma itself, with its descriptors; else None.
     """
 
     kind: str
@@ -106,6 +107,7 @@ class Operation:
     reads: Places
     writes: Places
     target: Accumulator | None
+    mma: Mma | None
 
 
 FOOTPRINTS = frozenset({"mma", "shared"})

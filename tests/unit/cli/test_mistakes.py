@@ -334,6 +334,7 @@ draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --
 draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
 draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw operands m.onnx --mma 999 => 2 error[I100]: there is no MMA 999
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
 draw memory b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
 draw timeline two.onnx => 2 the picture is of one kernel: choose a layer with --layer, of stem, head

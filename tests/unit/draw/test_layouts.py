@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.drawings import marked, parsed, table, words
 
-from convc.draw.mma import mma_layout, mma_picture, operand_descriptor
+from convc.draw.issued import issued_mmas
+from convc.draw.mma import cropped, issued_layout, mma_layout, mma_picture, operand_descriptor
 from convc.draw.png import LARGEST, png
 from convc.draw.registers import registers_picture
 from convc.draw.svg import COLOURS, STYLE, Picture, arrow, group, plain, rect, text, titled
 from convc.draw.swizzles import MODES, swizzle_picture
 from convc.draw.tile_order import tile_order_picture
-from convc.errors import InputError
+from convc.errors import InputError, ToolError
+from convc.ir.dtypes import ARRAY_TYPES
+from convc.ir.launch import load_launch
+from convc.machine import RunOptions, run
 from convc.machine.base.swizzle import pitch, swizzle
 from convc.machine.isa.tcgen05.ld_st import register_map
 from convc.machine.memory.global_memory import CHUNK
+from convc.machine.state.observer import Observer
 from convc.machine.tensor_core import fetch
 from convc.ptx.descriptors import encode_shared
 
@@ -142,3 +150,50 @@ def test_png_of_a_picture():
     assert png(swizzle_picture("32B")).startswith(b"\x89PNG")
     with pytest.raises(InputError, match=f"at most {LARGEST} pixels a side"):
         png(Picture(title="t", width=20000, height=9, parts=()))
+
+
+def test_without_the_extra_a_png_is_refused_with_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(ToolError, match="pictures become PNG with the package resvg-py") as raised:
+        png(swizzle_picture("32B"))
+    assert "convc[draw]" in raised.value.hint
+    assert raised.value.exit_code == 2
+
+
+class Footprints(Observer):
+    """Every MMA with the bytes of shared memory and the cells of tensor memory that it reads and writes."""
+
+    def __init__(self) -> None:
+        self.found = []
+
+    def tensor_op(self, strand, instr, operation):
+        if operation.kind == "mma":
+            self.found.append(operation)
+
+
+@pytest.mark.parametrize("name", ["slide_f16", "shift_chain_f16", "stationary_f16", "scaled_nvfp4"])
+def test_issued_operands_are_what_the_machine_reads_and_writes(name):
+    """Every byte and cell of the picture is in the machine's footprint of the instruction, and there are no others."""
+    folder = Path(__file__).parents[2] / "golden" / name
+    text = (folder / "kernel.ptx").read_text()
+    launch = load_launch(folder / "launch.json")
+    issued = issued_mmas(text, launch)
+    seen = Footprints()
+    buffers = {each: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for each, spec in launch.buffers.items()}
+    run(text, launch, buffers, options=RunOptions(ctas=(0, 1)), observer=seen)
+    assert [each.mma for each in seen.found] == issued
+    mma = issued[20]
+    operation = seen.found[20]
+    svg = mma_picture(issued_layout(mma)).svg()
+    size = 2 if name.endswith("f16") else 1
+    read = {int(byte) + i for byte in offsets(svg, "B").flat for i in range(size)}
+    if mma.a_in_tensor:
+        cells = {tuple(map(int, cell.split(","))) for row in table(svg, "A") for cell in row}
+        assert {divmod(int(place), 512) for place in np.ravel(operation.reads)} >= cells
+    else:
+        read |= {int(byte) + i for byte in offsets(svg, "A").flat for i in range(size)}
+    assert set(np.ravel(operation.shared).tolist()) == read
+    written = {tuple(map(int, cell.split(","))) for row in table(svg, "D") for cell in row}
+    assert {divmod(int(place), 512) for place in np.ravel(operation.writes)} == written
+    small = mma_picture(cropped(issued_layout(mma), 8)).svg()
+    assert table(small, "D") == [row[:8] for row in table(svg, "D")[:8]]

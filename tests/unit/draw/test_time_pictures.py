@@ -42,8 +42,8 @@ def test_units_are_busy_in_the_picture_as_long_as_in_the_engine(report):
         busy = sum(one.cycles for one in whole)
         assert boxes == sorted(boxes)
         assert sum(end - start for start, end in boxes) == pytest.approx(busy, abs=pixel * len(whole) + 1)
-        assert boxes[0][0] == pytest.approx(whole[0].start)
-        assert boxes[-1][1] == pytest.approx(max(one.end for one in whole), rel=1e-4)
+        assert boxes[0][0] == pytest.approx(whole[0].start, abs=0.1)
+        assert boxes[-1][1] == pytest.approx(max(one.end for one in whole), abs=0.1)
 
 
 def test_a_wait_in_the_picture_is_one_of_the_engine(report):

@@ -82,6 +82,7 @@ def notify_operation(
         reads=reads,
         writes=writes,
         target=target,
+        mma=item if isinstance(item, Mma) else None,
     )
     cohort.observer.tensor_op(strand, item.instr, operation)
 
