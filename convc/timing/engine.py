@@ -162,7 +162,11 @@ class Replay:
                 late = need
         own, until = self._own[strand.kinds[strand.at]]
         ready[strand.at] = start + until
-        return start, own, "" if late is None else _unit(strand.items[late])
+        if item.sass is not None and item.sass.reads:
+            ready[~strand.at] = start + self.chip[item.sass.reads]
+        if late is None:
+            return start, own, ""
+        return start, own, _unit(strand.items[late]) if late >= 0 else "alu"
 
     def _advance(self, strand: _Strand) -> bool:
         """Perform the next item of a warp; False where it ends, or stops until something is known."""
