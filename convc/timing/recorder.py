@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,24 +13,13 @@ from convc.machine.isa.operands import modifier
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
-from convc.ptx import Address, Imm, Instr
+from convc.ptx import Address, Instr
+from convc.timing.accesses import LINE, sectors, wavefronts
+from convc.timing.forms import Form, form_of, mode_of
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
 from convc.timing.values import Reading, Values
-
-SECTOR = 32
-"""Bytes of global memory that are moved together."""
-
-CACHED = 32
-"""Bytes of global memory that a load brings into the SM's cache."""
-
-TIME_DEPENDENT = {
-    "mbarrier.test_wait": "it polls, and what it sees depends on time",
-    "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
-    "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
-}
-"""Instructions after which control flow may depend on time."""
 
 CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 """A comment behind an instruction that is a name, as ``// full_a[0]``."""
@@ -39,38 +27,11 @@ CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 MOST_ITEMS = 1_000_000
 """Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
 
-WAIT = "mbarrier.try_wait"
-"""An instruction that comes again while it is blocked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
-    """An instruction as all of its items have it; ``waits``: it comes again while it is blocked."""
-
-    name: str
-    step: str
-    line: int
-    index: int
-    unrolled: bool
-    waits: bool
-
-    def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
-        """A new item."""
-        return Item(
-            name=self.name,
-            step=self.step,
-            line=self.line,
-            index=self.index,
-            needs=needs,
-            unrolled=self.unrolled,
-            repeats=repeats,
-        )
-
 
 class Recorder(Observer):
     """Writes the trace of the first cluster that is run; of the next one, in the same cohort, what it copies alike."""
 
-    wants = frozenset[str]()
+    wants = frozenset({"shared"})
 
     def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
         """``unrolled``: loops of the text that ptxas unrolls."""
@@ -87,7 +48,7 @@ class Recorder(Observer):
         self.written: set[str] = set()
         self._values: dict[Warp, Values] = {}
         self._readings: dict[int, Reading] = {}
-        self._forms: dict[int, _Form] = {}
+        self._forms: dict[int, Form] = {}
         self._asked: tuple[object, object, object] = (None, None, None)
         self._who: list[Warp] = []
 
@@ -102,7 +63,8 @@ class Recorder(Observer):
         """A new item for each warp, or the same wait once more."""
         form = self._forms.get(instr.index)
         if form is None:
-            form = self._forms[instr.index] = self._form(instr)
+            form = self._forms[instr.index] = form_of(instr, self._unrolled)
+            self.trace.prefetches |= instr.form.name == "prefetch.tensormap"
         for warp in self._warps(strand):
             items = self.trace.items.get(warp)
             if items is None:
@@ -123,27 +85,6 @@ class Recorder(Observer):
             self._asked = asked
             self._who = [(row, warp) for _, row, _, warp, _ in actors(strand)]
         return self._who
-
-    def _form(self, instr: Instr) -> _Form:
-        """All that is the same each time that an instruction is executed; some cannot be timed."""
-        name = instr.form.name
-        why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
-        if why is not None:
-            raise UnmodelledError(
-                f"{name} cannot be timed: {why}",
-                span=instr.span,
-                hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
-            )
-        if name == "prefetch.tensormap":
-            self.trace.prefetches = True
-        return _Form(
-            name=_class(instr),
-            step=instr.step or "",
-            line=instr.span.line,
-            index=instr.index,
-            unrolled=instr.index in self._unrolled.bodies,
-            waits=name.startswith(WAIT),
-        )
 
     def _count(self, instr: Instr) -> None:
         """One instruction more; `UnmodelledError` where there are so many that the kernel does not seem to end."""
@@ -205,7 +146,7 @@ class Recorder(Observer):
                 bytes=moved,
                 filled=min(filled, moved),
                 lines=lines,
-                mode=_mode(instr),
+                mode=mode_of(instr),
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
             )
@@ -345,10 +286,16 @@ class Recorder(Observer):
             if active is not None:
                 lanes = lanes[active[at, warp_at, lanes]]
             item = self._last(row, warp)
-            item.sectors = _sectors(starts[at, warp_at, lanes], size)
+            item.sectors = sectors(starts[at, warp_at, lanes], size)
             if item.name.startswith("ld"):
-                touched = np.unique(starts[at, warp_at, lanes] // CACHED)
+                touched = np.unique(starts[at, warp_at, lanes] // LINE)
                 item.cached = tuple((buffer, int(place)) for place in touched)
+
+    def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
+        """Count the wavefronts of each warp's access, of its own shared memory or of another CTA's."""
+        for access in accesses:
+            if access.row < self.cohort.watched:
+                self._last(access.row, access.warp).wavefronts += wavefronts(access.places)
 
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st."""
@@ -369,29 +316,3 @@ def _equal(memory: GlobalRange, one: int, other: int) -> bool:
     """Whether two CTAs copy the same lines."""
     pairs = zip(memory.lines(np.array([one])), memory.lines(np.array([other])), strict=False)
     return all(np.array_equal(first[1], second[1]) for first, second in pairs)
-
-
-def _sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
-    """Sectors that accesses of ``size`` bytes touch: all of their bytes, and only some of them."""
-    if not starts.size:
-        return 0, 0
-    touched = np.unique((starts[:, None] + np.arange(size)).ravel())
-    _, counts = np.unique(touched // SECTOR, return_counts=True)
-    whole = int(np.count_nonzero(counts == SECTOR))
-    return whole, len(counts) - whole
-
-
-def _class(instr: Instr) -> str:
-    """The form's name; of a division by a constant another one, which multiplies."""
-    name = instr.form.name
-    if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
-        return f"{name}.constant"
-    return name
-
-
-def _mode(instr: Instr) -> str:
-    """How a copy walks through memory."""
-    mode = instr.slots.get("mode") or "tile"
-    if "tensor" not in instr.form.name:
-        return "bulk"
-    return "im2col" if mode.startswith("im2col") else "tile"
