@@ -34,9 +34,14 @@ def wavefronts(places: np.ndarray) -> int:
     bank gives one word a cycle, to everyone who asks for it (CUDA programming guide, shared memory).
     """
     lanes, size = places.shape
+    if lanes <= 1:
+        return lanes
     together = max(1, min(lanes, BANKS * WORD // max(size, WORD)))
+    words = places[:, ::WORD] // WORD
+    if int(words.max()) - int(words.min()) < BANKS:  # no two words in one bank
+        return -(-lanes // together)
     found = 0
     for first in range(0, lanes, together):
-        words = np.unique(places[first : first + together] // WORD)
-        found += int(np.bincount(words % BANKS).max(initial=0))
+        own = np.unique(words[first : first + together])
+        found += int(np.bincount(own % BANKS).max())
     return found
