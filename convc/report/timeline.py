@@ -21,7 +21,8 @@ WORKS = "="
 WAITS = {
     "copy through TMA": "T", "tensor core": "M", "queue of the tensor core": "Q", "arrival of a warp": "A",
     "barrier": "B", "bulk store": "S", "sectors of global memory": "G", "loads of global memory": "g",
-    "loads of tensor memory": "t", "loads of shared memory and parameters": "s", "result": "r",
+    "read port of shared memory": "P", "loads of tensor memory": "t", "loads of shared memory and parameters": "s",
+    "result": "r",
 }  # fmt: skip
 """The character of each cause that a warp waits for; `WORKS` where it does not wait."""
 

@@ -300,7 +300,7 @@ class _Strand:
             if waiting is not None:
                 self._take(waiting, None, tuple(needs))
         pending = self._pending.get(one.line)
-        slot = Slot(one.stall, _after(one), False)
+        slot = Slot(one.stall, _after(one), False, _reads(one))
         number = None
         if pending and one.opcode.startswith(ORDERED + LOADS):
             number = pending[0]
@@ -320,9 +320,11 @@ class _Strand:
             )
         else:
             self._take(number, slot, tuple(needs))
-        for board in {one.result, one.operands} - {None}:
-            assert board is not None
-            self._board[board].append(len(self.items) - 1)
+        last = len(self.items) - 1
+        if one.result is not None:
+            self._board[one.result].append(last)
+        if one.operands is not None:
+            self._board[one.operands].append(last if one.result is None else ~last)
 
     def _take(self, number: int, slot: Slot | None, needs: tuple[int, ...] = ()) -> None:
         """A recorded item, here; those before it that others see have happened, wherever their instructions are."""
@@ -341,7 +343,7 @@ class _Strand:
             pending.remove(number)
         self._waiting = {board: wait for board, wait in self._waiting.items() if wait != number}
         self.places[number] = len(self.items)
-        self.items.append(replace(item, needs=needs, repeats=False, sass=slot or Slot(0, "", False)))
+        self.items.append(replace(item, needs=needs, repeats=False, sass=slot or Slot(0, "", False, "")))
 
 
 def _is_load(item: Item) -> bool:
@@ -349,10 +351,15 @@ def _is_load(item: Item) -> bool:
     return item.name.startswith("ld") and not item.waits
 
 
-def _after(one: Sass) -> str:
-    """The parameter that says when the scoreboards of an instruction are released."""
-    if one.result is None and one.operands is not None:
-        return "assembler.operands_im2col" if "IM2COL" in one.opcode else "assembler.operands"
-    if one.result is None:
+def _reads(one: Sass) -> str:
+    """The parameter that says when an instruction has read its operands; "" where nothing waits for that."""
+    if one.operands is None:
         return ""
+    return "assembler.operands_im2col" if "IM2COL" in one.opcode else "assembler.operands"
+
+
+def _after(one: Sass) -> str:
+    """The parameter that says when an instruction's result is there; where it has none, its operands have been read."""
+    if one.result is None:
+        return _reads(one)
     return next((name for start, name in RESULTS.items() if one.opcode.startswith(start)), "assembler.special")

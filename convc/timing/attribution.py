@@ -89,7 +89,7 @@ def reasons(event: Event, cycles: float) -> Iterable[tuple[str, float]]:
         yield "queue of the tensor core", cycles
     else:
         busy = min(cycles, event.busy)
-        yield "sectors of global memory", busy
+        yield "read port of shared memory" if event.unit == "shared memory" else "sectors of global memory", busy
         yield "own instructions", cycles - busy
 
 

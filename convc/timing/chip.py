@@ -261,13 +261,13 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
 
 
 def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, float]:
-    """Share of a round in which each resource works; of the read port what MMAs, tcgen05.cp and bulk stores read."""
+    """Share of a round in which each resource works; of the read port what all take that read."""
     chip = replay.chip
     units = {name: unit.busy for name, unit in replay.sms[0].units.items()}
     lanes = [units.pop(name) for name in list(units) if name.startswith("tensor memory")]
     sms = len(replay.sms)
     mine = [work for work in replay.trace.works if work.row % sms == 0 or (work.pair and (work.row ^ 1) % sms == 0)]
-    port = sum(port_cycles(work, chip) for work in mine)
+    port = sum(port_cycles(work, chip) for work in mine) + replay.sms[0].shared.busy
     read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
     spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
     if traffic:

@@ -37,8 +37,8 @@ class Event:
         row, warp: the CTA and the warp that did it, or issued it.
         work: of a unit: its number. phase: of a wait: what it needs.
         unit: that a warp's instruction uses, or that limits a copy.
-        busy: of a work: cycles of its unit; the rest of its time is latency. Of a store to global memory: cycles of
-            the sectors, and of waiting for those of other warps.
+        busy: of a work: cycles of its unit; the rest of its time is latency. Of an access to memory: cycles for which
+            it holds its warp, and of waiting for those of other warps.
         late: of an instruction that had to wait for a value: who makes it.
     """
 
@@ -86,7 +86,7 @@ def _unit(item: Item) -> str:
         return "global memory"
     if item.cells:
         return "tensor memory"
-    return "shared memory" if item.name == "ld" else "alu"
+    return "shared memory" if item.wavefronts or item.name == "ld" else "alu"
 
 
 class Replay:
@@ -107,6 +107,7 @@ class Replay:
         self._own = [(holds(item, chip, jumps), result(item, chip)) for item, jumps in self._outline.kinds]
         self._heap: list[tuple[float, int, _Strand]] = []
         self._turn = 0
+        self._now = 0.0
 
     def run(self) -> float:
         """Cycles from entry to exit of the last warp; a trace that cannot go on is a mistake of the recorder."""
@@ -115,7 +116,7 @@ class Replay:
             track = f"warp {warp[1]}" if self.trace.ctas == 1 else f"CTA {warp[0]} warp {warp[1]}"
             self._go_on(_Strand(warp, items, self._outline.kind[warp], self._outline.alone[warp], track, entry))
         while self._heap:
-            _, _, strand = heapq.heappop(self._heap)
+            self._now, _, strand = heapq.heappop(self._heap)
             if self._advance(strand):
                 self._go_on(strand)
         waiting = {key for key, strands in self._stopped.items() if strands}
@@ -126,8 +127,12 @@ class Replay:
     def _go_on(self, strand: _Strand) -> None:
         """A warp continues at its time; of several, the one that was there first."""
         self._go_alone(strand)
+        self._later(strand.time, strand)
+
+    def _later(self, time: float, strand: _Strand) -> None:
+        """Look at a warp again when everything before a time has happened."""
         self._turn += 1
-        heapq.heappush(self._heap, (strand.time, self._turn, strand))
+        heapq.heappush(self._heap, (time, self._turn, strand))
 
     def complete(self, phase: Phase) -> float:
         """The time at which a phase was complete."""
@@ -162,7 +167,11 @@ class Replay:
                 late = need
         own, until = self._own[strand.kinds[strand.at]]
         ready[strand.at] = start + until
-        return start, own, "" if late is None else _unit(strand.items[late])
+        if item.sass is not None and item.sass.reads:
+            ready[~strand.at] = start + self.chip[item.sass.reads]
+        if late is None:
+            return start, own, ""
+        return start, own, _unit(strand.items[late]) if late >= 0 else "alu"
 
     def _advance(self, strand: _Strand) -> bool:
         """Perform the next item of a warp; False where it ends, or stops until something is known."""
@@ -176,11 +185,14 @@ class Replay:
         if needed is not None:
             self._stopped[needed].append(strand)
             return False
+        if item.wavefronts and (free := self.sms[strand.warp[0] % len(self.sms)].shared.free) > self._now:
+            self._later(free, strand)
+            return False
         start, own, late = self._begin(strand, item)
         cause, edge = self._perform(strand, item, start, own)
         number = self._event(strand, item, start, cause, edge, late)
         event = self.events[number]
-        if event.unit == "global memory":
+        if event.unit in ("global memory", "shared memory"):
             event.busy = event.end - start - own
         self._finished((strand.warp, strand.at), strand.time, number)
         strand.last = number
@@ -228,6 +240,8 @@ class Replay:
             return self._tensor_memory(strand, item, start, own)
         if item.sectors != NO_SECTORS:
             return self._global(strand, item, start, own)
+        if item.wavefronts:
+            return self._shared(strand, item, start, own)
         strand.time = start + own
         return cause, edge
 
@@ -296,6 +310,16 @@ class Replay:
         fixed = self.chip["tensor_memory.load" if item.name == "tcgen05.ld" else "tensor_memory.store"]
         strand.ready[strand.at] = server.free + fixed
         strand.time = start + own
+        return cause, "queue" if cause is not None else "program"
+
+    def _shared(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
+        """Loads and stores of shared memory; the warp goes on when those before it have been served."""
+        sm = self.sms[strand.warp[0] % len(self.sms)]
+        begin, end, cause = sm.access(item.wavefronts, start + own, len(self.events))
+        if item.name.startswith("ld"):  # the latency is that of one wavefront
+            later = max(0.0, end - start - own - 1)
+            strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"] + later
+        strand.time = begin
         return cause, "queue" if cause is not None else "program"
 
     def _global(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,25 +15,12 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
-from convc.timing.instructions import class_of, mode_of, warpgroup_shape
+from convc.timing.accesses import LINE, sectors, wavefronts
+from convc.timing.forms import Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
 from convc.timing.values import Reading, Values
-
-SECTOR = 32
-"""Bytes of global memory that are moved together."""
-
-CACHED = 32
-"""Bytes of global memory that a load brings into the SM's cache."""
-
-TIME_DEPENDENT = {
-    "mbarrier.test_wait": "it polls, and what it sees depends on time",
-    "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
-    "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
-    "wgmma.": "the model of a chip has no time for it yet (measure the kernel on a GPU: convc launch --time)",
-}
-"""Instructions that have no time, or after which control flow may depend on time, by how they begin."""
 
 CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 """A comment behind an instruction that is a name, as ``// full_a[0]``."""
@@ -42,38 +28,11 @@ CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 MOST_ITEMS = 1_000_000
 """Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
 
-WAIT = "mbarrier.try_wait"
-"""An instruction that comes again while it is blocked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Form:
-    """An instruction as all of its items have it; ``waits``: it comes again while it is blocked."""
-
-    name: str
-    step: str
-    line: int
-    index: int
-    unrolled: bool
-    waits: bool
-
-    def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
-        """A new item."""
-        return Item(
-            name=self.name,
-            step=self.step,
-            line=self.line,
-            index=self.index,
-            needs=needs,
-            unrolled=self.unrolled,
-            repeats=repeats,
-        )
-
 
 class Recorder(Observer):
     """Writes the trace of the first cluster that is run; of the next one, in the same cohort, what it copies alike."""
 
-    wants = frozenset[str]()
+    wants = frozenset({"shared"})
 
     def __init__(self, unrolled: Unrolled = Unrolled()) -> None:  # noqa: B008 - frozen record
         """``unrolled``: loops of the text that ptxas unrolls."""
@@ -90,7 +49,7 @@ class Recorder(Observer):
         self.written: set[str] = set()
         self._values: dict[Warp, Values] = {}
         self._readings: dict[int, Reading] = {}
-        self._forms: dict[int, _Form] = {}
+        self._forms: dict[int, Form] = {}
         self._asked: tuple[object, object, object] = (None, None, None)
         self._who: list[Warp] = []
 
@@ -105,7 +64,8 @@ class Recorder(Observer):
         """A new item for each warp, or the same wait once more."""
         form = self._forms.get(instr.index)
         if form is None:
-            form = self._forms[instr.index] = self._form(instr)
+            form = self._forms[instr.index] = form_of(instr, self._unrolled)
+            self.trace.prefetches |= instr.form.name == "prefetch.tensormap"
         for warp in self._warps(strand):
             items = self.trace.items.get(warp)
             if items is None:
@@ -126,27 +86,6 @@ class Recorder(Observer):
             self._asked = asked
             self._who = [(row, warp) for _, row, _, warp, _ in actors(strand)]
         return self._who
-
-    def _form(self, instr: Instr) -> _Form:
-        """All that is the same each time that an instruction is executed; some cannot be timed."""
-        name = instr.form.name
-        why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
-        if why is not None:
-            raise UnmodelledError(
-                f"{name} cannot be timed: {why}",
-                span=instr.span,
-                hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
-            )
-        if name == "prefetch.tensormap":
-            self.trace.prefetches = True
-        return _Form(
-            name=class_of(instr),
-            step=instr.step or "",
-            line=instr.span.line,
-            index=instr.index,
-            unrolled=instr.index in self._unrolled.bodies,
-            waits=name.startswith(WAIT),
-        )
 
     def _count(self, instr: Instr) -> None:
         """One instruction more; `UnmodelledError` where there are so many that the kernel does not seem to end."""
@@ -356,10 +295,16 @@ class Recorder(Observer):
             if active is not None:
                 lanes = lanes[active[at, warp_at, lanes]]
             item = self._last(row, warp)
-            item.sectors = _sectors(starts[at, warp_at, lanes], size)
+            item.sectors = sectors(starts[at, warp_at, lanes], size)
             if item.name.startswith("ld"):
-                touched = np.unique(starts[at, warp_at, lanes] // CACHED)
+                touched = np.unique(starts[at, warp_at, lanes] // LINE)
                 item.cached = tuple((buffer, int(place)) for place in touched)
+
+    def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
+        """Count the wavefronts of each warp's access, of its own shared memory or of another CTA's."""
+        for access in accesses:
+            if access.row < self.cohort.watched:
+                self._last(access.row, access.warp).wavefronts += wavefronts(access.places)
 
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st."""
@@ -380,13 +325,3 @@ def _equal(memory: GlobalRange, one: int, other: int) -> bool:
     """Whether two CTAs copy the same lines."""
     pairs = zip(memory.lines(np.array([one])), memory.lines(np.array([other])), strict=False)
     return all(np.array_equal(first[1], second[1]) for first, second in pairs)
-
-
-def _sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
-    """Sectors that accesses of ``size`` bytes touch: all of their bytes, and only some of them."""
-    if not starts.size:
-        return 0, 0
-    touched = np.unique((starts[:, None] + np.arange(size)).ravel())
-    _, counts = np.unique(touched // SECTOR, return_counts=True)
-    whole = int(np.count_nonzero(counts == SECTOR))
-    return whole, len(counts) - whole

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 
 from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
-from convc.timing.tensor_core import interval, latency
+from convc.timing.tensor_core import interval, latency, read_a_cycles, read_b_cycles
 from convc.timing.trace import SHIFT, Work
 
 ALL_LANES = 2048
 """Bytes of the smallest tcgen05.cp that reads for all 128 lanes (128x128b)."""
+
+WAVEFRONT = 128
+"""Bytes of shared memory that a warp's access takes at once."""
 
 
 @dataclass(slots=True)
@@ -67,6 +70,7 @@ class Streaming:
         chip: its parameters.
         share: what it gets of what all share.
         prefetched: tensor maps were fetched early.
+        reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
     """
 
@@ -77,6 +81,8 @@ class Streaming:
     stores: Server = field(default_factory=Server)
     tensor: Server = field(default_factory=Server)
     sectors: Server = field(default_factory=Server)
+    shared: Server = field(default_factory=Server)
+    reading: list[tuple[float, float, float]] = field(default_factory=list[tuple[float, float, float]])
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
     cached: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
@@ -102,8 +108,11 @@ class Streaming:
         chip = self.chip
         if work.kind == "store":
             self.limit = "bulk stores"
-            begin, cause = self.stores.take(time, work.bytes / chip["shared_memory.store_port"], event)
-            return begin, self.stores.free, cause
+            alone = chip["shared_memory.store_port"]
+            begin = max(time, self.stores.free)
+            end = self._beside(begin, work.bytes / alone, 1 - chip["shared_memory.store_beside"] / alone, 0.0)
+            begin, cause = self.stores.take(time, end - begin, event)
+            return begin, end, cause
         read = work.bytes - work.filled
         rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
         times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows}
@@ -137,6 +146,46 @@ class Streaming:
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return float((alone**knee + queue**knee) ** (1 / knee))
 
+    def access(self, wavefronts: int, time: float, event: int) -> tuple[float, float, int | None]:
+        """Begin and end of a warp's access of shared memory, which the port serves behind MMAs; what it waited for."""
+        begin = max(time, self.shared.free)
+        least = self.chip["shared_memory.beside"] / self.chip["shared_memory.read_port"]
+        end = self._beside(begin, wavefronts * WAVEFRONT / self.chip["shared_memory.read_port"], 1.0, least)
+        begin, cause = self.shared.take(time, end - begin, event)
+        return begin, end, cause
+
+    def _beside(self, begin: float, cycles: float, gives: float, least: float) -> float:
+        """End of something that takes some cycles of the read port where no MMA reads.
+
+        Args:
+            begin: when it begins.
+            cycles: that it takes alone.
+            gives: part of its rate that it loses where MMAs take all of the port; in proportion where they take less.
+            least: part of its rate that it keeps in any case.
+        """
+        first = len(self.reading)
+        while first and self.reading[first - 1][1] > begin:
+            first -= 1
+        time = begin
+        for start, stop, part in self.reading[first:]:
+            alone = max(0.0, start - time)
+            if cycles <= alone:
+                break
+            rate = max(least, 1 - gives * part)
+            time += alone
+            cycles -= alone
+            if cycles <= (stop - time) * rate:
+                return time + cycles / rate
+            cycles -= (stop - time) * rate
+            time = stop
+        return time + cycles
+
+    def _reads(self, work: Work, begin: float, cycles: float) -> None:
+        """An MMA reads its operands through the port, evenly while it is performed."""
+        if work.mma is not None:
+            port = read_a_cycles(work.mma, self.chip) + read_b_cycles(work.mma, self.chip)
+            self.reading.append((begin, begin + cycles, min(1.0, port / cycles)))
+
     def load(self, lines: tuple[tuple[str, int], ...], time: float) -> float:
         """Time at which a load of global memory has its data; the cache keeps what was loaded before."""
         for line in lines:
@@ -167,8 +216,10 @@ class Streaming:
             self.tensor.take(begin, cycles, event)
         else:
             begin, cause = self.tensor.take(accepted, cycles, event)
+        self._reads(work, begin, cycles)
         if other is not None:
             other.tensor.take(begin, cycles, event)
+            other._reads(work, begin, cycles)
         if work.mma is not None and begin > accepted:  # it is one of a chain
             after += chip["tensor_core.chain"]
         self.queued.append(begin)

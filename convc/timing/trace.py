@@ -64,11 +64,13 @@ class Slot(NamedTuple):
         stall: cycles until the next instruction of the warp.
         after: the parameter with the cycles until its result is there, or its operands are read; "" where none waits.
         taken: it is a jump that is taken.
+        reads: the parameter with the cycles until its operands are read; "" where none waits for that.
     """
 
     stall: int
     after: str
     taken: bool
+    reads: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,8 +87,10 @@ class Item:
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
         sectors: of 32 bytes of global memory, whole and in part.
         cached: lines of the SM's cache that a load of global memory needs, as buffer and number.
+        wavefronts: of shared memory: cycles of its port.
         cells: of tensor memory, a lane, that it loads or stores. shape: of that, as ``16x256b``.
-        needs: items of the warp, by number, that computed what it reads.
+        needs: items of the warp, by number, that computed what it reads; ``~number`` where it is enough that the item
+            has read its own operands (`Slot.reads`).
         unrolled: it is in a loop that ptxas unrolls.
         repeats: it computes a value that the warp has already (see `convc.timing.values`).
         cycles: that it holds its warp, where they are known; else its class says (see `convc.timing.costs`).
@@ -105,6 +109,7 @@ class Item:
     left: int | None = None
     sectors: tuple[int, int] = (0, 0)
     cached: tuple[tuple[str, int], ...] = ()
+    wavefronts: int = 0
     cells: int = 0
     shape: str = ""
     needs: tuple[int, ...] = ()

@@ -85,3 +85,26 @@ def copies(rows: int, in_flight: int, turns: int) -> Trace:
         _add(trace, PRODUCER, Item(name="cp.async.bulk.tensor", step="copy", line=0, index=0, works=[number]))
         trace.phases[0, stage, use] = [Contribution(None, 0, (number,))]
     return trace
+
+
+def beside_shared(shape: MmaShape, access: str, groups: int, chains: int) -> Trace:
+    """Groups of warps that multiply in chains of 32, beside four warps that access shared memory, 16 bytes a lane.
+
+    Those look every 16 accesses whether the others have ended; they have more to do than the others.
+    """
+    others: tuple[Warp, ...] = tuple((0, 4 * groups + warp) for warp in range(4))
+    trace = _empty((*((0, 4 * group) for group in range(groups)), *others))
+    for group in range(groups):
+        for _ in range(chains):
+            for _ in range(32):
+                number = _work(trace, Work(kind="mma", row=0, step="mma", line=0, mma=shape))
+                item = Item(name="wgmma.mma_async", step="mma", line=0, index=0, works=[number], cycles=8)
+                _add(trace, (0, 4 * group), item)
+            _add(trace, (0, 4 * group), Item(name="wgmma.commit_group", step="mma", line=0, index=0, group=True))
+            _add(trace, (0, 4 * group), Item(name="wgmma.wait_group", step="mma", line=0, index=0, left=0))
+    for warp in others:
+        for _ in range(groups * chains * shape.n // 8 + 1):
+            for _ in range(16):
+                _add(trace, warp, Item(name=access, step="other", line=0, index=0, wavefronts=4))
+            _add(trace, warp, Item(name="own", step="other", line=0, index=0, cycles=45))
+    return trace

@@ -9,11 +9,13 @@ import pytest
 from convc import ChipOptions, time
 from convc.errors import ToolError
 from convc.ir.launch import load_launch
-from convc.timing.assembler import Assembly, assembly
-from convc.timing.chip import Footprint, most_beside
+from convc.timing.assembler import Assembly, assembled, assembly
+from convc.timing.chip import Footprint, most_beside, sm_share
+from convc.timing.engine import Replay
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
-from convc.timing.sass import read_sass
+from convc.timing.sass import Sass, read_sass
+from convc.timing.trace import Item, Trace
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 B200 = read_chip("b200")
@@ -96,3 +98,26 @@ def test_the_public_option():
     file = launch.with_name("kernel.ptx")
     [layer] = time(file, launch, chip=ChipOptions(sass=True)).layers
     assert layer.kernel.assembly is not None
+
+
+def test_a_scoreboard_of_operands_does_not_wait_for_the_result():
+    def sass(opcode: str, *waits: int, result: int | None = None, operands: int | None = None) -> Sass:
+        return Sass(
+            opcode=opcode,
+            line=1,
+            target=None,
+            ends=opcode == "EXIT",
+            stall=1,
+            result=result,
+            operands=operands,
+            waits=waits,
+        )
+
+    code = [sass("LDG.E", result=4, operands=0), sass("IADD3", 0), sass("IADD3", 4), sass("EXIT")]
+    item = Item(name="ld.global", step="", line=1, index=0, sectors=(1, 0), cached=(("x", 0),))
+    trace = Trace(items={(0, 0): [item]}, works=[], phases={}, arrivals={}, ctas=1)
+    replay = Replay(assembled(trace, code, [1]), B200, sm_share(B200, 1), 1)
+    replay.run()
+    load, reads, needs, _ = (event.start for event in replay.events)
+    assert reads - load == B200["assembler.operands"]
+    assert needs - load >= B200["threads.global_latency"]

@@ -1,0 +1,89 @@
+"""Instructions as a trace has them: all that is the same each time that one is executed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from convc.errors import UnmodelledError
+from convc.machine.isa.operands import modifier
+from convc.ptx import Imm, Instr
+from convc.timing.loops import Unrolled
+from convc.timing.tensor_core import MmaShape
+from convc.timing.trace import Item
+
+TIME_DEPENDENT = {
+    "mbarrier.test_wait": "it polls, and what it sees depends on time",
+    "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
+    "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
+}
+"""Instructions after which control flow may depend on time."""
+
+WAIT = "mbarrier.try_wait"
+"""An instruction that comes again while it is blocked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """An instruction as all of its items have it; ``waits``: it comes again while it is blocked."""
+
+    name: str
+    step: str
+    line: int
+    index: int
+    unrolled: bool
+    waits: bool
+
+    def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
+        """A new item."""
+        return Item(
+            name=self.name,
+            step=self.step,
+            line=self.line,
+            index=self.index,
+            needs=needs,
+            unrolled=self.unrolled,
+            repeats=repeats,
+        )
+
+
+def form_of(instr: Instr, unrolled: Unrolled) -> Form:
+    """Take an instruction apart; some cannot be timed, and raise `UnmodelledError`."""
+    name = instr.form.name
+    why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
+    if why is not None:
+        raise UnmodelledError(
+            f"{name} cannot be timed: {why}",
+            span=instr.span,
+            hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
+        )
+    return Form(
+        name=_class(instr),
+        step=instr.step or "",
+        line=instr.span.line,
+        index=instr.index,
+        unrolled=instr.index in unrolled.bodies,
+        waits=name.startswith(WAIT),
+    )
+
+
+def _class(instr: Instr) -> str:
+    """The form's name; of a division by a constant another one, which multiplies."""
+    name = instr.form.name
+    if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
+        return f"{name}.constant"
+    return name
+
+
+def warpgroup_shape(instr: Instr) -> MmaShape:
+    """Give the shape of a wgmma."""
+    rows, columns, _ = map(int, re.findall(r"\d+", modifier(instr, "shape")))
+    return MmaShape(m=rows, n=columns)
+
+
+def mode_of(instr: Instr) -> str:
+    """The way in which a copy walks through memory: tile, im2col or bulk."""
+    mode = instr.slots.get("mode") or "tile"
+    if "tensor" not in instr.form.name:
+        return "bulk"
+    return "im2col" if mode.startswith("im2col") else "tile"
