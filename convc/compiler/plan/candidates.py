@@ -16,7 +16,6 @@ from convc.compiler.plan.records import Pipeline, Tiling
 from convc.ir.arch import SM_100A
 from convc.layout.device_layout import DeviceLayout
 
-BLOCK_M = SM_100A.limits.mma_m
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
 SPANS = SM_100A.limits.swizzle_spans
 """Row lengths in bytes that TMA and the tensor core can both swizzle."""
