@@ -1,8 +1,8 @@
 """Kinds of probes: one that asks which reading of a rule the hardware has, and one that asks for numbers of a chip.
 
 A probe of a rule knows an answer of each reading before any GPU is asked: the machine runs its kernel under every
-setting of the switch, or runs a variant of the kernel that does what another reading would. A probe of a chip is a
-kernel that reads the clock, and a formula.
+setting of the switch, all others at their defaults, or runs a variant of the kernel that does what another reading
+would. A probe of a chip is a kernel that reads the clock, and a formula.
 """
 
 from __future__ import annotations
