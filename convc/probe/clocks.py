@@ -9,12 +9,15 @@ import numpy as np
 
 from convc.ir.launch import PointerParam, ScalarParam
 from convc.probe.kernel import ProbeKernel, probe_kernel, probe_text
-from convc.probe.probes import BOTH, Answer, ClockProbe
+from convc.probe.probes import BLACKWELL, BOTH, Answer, ClockProbe
 from convc.probe.tensor import f16_word, mma, place, plain, tensor_kernel
 from convc.timing.parameters import read_chip
 
 COUNTS = (8, 40)
 """Instructions of the two launches."""
+
+_PER = f"(cycles of {COUNTS[1]} - cycles of {COUNTS[0]}) / {COUNTS[1] - COUNTS[0]}"
+"""The formula of a probe of one instruction, for people."""
 
 ROUNDS = 8
 """Rounds of a launch; the first ones fetch instructions and warm caches."""
@@ -63,7 +66,7 @@ def _warp(body: str, target: str) -> tuple[ProbeKernel, ...]:
 def _instruction(name: str, question: str, parameter: str, body: str) -> ClockProbe:
     """A probe of one instruction of a warp; its result is the next one's operand."""
 
-    def values(answers: Sequence[np.ndarray]) -> Answer:
+    def values(_target: str, answers: Sequence[np.ndarray]) -> Answer:
         return _measured(parameter, slope(answers))
 
     return ClockProbe(
@@ -71,15 +74,13 @@ def _instruction(name: str, question: str, parameter: str, body: str) -> ClockPr
         question=question,
         targets=BOTH,
         parameters=(parameter,),
-        formula=f"(cycles of {COUNTS[1]} - cycles of {COUNTS[0]}) / {COUNTS[1] - COUNTS[0]}",
+        formula=_PER,
         kernel_list=functools.partial(_warp, body),
         values=values,
     )
 
 
 _ROUND = """
-    mbarrier.init.shared::cta.b64 [%bar], 1;
-    fence.mbarrier_init.release.cluster;
     mov.u32 %i, 0;
 again:
     mov.u64 %from, %clock64;
@@ -116,14 +117,14 @@ def _tensor(
 ) -> ClockProbe:
     """A probe of one tcgen05 instruction; ``number`` makes the parameter of its cycles."""
 
-    def values(answers: Sequence[np.ndarray]) -> Answer:
+    def values(_target: str, answers: Sequence[np.ndarray]) -> Answer:
         value, low, high = (number(cycles) for cycles in slope(_tail(answers)))
         return _measured(parameter, (value, min(low, high), max(low, high)))
 
     return ClockProbe(
         name=name,
         question=question,
-        targets=("sm_100a",),
+        targets=BLACKWELL,
         parameters=(parameter,),
         formula=formula,
         kernel_list=functools.partial(_issued, first, body),
@@ -140,7 +141,7 @@ def _ashift(target: str) -> tuple[ProbeKernel, ...]:
     return tuple(kernels)
 
 
-def _ashift_cycles(answers: Sequence[np.ndarray]) -> Answer:
+def _ashift_cycles(_target: str, answers: Sequence[np.ndarray]) -> Answer:
     """Cycles of a product with .ashift, less those of one without."""
     cycles = _tail(answers)
     without = slope(cycles[:2])
@@ -159,7 +160,7 @@ PASSED_ON = 50.0
 """Cycles that passing the clock on takes at most: a store to shared memory and its load (recorded on an H200)."""
 
 
-def _wake_cycles(answers: Sequence[np.ndarray]) -> Answer:
+def _wake_cycles(_target: str, answers: Sequence[np.ndarray]) -> Answer:
     """The quickest wake-up, and the span of all of them but the slowest twentieth."""
     cycles = np.sort(answers[0].reshape(-1)[8:].astype(np.float64))
     quickest = float(cycles[0]) - PASSED_ON
@@ -190,16 +191,14 @@ def _stream(target: str) -> tuple[ProbeKernel, ...]:
     return tuple(kernels)
 
 
-def _merged(answers: Sequence[np.ndarray]) -> Answer:
+def _merged(target: str, answers: Sequence[np.ndarray]) -> Answer:
     """The share of requests that SMs of a GPC share: reading the same takes 1 - merged * (1 - 1/SMs of a GPC)."""
     own, same = (float(np.median(answer.astype(np.float64))) for answer in answers)
-    chip = read_chip(CHIPS["sm_90a"] if answers[0].size == int(read_chip("h200")["chip.sms"]) else CHIPS["sm_100a"])
+    chip = read_chip(CHIPS[target])
     together = chip["chip.sms"] / chip["gpc.count"]
     merged = (1 - same / own) / (1 - 1 / together) if own else 0.0
     return _measured("gpc.merged", (merged, merged, merged))
 
-
-_PER = f"(cycles of {COUNTS[1]} - cycles of {COUNTS[0]}) / {COUNTS[1] - COUNTS[0]}"
 
 CLOCKS: tuple[ClockProbe, ...] = (
     _instruction(
@@ -257,7 +256,7 @@ CLOCKS: tuple[ClockProbe, ...] = (
     ClockProbe(
         name="ashift",
         question="How much longer does a product with .ashift take?",
-        targets=("sm_100a",),
+        targets=BLACKWELL,
         parameters=("tensor_memory.ashift",),
         formula=f"{_PER} with .ashift, less without",
         kernel_list=_ashift,

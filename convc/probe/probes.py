@@ -1,8 +1,8 @@
 """Kinds of probes: one that asks which reading of a rule the hardware has, and one that asks for numbers of a chip.
 
 A probe of a rule knows an answer of each reading before any GPU is asked: the machine runs its kernel under every
-setting of the switch, or runs a variant of the kernel that does what another reading would. A probe of a chip is a
-kernel that reads the clock, and a formula.
+setting of the switch, all others at their defaults, or runs a variant of the kernel that does what another reading
+would. A probe of a chip is a kernel that reads the clock, and a formula.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from convc.support.guessing import nearest
 
 BOTH = ("sm_90a", "sm_100a")
 """Targets of a question that exists on Hopper too."""
+
+BLACKWELL = ("sm_100a",)
+"""Targets of a question about tensor memory and its core."""
 
 SHOTS = 8
 """Launches of a probe whose answer may change from one to the next."""
@@ -154,13 +157,13 @@ class ClockProbe(Probe):
         parameters: of `convc.timing`.
         formula: how they follow from the cycles, for people.
         kernel_list: for a target.
-        values: the parameters from the answers, as uint64 arrays.
+        values: the parameters from the target and the answers, as arrays of the types of their buffers.
     """
 
     parameters: tuple[str, ...]
     formula: str
     kernel_list: Callable[[str], tuple[ProbeKernel, ...]]
-    values: Callable[[Sequence[np.ndarray]], Answer]
+    values: Callable[[str, Sequence[np.ndarray]], Answer]
 
     @property
     def settles(self) -> tuple[str, ...]:
@@ -179,7 +182,7 @@ class ClockProbe(Probe):
     def read(self, target: str, answers: Sequence[bytes]) -> Answer:
         """Apply the formula; what is no number above zero is no answer."""
         pairs = zip(self.kernels(target), answers, strict=True)
-        return self.values([out_array(kernel, data) for kernel, data in pairs])
+        return self.values(target, [out_array(kernel, data) for kernel, data in pairs])
 
 
 def _machine(kernel: ProbeKernel, switches: Switches) -> bytes:

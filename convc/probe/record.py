@@ -27,6 +27,10 @@ MOST_NAME = 200
 """Characters of the name of a device, and of a version."""
 
 
+MOST_ERROR = 4000
+"""Characters of what went wrong with a probe."""
+
+
 class ProbedDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A GPU: its name, its architecture (``sm_90``), and the version of CUDA that its driver knows."""
 
@@ -129,6 +133,8 @@ def read_probed(file: Path, probes: Mapping[str, Probe]) -> Probed:
         if answer.probe in seen:
             raise InputError(f"probe {answer.probe} is there twice", where=where)
         seen.add(answer.probe)
+        if len(answer.error) > MOST_ERROR:
+            raise InputError(f"the error of probe {probe.name} has more than {MOST_ERROR} characters", where=where)
         if not answer.error:
             answer_bytes(probe, answer, where)
     return record

@@ -9,7 +9,7 @@ import numpy as np
 from convc.ir.launch import PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
 from convc.probe.kernel import ProbeKernel, probe_kernel, probe_text
-from convc.probe.probes import BOTH, RuleProbe
+from convc.probe.probes import BLACKWELL, BOTH, RuleProbe
 
 WORDS = 128
 """Words of `out`: four for each lane. `in` has two."""
@@ -159,8 +159,6 @@ def _switch(
         name=name, question=question, targets=targets, switch=name, kernel=functools.partial(_warp, body, given)
     )
 
-
-BLACKWELL = ("sm_100a",)
 
 SCALAR: tuple[RuleProbe, ...] = (
     _switch("elect", "Which of the active lanes does elect.sync elect?", _ELECT),

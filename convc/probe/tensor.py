@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.probe.kernel import ProbeKernel, probe_kernel, probe_text
-from convc.probe.probes import RuleProbe
+from convc.probe.probes import BLACKWELL, RuleProbe
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
     InstructionDescriptor,
@@ -27,8 +27,6 @@ MORE_WORDS = 64
 """Words behind the columns."""
 
 SHARED_BYTES = IMAGE_BYTES + 32
-
-BLACKWELL = ("sm_100a",)
 
 D = 16
 """First column of an accumulator that comes back."""
@@ -351,5 +349,3 @@ TENSOR: tuple[RuleProbe, ...] = (
     ),
 )
 """The probes of this module."""
-
-__all__ = ["TENSOR", "f16_word", "mma", "plain", "tensor_kernel"]

@@ -13,6 +13,7 @@ from convc.probe.assumed import AssumedParameter, AssumedRule, AssumedSwitch, As
 from convc.probe.record import Probed, ProbedDevice
 from convc.probe.settled import Outcome, Settled
 from convc.report.output import json_text
+from convc.support.visible import visible
 from convc.timing.parameters import Parameter
 
 
@@ -87,7 +88,7 @@ def print_settled(console: Console, settled: Settled) -> None:
     console.print(f"{device.name} ({device.arch}, CUDA {device.cuda}), {settled.date}", markup=False, soft_wrap=True)
     for outcome in settled.outcomes:
         said = outcome.answer if outcome.known else f"? {outcome.answer}"
-        console.print(f"{outcome.probe}: {said} ({outcome.settles})", markup=False, soft_wrap=True)
+        console.print(visible(f"{outcome.probe}: {said} ({outcome.settles})"), markup=False, soft_wrap=True)
     for heading, options in (
         ("for run, check, exec and launch:", settled.switch_options or ("nothing: as the machine's defaults",)),
         (f"for time --chip {settled.chip}:", settled.time_options or ("nothing was measured",)),

@@ -33,7 +33,7 @@ def fill(folder: Path) -> None:
     api.compile(folder / "two.onnx", folder / "b2")
     builds(folder)
     kernels(folder / "k")
-    answers(folder / "answers")
+    answers(folder / "probed")
 
 
 def answers(folder: Path) -> None:

@@ -140,6 +140,20 @@ def test_nothing_runs_behind_a_fault_that_stays_or_a_hang():
     assert "close" not in hanging.calls
 
 
+def test_what_a_stranger_says_went_wrong_is_made_visible(tmp_path):
+    record = json.loads(RECORDED_FILE.read_text())
+    record["probes"][0] |= {"answers": [], "error": "a \x1b[31mred\x1b[0m word"}
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps(record))
+    said = command("probe", "--apply", file)
+    assert said.exit_code == 0, said.output
+    assert "\x1b" not in said.stdout
+    assert "red" in said.stdout.splitlines()[1]
+    record["probes"][0]["error"] = "x" * 5000
+    file.write_text(json.dumps(record))
+    assert "has more than 4000 characters" in command("probe", "--apply", file).stderr
+
+
 def test_gpus_that_probes_are_not_for():
     with pytest.raises(GpuError, match=r"probes are for sm_90 and sm_100, and this GPU is an A Hopper \(sm_89\)"):
         convc.run_probes(opened=lambda: FakeDriver(now=replace(H100, capability=(8, 9))))

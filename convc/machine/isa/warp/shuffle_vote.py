@@ -71,7 +71,7 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> None:
         regs = strand.regs
         taking = members(strand, regs[mask], instr)
-        zero = strand.cohort.launch.switches.absent_lane == "zero"
+        zero = strand.cohort.launch.switches.absent_lane == "zero" and not taking.all()
         if not isinstance(regs[a], np.ndarray) and p is None and not zero:
             if d is not None:
                 strand.write(d, regs[a])
