@@ -67,7 +67,7 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
     if clock is None:
         return ""
     chip = f"a B200 at {clock / 1000:g} GHz, its dense tensor cores being 100%"
-    return f"cycles, us, of peak: by the planner's formula, for {chip}"
+    return f"cycles, us, of peak: the planner's estimate, for {chip}"
 
 
 def first_wrong(wrong: Comparison) -> str:

@@ -92,7 +92,8 @@ CHOICES = {
         "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
-        **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
+        **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
+        "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED, "scaled_nvfp4": SCALED}

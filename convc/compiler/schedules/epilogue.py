@@ -11,6 +11,7 @@ from typing import Any
 
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.skeleton import BIAS, DONE, OUT, RESIDUAL, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.epilogue import (
@@ -32,16 +33,13 @@ from convc.compiler.tile.steps.epilogue import (
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Var
 
-CHUNKS = (32, 16)
-"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
-
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
 
 
 def chunk_of(plan: Plan) -> int:
     """Columns that the epilogue reads at a time."""
-    return next(chunk for chunk in CHUNKS if plan.tiling.block_n % chunk == 0)
+    return row_chunk(plan.tiling.block_n)
 
 
 def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:

@@ -105,7 +105,7 @@ class Sharing(Method):
         return mask_entries(layout.problem, geometry)
 
     @abstractmethod
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count what one CTA does."""
 
     @abstractmethod
@@ -215,7 +215,7 @@ class Sharing(Method):
             rows=geometry.all_tiles,
             need=self.need(layout, arch, geometry),
             storage=lambda tiling: self.storage(layout, tiling, arch, geometry),
-            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry),
+            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry, arch),
             rules=self.rules,
             geometry=geometry,
         )

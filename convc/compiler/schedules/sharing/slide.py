@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import ACC, A, B
+from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
-from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
@@ -38,7 +39,7 @@ class Slide(Sharing):
         """The accumulator alone."""
         return (TmemTile(name=ACC, lanes=arch.limits.tmem_lanes, columns=tiling.block_n, column_offset=0),)
 
-    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry) -> CtaWork:
+    def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, arch: Arch) -> CtaWork:
         """Count the K loop: filter rows and channel blocks outside, filter columns innermost."""
         rounds = pipeline.taps[0] * pipeline.blocks
         taps = rounds * pipeline.taps[1]
@@ -50,8 +51,13 @@ class Slide(Sharing):
             activation_bytes=rounds * rows * tiling.row_bytes,
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,
             row_bytes=tiling.row_bytes,
+            chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
-            rings=ring_uses(tiling, rounds, geometry),
+            store_own=ROW_STORE,
+            store_cycles=row_store_cycles(arch.rates),
+            loads=taps + rounds * len(geometry.walk.buffers),
+            rings=ring_uses(tiling, pipeline, geometry, loop="all"),
+            masks=self.masks(layout, geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:
