@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.compiler.plan.cost import cycles_of_mma
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.terms import mma_interval, port_bytes
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES
 from convc.ir.epilogue import describe
 
@@ -17,33 +17,41 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     rates = plan.arch.rates
     waves = f"{cost.waves} wave{'s' if cost.waves > 1 else ''}"
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}"
-    yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs: {waves}, the last one {cost.last_wave_fill:.0%} full."
+    held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
+    yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
     yield from _joined_groups(plan)
     # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
-    each = cycles_of_mma(work)
     yield (
-        f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {each:g} cycles each{_moves(plan)}: "
-        f"{cost.mma_cycles:.0f}."
+        f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {mma_interval(work, rates):g} cycles each"
+        f"{_moves(plan)}: {cost.mma_cycles:.0f}."
     )
     yield (
-        f"Shared memory: they read {work.read_bytes} bytes at {rates.read_bytes:g} bytes a cycle: "
+        f"Shared memory: MMAs read {port_bytes(work)} bytes at {rates.read_bytes:g} bytes a cycle: "
         f"{cost.read_cycles:.0f} cycles."
     )
     yield (
         f"TMA fill: {work.loaded_bytes} bytes at {cost.fill_rate:g} bytes a cycle ({work.row_bytes}-byte rows): "
         f"{cost.fill_cycles:.0f} cycles{_factors(plan)}; {work.activation_bytes} of them are activations."
     )
+    memory = f" and memory, which moves {cost.memory_bytes} bytes in all," if cost.memory_bytes else ""
     yield (
-        f"L2: the same bytes at {cost.l2_rate:.0f} bytes a cycle for each of {cost.busy_sms} busy SMs: "
-        f"{cost.l2_cycles:.0f} cycles."
+        f"L2{memory}: the same bytes at {cost.l2_rate:.0f} bytes a cycle for each of {cost.busy_sms} busy SMs: "
+        f"{cost.l2_cycles:.0f} cycles a CTA."
+    )
+    yield (
+        f"Issue: {cost.load_cycles:.0f} cycles of the thread that issues {work.loads} copies, "
+        f"{cost.multiply_cycles:.0f} of the one that issues MMAs{_waits(plan)}."
     )
     rings = ", ".join(f"{ring.steps} tiles through {ring.stages} stages" for ring in work.rings)
     yield (
         f"Copies in flight: {rings}; a stage is used again after copy, multiply and give back, so the loop "
         f"takes at least {cost.latency_cycles:.0f} cycles."
     )
-    yield f"Start, first copy, last MMA and epilogue{_epilogue(plan)}: {cost.around_cycles:.0f} cycles a CTA."
+    yield (
+        f"Start, first copy and last MMA: {cost.around_cycles:.0f} cycles a CTA; epilogue{_epilogue(plan)}: "
+        f"{cost.epilogue_cycles:.0f}."
+    )
     yield f"All CTAs together read {cost.traffic_bytes} bytes through L2."
     yield f"The K loop waits for {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
 
@@ -58,7 +66,7 @@ def _joined_groups(plan: Plan) -> Iterator[str]:
     elements = ATOM_BYTES // plan.problem.operand_dtype.bytes
     if blocks is not None:
         elements *= blocks.packed  # fp4: two elements a byte
-    speed = share * work.m * work.n * elements / cycles_of_mma(work)
+    speed = share * work.m * work.n * elements / mma_interval(work, plan.arch.rates)
     yield (
         f"{share:.1%} are the model's own, groups being joined: {speed:.0f} a cycle while the tensor core multiplies; "
         f"without it an SM makes {plan.arch.rates.fmas} a cycle."
@@ -88,10 +96,16 @@ def _moves(plan: Plan) -> str:
     work = plan.work
     rates = plan.arch.rates
     parts: list[str] = []
+    if work.copies or work.refreshes:
+        parts.append(f"{work.copies + work.refreshes} copies to tensor memory")
     if work.shifts:
-        parts.append(f"{work.shifts} shifts of {rates.shift_cycles} cycles")
+        parts.append(f"{work.shifts} shifts of {rates.shift_cycles:g} cycles")
     if work.moving:
-        parts.append(f"{work.moving} .ashift of {rates.ashift_cycles} more")
-    if work.drains:
-        parts.append(f"{work.drains} waits of {rates.mma_latency}")
+        parts.append(f"{work.moving} .ashift of {rates.ashift_cycles:g} more")
     return f", {', '.join(parts)}" if parts else ""
+
+
+def _waits(plan: Plan) -> str:
+    """How often the issuing thread waits for its own operations."""
+    drains = plan.work.drains
+    return f", which waits {drains} times for its own operations" if drains else ""

@@ -74,8 +74,8 @@ def legal_choices(plan: Plan) -> list[ScheduleSummary]:
 def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: ScheduleSummary) -> str:
     """Whether activations in tensor memory gain anything over the same activations in shared memory, and why.
 
-    Tensor memory saves reads of shared memory, and costs copies and moves: it pays where those reads are what takes
-    longest (N up to about 96, with published rates of a B200), and by more than the estimates may be off.
+    Tensor memory saves reads of shared memory, and costs the tensor core copies and moves, and the issuing thread their
+    issue: it pays where those reads are what takes longest, and by more than the estimates may be off.
 
     Args:
         still, moved: the best schedule of either kind.
@@ -93,12 +93,23 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: Sc
         gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "nothing speaks against it"
         return f"moving rows in tensor memory gains less time than estimates can tell ({times}); {gain}"
     start = f"{shift} is not worth it here ({times}): {reads} "
+    spent = " and ".join(_spent_on_moving(still, moved))
     if still.bottleneck != "shared memory":
-        return f"{start}gains nothing, since {slide} waits for {still.bottleneck}"
-    if moved.mma_cycles > still.mma_cycles:
-        more = moved.mma_cycles - still.mma_cycles
-        return f"{start}is paid for by {more:.0f} more of the tensor core, which moves rows"
+        more = f", and costs {spent}" if spent else ""
+        return f"{start}gains nothing, since {slide} waits for {still.bottleneck}{more}"
+    if spent:
+        return f"{start}is paid for by {spent}"
     return f"{start}is less than the estimates may be off"
+
+
+def _spent_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> Iterator[str]:
+    """What activations in tensor memory cost beyond those in shared memory."""
+    multiplied = moved.mma_cycles - still.mma_cycles
+    issued = moved.multiply_cycles - still.multiply_cycles
+    if multiplied > 0:
+        yield f"{multiplied:.0f} more of the tensor core, which copies and moves rows"
+    if issued > 0:
+        yield f"{issued:.0f} more of the thread that issues this"
 
 
 def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:

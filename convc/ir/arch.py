@@ -100,39 +100,73 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How fast it goes, for ranking only.
+    """How fast it goes, for ranking only: the numbers of a B200 that the timing engine has, as far as plans need them.
+
+    Every field but the last is one of ``convc/timing/chips/b200.toml``, named in brackets, where its source and its
+    range are; a test holds the two equal.
 
     Attributes:
-        sms: streaming multiprocessors.
-        clock_mhz: SM clock at which cycles are told as time: the dense f16 rate of a B200's data sheet, 2.25 PFLOP/s,
-            is that of all its tensor cores at 1.856 GHz.
-        fill_bytes: bytes per cycle that TMA can write into the shared memory of one SM, with rows of 128 bytes;
-            narrower rows go at ``row_bytes / 128`` of it.
-        read_bytes: bytes per cycle that MMAs and ``tcgen05.cp`` together read from the shared memory of one SM.
-        shift_cycles: cycles of the tensor core per ``tcgen05.shift`` as ptxas emits it (12 as the bare instruction).
-        ashift_cycles: cycles that ``.ashift`` adds to an MMA (assumed: those of a bare ``tcgen05.shift``).
-        l2_bytes: bytes per cycle and SM that L2 delivers when every SM reads.
-        copy_latency: cycles from issuing a copy to its bytes being visible (L2 and DRAM mixed).
-        mma_latency: cycles from issuing an MMA to its commit being visible.
-        store_bytes: bytes per cycle and SM that the epilogue writes (assumed equal to the L2 read rate).
-        store_cycles: cycles of a thread's store in the epilogue with its address (assumed: 16 instructions).
-        cta_start: cycles to replace a finished CTA by the next one.
+        sms: streaming multiprocessors [chip.sms].
+        clock_mhz: SM clock at which cycles are told as time [chip.clock]: the dense f16 rate of a B200's data sheet,
+            2.25 PFLOP/s, is that of all its tensor cores at 1.856 GHz.
+        l2_rate, store_rate, memory_rate: bytes a microsecond that L2 delivers, that all SMs write, and that memory
+            moves; their clocks are not that of the SMs [chip.l2, chip.stores, chip.memory].
+        l2_bytes: what L2 holds [chip.l2_bytes].
+        sm_shared_bytes, sm_threads: what the CTAs of an SM have together [chip.shared, chip.threads].
+        gpcs: clusters of SMs with a port of their own. gpc_bytes: bytes a cycle of that. merged: part of the equal
+            requests of its SMs that L2 sees once [gpc.count, gpc.port, gpc.merged].
+        mma_columns: columns of D that the tensor core multiplies in a cycle [tensor_core.strip_columns, .strip_cycles].
+        mma_floor: fewest cycles of an MMA with both operands in shared memory [tensor_core.floor].
+        mma_depth: cycles of an MMA besides reading its rows and multiplying its columns [tensor_core.depth].
+        mma_chain: cycles that the end of a chain of MMAs comes later [tensor_core.chain].
+        read_bytes: bytes a cycle that MMAs read from the shared memory of one SM [shared_memory.read_port].
+        fill_bytes: bytes a cycle that TMA writes into it [tma.fill]. fill_rows: rows a cycle, of at most 128 bytes
+            [tma.row].
+        copy_latency: cycles from issuing a copy to its bytes being there, from L2 [tma.latency]. im2col_latency: how
+            much longer one in im2col mode takes [tma.im2col].
+        wake, poll: quickest wake-up of a blocked waiter, and how much later the slowest is [mbarrier.wake, .poll].
+        tensor_copy_bytes: bytes a cycle of ``tcgen05.cp`` [tensor_memory.copy]. refresh_cycles: cycles of one of a few
+            rows [tensor_memory.copy_small].
+        shift_cycles: cycles of a ``tcgen05.shift`` [tensor_memory.shift]. ashift_cycles: those that ``.ashift`` adds to
+            an MMA [tensor_memory.ashift].
+        half_sector_cycles: cycles in which the SM writes half of a sector of 32 bytes of global memory, or reads it;
+            sector_cycles: a whole one [threads.part_sector, threads.sector].
+        load_latency: cycles of a load from L2 [threads.global_latency].
+        cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
             arithmetic instructions).
     """
 
     sms: int = 148
     clock_mhz: int = 1850
-    fill_bytes: float = 122.0
+    l2_rate: float = 20.1e6
+    store_rate: float = 10.5e6
+    memory_rate: float = 7.25e6
+    l2_bytes: int = 132644864
+    sm_shared_bytes: int = 233472
+    sm_threads: int = 2048
+    gpcs: int = 8
+    gpc_bytes: float = 1280.0
+    merged: float = 0.33
+    mma_columns: float = 2.0
+    mma_floor: float = 38.75
+    mma_depth: float = 104.0
+    mma_chain: float = 12.0
     read_bytes: float = 128.0
-    shift_cycles: int = 44
-    ashift_cycles: int = 12
-    l2_bytes: float = 69.0
-    copy_latency: int = 1000
-    mma_latency: int = 200
-    store_bytes: float = 69.0
-    store_cycles: int = 16
-    cta_start: int = 1038
+    fill_bytes: float = 125.5
+    fill_rows: float = 1.0
+    copy_latency: float = 600.0
+    im2col_latency: float = 62.0
+    wake: float = 70.0
+    poll: float = 145.0
+    tensor_copy_bytes: float = 61.6
+    refresh_cycles: float = 18.3
+    shift_cycles: float = 12.0
+    ashift_cycles: float = 12.0
+    half_sector_cycles: float = 2.0
+    sector_cycles: float = 1.0
+    load_latency: float = 300.0
+    cta_start: float = 1100.0
     fmas: int = 128
 
 

@@ -67,8 +67,7 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
     if one is None:
         return ""
     chip = f"{'an' if one.chip.startswith('H') else 'a'} {one.chip} at {one.clock_mhz / 1000:g} GHz"
-    chip = f"{chip}, its dense tensor cores being 100%"
-    return f"cycles, us, of peak: by the planner's formula, for {chip}"
+    return f"cycles, us, of peak: the planner's estimate, for {chip}, its dense tensor cores being 100%"
 
 
 def first_wrong(wrong: Comparison) -> str:

@@ -183,8 +183,8 @@ def time_kernel(
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
     recorder = Recorder(_unrolled(text, file, launch.entry))
-    # A cluster in the middle of the grid is one without a border, as most are; the next says what is read twice.
-    first = launch.ctas // cluster // 2 * cluster
+    # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
+    first = middle_of_row(launch)
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     run(
         text,
@@ -221,6 +221,16 @@ def time_kernel(
         operands=operands,
         assembly=made,
     )
+
+
+def middle_of_row(launch: LaunchSpec) -> int:
+    """Number of the first CTA of the cluster in the middle of the grid's first row, where x alone counts.
+
+    Tiles that are not whole lie at the ends of the axes of a grid, so the first of a few is whole more often than the
+    last.
+    """
+    row = launch.grid[0] // launch.cluster[0]
+    return (row - 1) // 2 * math.prod(launch.cluster)
 
 
 def _size(launch: LaunchSpec, names: set[str]) -> int:

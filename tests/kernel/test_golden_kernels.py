@@ -96,7 +96,8 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
-        **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
+        **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
+        "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
 PROBLEMS |= {"hopper_f16": FINISHED}

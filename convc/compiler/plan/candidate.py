@@ -20,7 +20,7 @@ from functools import cached_property
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import choose, estimate, latency_of, pace_of
+from convc.compiler.plan.cost import beside, choose, estimate, latency_of, pace_of
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
@@ -114,16 +114,26 @@ class Offer:
         return None
 
     def _cycles(self, tilings: Sequence[Tiling], pipeline: Pipeline) -> list[float]:
-        """The price of each tiling of one width: they differ in the latency of copies alone."""
+        """The price of each tiling of one width: they differ in the latency of copies, and in how many CTAs fit."""
         work = self.work(tilings[0], pipeline)
         pace = pace_of(self.tiled(tilings[0]), work)
         waits: list[dict[int, float]] = []
         for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in tilings), strict=True), strict=True):
-            waits.append({stages: latency_of(ring.steps, stages, pace, self.arch.rates) for stages in set(column)})
-        return [
-            pace.cycles(max(wait[stages] for wait, stages in zip(waits, tiling.stages, strict=True)))
-            for tiling in tilings
-        ]
+            waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
+        most = pace.most_beside
+        prices: dict[tuple[float, int], float] = {}
+        found: list[float] = []
+        for tiling in tilings:
+            latency = pace.hidden
+            for wait, stages in zip(waits, tiling.stages, strict=True):
+                latency = max(latency, wait[stages])
+            # Where there is one CTA for each SM at most, nobody need know how many fit.
+            held = 1 if most == 1 else min(most, beside(self.need(tiling), self.arch))
+            price = prices.get((latency, held))
+            if price is None:
+                price = prices[latency, held] = pace.cycles(latency, held)
+            found.append(price)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +184,7 @@ class ScheduleCandidates:
             cycles=best.cost.cycles,
             mma_cycles=best.cost.mma_cycles,
             read_cycles=best.cost.read_cycles,
+            multiply_cycles=best.cost.multiply_cycles,
             traffic_bytes=best.cost.traffic_bytes,
             bottleneck=best.cost.bottleneck,
         )

@@ -1,10 +1,16 @@
-"""The time that a candidate should take: a small model of one launch, in SM clock cycles.
+"""The time that a candidate should take: a closed-form model of one launch, in SM clock cycles.
 
-The K loop of a CTA goes at the pace of its slowest supplier: the tensor core, the port through which it reads shared
-memory, the port through which TMA fills it, the SM's share of L2, or the latency of copies, of which as many are under
-way as there are stages. Around the loop every CTA pays for its start, the first copy, the last MMA and the epilogue.
-CTAs go over the SMs in waves, one per SM at a time. Rates and their sources are in `convc.ir.arch`; the model
-ranks candidates against each other and promises nothing about absolute time.
+The K loop of a CTA goes at the pace of its slowest supplier: the tensor core with the port through which it reads
+shared memory, the port through which TMA fills that, the two threads that issue copies and MMAs, the SM's share of L2
+and of memory, or the latency of copies, of which as many are under way as there are stages. Around the loop every CTA
+has its set-up, its first copy, its last MMA and its epilogue (`convc.compiler.plan.terms`).
+
+CTAs go over the SMs in rounds, as many on an SM at a time as fit. Those beside each other begin together: they share
+the tensor core, the fill port and the way to global memory, and hide each other's waits and instructions. All SMs share
+L2 and memory, and those have more of it that read while others do not.
+
+The model is a fast stand-in for the timing engine (`convc.timing`): its rates are the engine's (`convc.ir.arch.Rates`),
+and ``convc/docs/timing.md`` shows how far each term is from what the engine finds. It ranks candidates.
 """
 
 from __future__ import annotations
@@ -14,115 +20,253 @@ from collections.abc import Sequence
 
 import msgspec
 
+from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.own_instructions import MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
+from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
-from convc.ir.arch import SM_100A, Rates
+from convc.ir.arch import Arch, Rates
+from convc.layout.device_layout import DeviceLayout
 
-SLACK = 1.18
-"""Estimates closer than this are taken as equal: each may be off by 9 percent, as the published rates are at worst."""
+SLACK = 1.05
+"""Estimates closer than this are taken as equal: a launch is off by 2 to 3 percent of the engine's time on average."""
 
-FULL_ROW_BYTES = max(SM_100A.limits.swizzle_spans)
-"""Rows of this length TMA writes at its full rate."""
+THREADS = 192
+"""Threads of a CTA: six warps (`convc.compiler.schedules.skeleton`)."""
+
+RESERVED_SHARED = 1024
+"""Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
+
+MOST_CTAS = 32
+"""CTAs that an SM holds at most (CUDA programming guide)."""
+
+BURST = 0.98
+"""Part of the time from which on all SMs are taken to read at once."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """The part of an estimate that does not depend on the number of stages.
 
     Attributes:
-        ctas, waves, last_wave: CTAs of the launch, rounds of them over the SMs, CTAs of the last round.
-        busy_sms, fill_rate, factor_rate, l2_rate, around_cycles: see `convc.compiler.plan.records.Estimate`.
-        suppliers: cycles of the K loop if only this limited it, by what it is, but for the latency of copies.
-        slowest: cycles of the slowest supplier.
-        each_stage: cycles of all tiles of the K loop together, copied and multiplied.
+        rates: of the target.
+        ctas: of the launch.
+        asked_bytes: what a CTA asks L2 for, those bytes that the next one wants as well.
+        shared_bytes: those bytes: SMs of a GPC ask for them together, some of the time.
+        memory_bytes: what the whole launch moves from and to memory.
+        written_bytes: what it writes.
+        tensor, fill: cycles of the tensor core and of the fill port for a CTA.
+        suppliers: cycles of the K loop if only this limited it, by what it is, but for what other SMs and stages limit.
+        loop: cycles of the loop, from the first MMA to the end of the last one, where these do not limit it.
+        stage: cycles in which the last stage is multiplied once it is there.
+        busy: cycles in which all are, one after the other.
+        around: cycles of a CTA outside its K loop, its epilogue left out.
+        own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
+        pieces: in how many pieces the epilogue does both in turn.
     """
 
+    rates: Rates
     ctas: int
-    busy_sms: int
-    waves: int
-    last_wave: int
-    fill_rate: float
-    factor_rate: float
-    l2_rate: float
+    asked_bytes: float
+    shared_bytes: float
+    memory_bytes: int
+    written_bytes: float
+    tensor: float
+    fill: float
     suppliers: dict[str, float]
-    slowest: float
-    each_stage: float
-    around_cycles: float
+    loop: float
+    stage: float
+    busy: float
+    around: float
+    own: float
+    stores: float
+    pieces: int
 
-    def cycles(self, latency: float) -> float:
-        """Cycles of the launch where the latency of copies makes the K loop take at least so many."""
-        return self.waves * (max(self.slowest, latency) + self.around_cycles)
+    @property
+    def most_beside(self) -> int:
+        """CTAs of an SM, were all to run at once."""
+        return -(-self.ctas // self.rates.sms)
+
+    @property
+    def hidden(self) -> float:
+        """The latency of copies, as `cycles` takes it, that the K loop hides whatever else limits it."""
+        return self.loop - self.stage
+
+    def cycles(self, latency: float, beside: int) -> float:
+        """Cycles of the launch.
+
+        Args:
+            latency: what the K loop takes at least because copies take their time.
+            beside: CTAs that an SM holds.
+        """
+        slots = self.rates.sms * beside
+        whole, rest = divmod(self.ctas, slots)
+        total = whole * self.round_cycles(slots, latency) if whole else 0.0
+        if rest:
+            total += self.round_cycles(rest, latency)
+        gaps = (whole + (rest > 0) - 1) * self.rates.cta_start
+        return max(total, self.least - gaps) + gaps
+
+    def round_cycles(self, ctas: int, latency: float) -> float:
+        """Cycles of one round of that many CTAs.
+
+        Where L2 or memory is what the loop waits for, an SM has more of it while others do not read: with the part r of
+        the round in which all would have to read, r = shared / round and round = around + r * shared.
+        """
+        on_each = -(-ctas // self.rates.sms)
+        loop = max(self.loop, latency + self.stage, on_each * self.tensor, on_each * self.fill)
+        around = self.around + self.epilogue_cycles(on_each)
+        reads = self.shared_cycles(ctas)
+        crowded = min((around + math.sqrt(around * around + 4 * reads * reads)) / 2, around + reads)
+        return max(around + loop, crowded)
+
+    def epilogue_cycles(self, on_each: int) -> float:
+        """Cycles of the epilogues of CTAs on one SM: while one computes, others store."""
+        return max(self.own + self.stores, self.own / self.pieces + on_each * self.stores)
+
+    def shared_cycles(self, ctas: int) -> float:
+        """Cycles in which an SM gets the operands of its CTAs from L2 and memory, while all of a round ask."""
+        rates = self.rates
+        on_each = -(-ctas // rates.sms)
+        asking = ctas / on_each
+        together = max(1.0, asking / rates.gpcs)
+        asked = on_each * (self.asked_bytes + self.shared_bytes * (1 - rates.merged * (1 - 1 / together)))
+        rate = min(rates.l2_rate / rates.clock_mhz / asking, rates.gpc_bytes / together)
+        moved = on_each * self.memory_bytes / self.ctas
+        return max(asked / rate, moved * asking / (rates.memory_rate / rates.clock_mhz))
+
+    @property
+    def least(self) -> float:
+        """Cycles that L2, the way to it and memory need for the bytes of the whole launch."""
+        rates = self.rates
+        together = max(1.0, min(self.ctas, rates.sms) / rates.gpcs)
+        read = self.asked_bytes + self.shared_bytes * (1 - rates.merged * (1 - 1 / together))
+        most = max(
+            self.ctas * read / rates.l2_rate,
+            self.written_bytes / rates.store_rate,
+            self.memory_bytes / rates.memory_rate,
+        )
+        return most * rates.clock_mhz
 
 
 def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     """Find what a tiling takes whatever its stages; `work` may be that of any that differs in nothing else."""
     rates = tiled.arch.rates
-    ctas = math.prod(tiled.grid)
-    busy = min(ctas, rates.sms)
-    waves = -(-ctas // rates.sms)
-    fill_rate = _fill_rate(rates, work.row_bytes)
-    factor_rate = _fill_rate(rates, FACTOR_ROW_BYTES)
-    l2_rate = min(rates.fill_bytes, rates.l2_bytes * rates.sms / busy)
-    mma = mma_cycles(work, rates)
-    read = work.read_bytes / rates.read_bytes
-    fill = (work.loaded_bytes - work.factor_bytes) / fill_rate + work.factor_bytes / factor_rate
-    l2 = work.loaded_bytes / l2_rate
-    suppliers = {"tensor core": mma, "shared memory": read, "TMA fill": fill, "L2": l2}
+    problem = tiled.layout.problem
+    tensor = terms.tensor_cycles(work, rates)
+    fill = terms.fill_cycles(work, rates)
+    load = load_issue_cycles(work)
+    multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
+    steps = work.rings[-1].steps
+    stage = max(tensor, work.mmas * MMA) / steps
+    inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
+    common = work.filter_bytes if tiled.grid[0] > 1 else work.activation_bytes  # grid.x is what counts first
     return Pace(
-        ctas=ctas,
-        busy_sms=busy,
-        waves=waves,
-        last_wave=ctas - (waves - 1) * rates.sms,
-        fill_rate=fill_rate,
-        factor_rate=factor_rate,
-        l2_rate=l2_rate,
-        suppliers=suppliers,
-        slowest=max(suppliers.values()),
-        each_stage=max(mma, read) + max(fill, l2),
-        around_cycles=rates.cta_start + rates.copy_latency + rates.mma_latency + _epilogue_cycles(tiled, work),
+        rates=rates,
+        ctas=math.prod(tiled.grid),
+        asked_bytes=work.loaded_bytes - common,
+        shared_bytes=common,
+        memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]),
+        written_bytes=tiled.layout.output.size_bytes,
+        tensor=tensor,
+        fill=fill,
+        suppliers={
+            "shared memory" if inside else "tensor core": tensor,
+            "TMA fill": fill,
+            "issue of copies": load,
+            "issue of MMAs": multiply,
+        },
+        loop=max(tensor, max(multiply, load, fill) * (steps - 1) / steps + stage),
+        stage=stage,
+        busy=max(tensor, multiply),
+        around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
+        own=terms.epilogue_own_cycles(work, problem.residual, rates),
+        stores=terms.store_unit_cycles(work, problem.residual, rates),
+        pieces=max(1, work.chunks),
     )
 
 
-def latency_of(steps: int, stages: int, pace: Pace, rates: Rates) -> float:
+def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
     Args:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
-        pace, rates: of the launch, and of the target.
+        pace, work: of the launch, and of a CTA whose stages do not matter.
     """
-    if stages < 1:
-        return math.inf
-    rounds = -(-steps // stages) - 1
-    return rounds * (rates.copy_latency + rates.mma_latency + pace.each_stage / steps)
+    return terms.ring_cycles(steps, stages, terms.turn_cycles(work, steps, pace.busy, pace.fill, pace.rates))
+
+
+def beside(need: MemoryNeed, arch: Arch) -> int:
+    """CTAs that fit on an SM."""
+    rates = arch.rates
+    return max(
+        1,
+        min(
+            MOST_CTAS,
+            rates.sm_threads // THREADS,
+            rates.sm_shared_bytes // (need.smem_bytes + RESERVED_SHARED),
+            arch.limits.tmem_columns // need.tmem_columns,
+        ),
+    )
+
+
+def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
+    """Bytes that a launch moves from and to memory: none where L2 holds all of its buffers from the start.
+
+    CTAs of one column of tiles come after each other. Where what a column reads and writes does not fit in L2, the next
+    one reads the activations again.
+
+    Args:
+        layout, rates: the buffers, and the target.
+        columns: tiles side by side along the output channels.
+    """
+    residual = 0 if layout.residual is None else layout.residual.size_bytes
+    written = layout.output.size_bytes + residual
+    activations = layout.activation.size_bytes
+    if activations + layout.filter.size_bytes + written <= rates.l2_bytes:
+        return 0
+    again = columns if activations + written // columns > rates.l2_bytes else 1
+    return again * activations + layout.filter.size_bytes + written
 
 
 def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     """Cycles of the launch and what they come from."""
+    rates = tiled.arch.rates
     pace = pace_of(tiled, work)
-    latency = max(latency_of(ring.steps, ring.stages, pace, tiled.arch.rates) for ring in work.rings)
-    suppliers = {**pace.suppliers, "copy latency": latency}
-    problem = tiled.layout.problem
-    products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // problem.operand_dtype.bytes)
-    cycles = pace.cycles(latency)
+    latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
+    on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
+    slots = rates.sms * on_each
+    waves = -(-pace.ctas // slots)
+    first = min(pace.ctas, slots)
+    shared = pace.shared_cycles(first)
+    suppliers = {**pace.suppliers, "copy latency": latency + pace.stage}
+    suppliers["memory" if pace.memory_bytes and shared > _l2_alone(pace, first) else "L2"] = shared / on_each
+    products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // tiled.layout.problem.operand_dtype.bytes)
+    cycles = pace.cycles(latency, on_each)
     return Estimate(
         ctas=pace.ctas,
-        busy_sms=pace.busy_sms,
-        waves=pace.waves,
-        last_wave_fill=pace.last_wave / tiled.arch.rates.sms,
-        useful=problem.macs / products,
+        busy_sms=min(pace.ctas, rates.sms),
+        beside=on_each,
+        waves=waves,
+        last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,
+        useful=tiled.layout.problem.macs / products,
         model_share=_model_share(tiled, products),
         traffic_bytes=pace.ctas * work.loaded_bytes,
-        fill_rate=pace.fill_rate,
-        factor_rate=pace.factor_rate,
-        l2_rate=pace.l2_rate,
-        mma_cycles=suppliers["tensor core"],
-        read_cycles=suppliers["shared memory"],
-        fill_cycles=suppliers["TMA fill"],
-        l2_cycles=suppliers["L2"],
+        memory_bytes=pace.memory_bytes,
+        fill_rate=rates.fill_bytes * min(1.0, rates.fill_rows * work.row_bytes / rates.fill_bytes),
+        factor_rate=rates.fill_rows * FACTOR_ROW_BYTES,
+        l2_rate=work.loaded_bytes * on_each / shared,
+        mma_cycles=pace.tensor,
+        read_cycles=work.mmas * terms.port_interval(work, rates),
+        fill_cycles=pace.fill,
+        l2_cycles=shared / on_each,
         latency_cycles=latency,
-        around_cycles=pace.around_cycles,
+        load_cycles=load_issue_cycles(work),
+        multiply_cycles=pace.suppliers["issue of MMAs"],
+        around_cycles=pace.around,
+        epilogue_cycles=pace.epilogue_cycles(1),
         cycles=cycles,
-        microseconds=cycles / tiled.arch.rates.clock_mhz,
+        microseconds=cycles / rates.clock_mhz,
         peak_share=_peak_share(tiled, work, cycles),
         bottleneck=max(suppliers, key=suppliers.__getitem__),
     )
@@ -135,41 +279,19 @@ def choose(costs: Sequence[Estimate]) -> int:
     return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
 
 
-def cycles_of_mma(work: CtaWork) -> float:
-    """Cycles of one MMA: two columns a cycle, whatever the type (published rates of a B200)."""
-    return work.n / 2
-
-
-def mma_cycles(work: CtaWork, rates: Rates) -> float:
-    """Time of the tensor core: MMAs, and moving rows, and waiting for itself."""
-    return (
-        work.mmas * cycles_of_mma(work)
-        + work.shifts * rates.shift_cycles
-        + work.moving * rates.ashift_cycles
-        + work.drains * rates.mma_latency
-    )
-
-
-def _fill_rate(rates: Rates, row_bytes: int) -> float:
-    """Bytes a cycle that TMA writes, with rows of some length."""
-    return rates.fill_bytes * min(1.0, row_bytes / FULL_ROW_BYTES)
-
-
-def _epilogue_cycles(tiled: TiledProblem, work: CtaWork) -> float:
-    """Time of the epilogue: its arithmetic hides behind what it stores, and reads of a residual."""
-    problem = tiled.layout.problem
-    rates = tiled.arch.rates
-    moved = tiled.tiling.block_m * tiled.tiling.block_n * problem.out_dtype.bytes * (1 + problem.residual)
-    return max(moved / rates.store_bytes, work.stores * rates.store_cycles)
+def _l2_alone(pace: Pace, ctas: int) -> float:
+    """What `Pace.shared_cycles` were if nothing came from memory."""
+    return msgspec.structs.replace(pace, memory_bytes=0).shared_cycles(ctas)
 
 
 def _peak_share(tiled: TiledProblem, work: CtaWork, cycles: float) -> float:
     """The model's own multiplications, of those that all tensor cores do in so many cycles."""
     layout = tiled.layout
+    rates = tiled.arch.rates
     packed = 1 if layout.blocks is None else layout.blocks.packed  # fp4: two elements a byte
     elements = packed * ATOM_BYTES // layout.problem.operand_dtype.bytes
-    peak = tiled.arch.limits.mma_m * work.n * elements / cycles_of_mma(work)
-    return layout.ordinary.macs / (cycles * tiled.arch.rates.sms * peak)
+    peak = tiled.arch.limits.mma_m * rates.mma_columns * elements
+    return layout.ordinary.macs / (cycles * rates.sms * peak)
 
 
 def _model_share(tiled: TiledProblem, products: int) -> float | None:

@@ -112,17 +112,25 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ctas, busy_sms: CTAs of the launch, and SMs that have one in a full round.
-        waves: rounds of CTAs over the SMs (one CTA per SM at a time).
-        last_wave_fill: part of the SMs that the last round keeps busy, 0 to 1.
+        beside: CTAs on an SM at a time.
+        waves: rounds of CTAs over the SMs.
+        last_wave_fill: part of the places on SMs that the last round takes, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
         model_share: the same of the model's convolution, before groups were joined; None where none were.
         traffic_bytes: what all CTAs together read through L2.
+        memory_bytes: what they read from memory and write to it; 0 where L2 holds all buffers.
         fill_rate, factor_rate, l2_rate: bytes a cycle at which TMA fills shared memory with operands and with scale
-            factors, and at which L2 serves an SM.
-        mma_cycles, read_cycles, fill_cycles, l2_cycles, latency_cycles: time of one CTA's K loop if only this limited
-            it: the tensor core, its reads of shared memory, the port through which TMA fills it, the share of L2, the
-            latency of copies, of which as many are under way as there are stages.
-        around_cycles: time of one CTA outside its K loop: start, first copy, last MMA, epilogue.
+            factors, and at which L2 and memory serve an SM.
+        mma_cycles: the tensor core's part in one CTA's K loop, where it is not kept waiting: MMAs, copies to tensor
+            memory and moves of rows.
+        read_cycles: the MMAs' reads of shared memory, which go on at the same time.
+        fill_cycles, l2_cycles: the port through which TMA fills shared memory; the share of L2 and of memory.
+        latency_cycles: time of the loop if only the latency of copies limited it, of which as many are under way as
+            there are stages.
+        load_cycles, multiply_cycles: the thread that issues copies, and the one that issues MMAs with what it waits for
+            its own operations.
+        around_cycles: time of one CTA before its first MMA, and from the last one to the epilogue.
+        epilogue_cycles: time of its epilogue.
         cycles: the whole launch.
         microseconds: the same as time, at the clock of `convc.ir.arch.Rates`.
         peak_share: the model's own multiplications as a part of those that all tensor cores could do in that time with
@@ -132,11 +140,13 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     ctas: int
     busy_sms: int
+    beside: int
     waves: int
     last_wave_fill: float
     useful: float
     model_share: float | None
     traffic_bytes: int
+    memory_bytes: int
     fill_rate: float
     factor_rate: float
     l2_rate: float
@@ -145,7 +155,10 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     fill_cycles: float
     l2_cycles: float
     latency_cycles: float
+    load_cycles: float
+    multiply_cycles: float
     around_cycles: float
+    epilogue_cycles: float
     cycles: float
     microseconds: float
     peak_share: float
@@ -175,8 +188,8 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule: which.
-        tiling, cycles, mma_cycles, read_cycles, traffic_bytes, bottleneck: of its best candidate (see `Estimate`);
-            None, 0 and "" where there is none.
+        tiling, cycles, mma_cycles, read_cycles, multiply_cycles, traffic_bytes, bottleneck: of its best candidate (see
+            `Estimate`); None, 0 and "" where there is none.
         reason: the conditions that fail, with their numbers; empty where it is legal.
         fell: ``proof`` or ``emission`` where it was the one to take, and then its index maps could not be proved or its
             kernel could not be written down; else empty.
@@ -187,6 +200,7 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
     cycles: float = 0.0
     mma_cycles: float = 0.0
     read_cycles: float = 0.0
+    multiply_cycles: float = 0.0
     traffic_bytes: int = 0
     bottleneck: str = ""
     reason: str = ""

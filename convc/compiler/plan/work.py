@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from convc.ir.arch import SM_100A
+from convc.ir.arch import SM_100A, Rates
 
 ATOM_BYTES = SM_100A.limits.mma_atom_bytes
 """Bytes of K that an MMA, and a copy to tensor memory, take from every operand row."""
@@ -20,19 +20,47 @@ REFRESH_BYTES = 4 * ATOM_BYTES
 FACTOR_ROW_BYTES = SM_100A.limits.tma_unit_bytes
 """Bytes that a copy of scale factors brings for each row: the least that it can."""
 
+SECTOR_BYTES = 32
+"""Bytes of global memory that are read and written together."""
+
 STORE_BYTES = 16
 """Bytes that a thread of the epilogue stores at once, where a lane holds an output pixel."""
 
+ROW_CHUNKS = (32, 16)
+"""Columns that the epilogue reads at a time where a lane holds an output pixel: the first that divides the tile
+(``tcgen05.ld`` takes powers of two)."""
+
+UNROLLED_TURNS = 4
+"""Turns of an innermost loop that ptxas unrolls, so that its stage and its counter are no longer computed."""
+
+
+def row_chunk(columns: int) -> int:
+    """Columns of a tile that the epilogue reads at a time, where a lane holds an output pixel."""
+    return next(chunk for chunk in ROW_CHUNKS if columns % chunk == 0)
+
+
+def row_store_cycles(rates: Rates) -> float:
+    """Cycles of the SM's way to global memory for one store of all threads: each fills half a sector of its own row."""
+    return SM_100A.limits.tmem_lanes * rates.half_sector_cycles
+
 
 class RingUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A ring of stages: `steps` tiles go through `stages` places."""
+    """A ring of stages: `steps` tiles go through `stages` places.
+
+    Attributes:
+        steps, stages: tiles, and places.
+        load_unrolled, multiply_unrolled: tiles that are loaded, and that are multiplied, in a loop that ptxas unrolls:
+            an innermost one of at most `UNROLLED_TURNS`.
+    """
 
     steps: int
     stages: int
+    load_unrolled: int = 0
+    multiply_unrolled: int = 0
 
 
 class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
-    """The K loop of one CTA.
+    """The work of one CTA: its K loop, and its epilogue.
 
     Attributes:
         mmas: ``tcgen05.mma`` instructions.
@@ -41,12 +69,18 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
         factor_bytes: how many of these are scale factors, in rows of `FACTOR_ROW_BYTES`.
         row_bytes: bytes of an operand row in shared memory.
-        rings: through which stages those tiles go.
+        loads: copies through TMA.
+        rings: through which stages those tiles go; the last one is that of the filter, or of both.
         copies, refreshes: ``tcgen05.cp`` of whole tiles (128x256b), and of halo rows (4x256b).
         shifts: ``tcgen05.shift`` instructions.
         moving: MMAs that move the rows themselves (``.ashift``).
         drains: times that the issuing thread waits until its tensor operations are done.
+        own_waits: times that it waits for room in tensor memory.
+        masks: entries of the table of lane masks, which is made before anything is loaded.
+        chunks: pieces in which each thread of the epilogue reads the accumulator.
         stores: store instructions of each thread of the epilogue.
+        store_own: cycles of a thread's own instructions for each of them.
+        store_cycles: cycles of the SM's way to global memory for one of all threads.
     """
 
     mmas: int
@@ -56,13 +90,19 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     activation_bytes: int
     filter_bytes: int
     row_bytes: int
+    loads: int
     rings: tuple[RingUse, ...]
     copies: int = 0
     refreshes: int = 0
     shifts: int = 0
     moving: int = 0
     drains: int = 0
+    own_waits: int = 0
+    masks: int = 0
+    chunks: int = 0
     stores: int
+    store_own: float
+    store_cycles: float
     factor_bytes: int = 0
 
     @property

@@ -18,11 +18,20 @@ from convc.compiler.plan.constraints import check_problem
 from convc.compiler.plan.coordinates import TapCoordinates, coordinate
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
+from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, prove_factors, scaled_storage
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
-from convc.compiler.plan.work import FACTOR_ROW_BYTES, STORE_BYTES, CtaWork, RingUse
+from convc.compiler.plan.work import (
+    FACTOR_ROW_BYTES,
+    STORE_BYTES,
+    UNROLLED_TURNS,
+    CtaWork,
+    RingUse,
+    row_chunk,
+    row_store_cycles,
+)
 from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import Method, Request, Roles
 from convc.compiler.schedules.cores.all import core_of
@@ -105,8 +114,19 @@ class Reload(Method):
             filter_bytes=steps * tiling.block_n * tiling.row_bytes + factors_b,
             factor_bytes=factors_a + factors_b,
             row_bytes=tiling.row_bytes,
+            chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
-            rings=(RingUse(steps=steps, stages=tiling.b_stages),),
+            store_own=ROW_STORE,
+            store_cycles=row_store_cycles(arch.rates),
+            loads=steps * (2 if layout.blocks is None else 4),
+            rings=(
+                RingUse(
+                    steps=steps,
+                    stages=tiling.b_stages,
+                    load_unrolled=steps if pipeline.blocks <= UNROLLED_TURNS else 0,
+                    multiply_unrolled=steps if steps <= UNROLLED_TURNS else 0,
+                ),
+            ),
         )
 
     def indexing(self, candidate: Candidate) -> Indexing:

@@ -201,7 +201,7 @@ def test_sections_are_picked(convc, tiny):
 
 def test_the_summary_says_why(parts):
     said = "\n".join(parts["conv"])
-    for words in ("conv3x3_c16_k24", "schedule     shift windows", "us at 1.85 GHz", "why  ", "bytes moved decide: "):
+    for words in ("conv3x3_c16_k24", "schedule     slide", "us at 1.85 GHz", "why  ", "bytes moved decide: "):
         assert words in said
 
 
@@ -209,7 +209,7 @@ def test_the_plan_is_in_the_json(convc, tiny, tmp_path):
     said = convc.good("inspect", tiny, "--layer", "conv", "--json", tmp_path / "p.json")
     assert said == f"wrote {tmp_path}/p.json: plan and estimate of conv\n"
     data = json.loads((tmp_path / "p.json").read_text())
-    assert (data["format"], data["layer"], data["schedule"]) == ("convc-inspect/1", "conv", "shift windows")
+    assert (data["format"], data["layer"], data["schedule"]) == ("convc-inspect/1", "conv", "slide")
     assert data["estimate"]["cycles"] == data["plan"]["estimate"]["cycles"]
     assert data["why"]
 

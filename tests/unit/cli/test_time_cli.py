@@ -143,8 +143,8 @@ def test_passes_are_written_as_rows(written):
     assert "step by step" not in shown
     rows = rows_of((folder / "passes.csv").read_text())
     assert tuple(rows[0]) == PASS_COLUMNS
-    assert {row["unit"] for row in rows} == {"read B", "multiply"}
-    assert {row["shape"] for row in rows} == {"128 x 32, A in tensor memory"}
+    assert {row["unit"] for row in rows} == {"read A", "read B", "multiply"}
+    assert {row["shape"] for row in rows} == {"128 x 16"}
 
 
 def test_passes_are_drawn():

@@ -9,8 +9,9 @@ from __future__ import annotations
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
-from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
+from convc.compiler.schedules.cores.base import TensorCore
 from convc.compiler.schedules.skeleton import DONE, load_role, number, start_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Commit, Compute, CtaSync, RingWait, Step, TmemAlloc, TmemBase, TmemDealloc
@@ -21,9 +22,6 @@ from convc.ir.expr import IntExpr, Var
 LOAD_WARP = 4
 MMA_WARP = 5
 WARPS = 6
-
-CHUNKS = (32, 16)
-"""Columns that the epilogue reads at a time: the first that divides the tile (``tcgen05.ld`` takes powers of two)."""
 
 
 class Tcgen05(TensorCore):
@@ -115,7 +113,7 @@ class Tcgen05(TensorCore):
         return (end, dealloc)
 
     def columns(self, plan: Plan) -> int:
-        return first_that_divides(plan.tiling.block_n, CHUNKS)
+        return row_chunk(plan.tiling.block_n)
 
     def chunks(self, plan: Plan) -> int:
         return plan.tiling.block_n // self.columns(plan)

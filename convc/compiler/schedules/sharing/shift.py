@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
 from convc.compiler.plan.names import ACC, A, B, RingName
+from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import BarrierRing, TmemTile
-from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
@@ -116,13 +117,19 @@ class Shift(Sharing):
             activation_bytes=rounds * rows * tiling.row_bytes,
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,
             row_bytes=tiling.row_bytes,
+            chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
-            rings=ring_uses(tiling, rounds, geometry),
+            store_own=ROW_STORE,
+            store_cycles=row_store_cycles(arch.rates),
+            loads=taps + rounds * len(buffers) * geometry.tile.windows,
+            rings=ring_uses(tiling, pipeline, geometry, loop="but last"),
             copies=rounds * len(buffers) * pipeline.atoms,
             refreshes=0 if self.windows else moves,
             shifts=0 if self.ashift else moves,
             moving=(taps - rounds * len(buffers)) * pipeline.atoms if self.ashift else 0,
             drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
+            own_waits=rounds * len(buffers) if self.windows else 0,
+            masks=self.masks(layout, geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

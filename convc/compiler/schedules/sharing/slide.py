@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import ACC, A, B
+from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
-from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
@@ -54,8 +55,13 @@ class Slide(Sharing):
             activation_bytes=rounds * rows * tiling.row_bytes,
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,
             row_bytes=tiling.row_bytes,
+            chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
-            rings=ring_uses(tiling, rounds, geometry),
+            store_own=ROW_STORE,
+            store_cycles=row_store_cycles(arch.rates),
+            loads=taps + rounds * len(geometry.walk.buffers),
+            rings=ring_uses(tiling, pipeline, geometry, loop="all"),
+            masks=self.masks(layout, geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

@@ -14,9 +14,10 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
+from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
-from convc.compiler.plan.work import CtaWork
+from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
 from convc.compiler.schedules.base import Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import epilogue_steps, requantise
@@ -95,7 +96,10 @@ class Stationary(Sharing):
             filter_bytes=taps * tiling.block_n * tiling.row_bytes,
             row_bytes=tiling.row_bytes,
             stores=tiling.block_m,
-            rings=ring_uses(tiling, rounds, geometry),
+            store_own=_store_own(layout, geometry),
+            store_cycles=WS_ROWS * layout.problem.out_dtype.bytes / SECTOR_BYTES * arch.rates.sector_cycles,
+            loads=taps + rounds * len(geometry.walk.buffers),
+            rings=ring_uses(tiling, pipeline, geometry, loop="none"),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:
@@ -105,6 +109,16 @@ class Stationary(Sharing):
     def epilogue(self, plan: Plan) -> tuple[Step, ...]:
         """Every lane carries one channel, some pixels at a time."""
         return _store(plan)
+
+
+def _store_own(layout: DeviceLayout, geometry: Geometry) -> float:
+    """Cycles of a thread's own instructions for a pixel that it stores, as far as the tiles decide them."""
+    own = PIXEL_STORE
+    if geometry.stream.streams > 1 or geometry.all_tiles * geometry.tile.outputs > layout.problem.gemm_m:
+        own += PIXEL_TEST
+    if geometry.walk.waste and geometry.stream.last_row:
+        own += PIXEL_DIVISION
+    return own + (PIXEL_RESIDUAL if layout.problem.residual else 0.0)
 
 
 def _no_zero_mask(geometry: Geometry) -> str | None:

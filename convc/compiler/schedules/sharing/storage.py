@@ -6,11 +6,13 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 
 from __future__ import annotations
 
+from typing import Literal
+
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import A, B, RingName, TmemName
-from convc.compiler.plan.records import Tiling
+from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.storage import BarrierRing, SmemTile, aligned_stage, tile_ring
-from convc.compiler.plan.work import RingUse
+from convc.compiler.plan.work import UNROLLED_TURNS, RingUse
 from convc.ir.problem import ConvProblem
 
 FULL_A = RingName("full_a")
@@ -55,12 +57,31 @@ def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
     return columns + (problem.kernel[0] if geometry.stream.masked else 0)
 
 
-def ring_uses(tiling: Tiling, rounds: int, geometry: Geometry) -> tuple[RingUse, RingUse]:
-    """Count the activation and filter tiles that go through their stages in so many filter rows and blocks."""
-    taps = sum(len(buffer.taps) for buffer in geometry.walk.buffers)
+def ring_uses(
+    tiling: Tiling, pipeline: Pipeline, geometry: Geometry, *, loop: Literal["all", "but last", "none"]
+) -> tuple[RingUse, RingUse]:
+    """Count the activation and filter tiles that go through their stages.
+
+    Args:
+        tiling, pipeline, geometry: the tiles, the K loop, and the sharing.
+        loop: over which filter columns of a buffer the mma role has its innermost loop; where it has none that is the
+            loop over channel blocks.
+    """
+    rounds = pipeline.taps[0] * pipeline.blocks
+    columns = [len(buffer.taps) for buffer in geometry.walk.buffers]
+    tiles = rounds * len(columns)
+    steps = rounds * sum(columns)
+    inside = {"all": steps, "but last": steps - tiles, "none": 0}[loop]
+    turns = max(columns) - (loop == "but last") if inside else pipeline.blocks
+    unrolled = turns <= UNROLLED_TURNS
     return (
-        RingUse(steps=rounds * len(geometry.walk.buffers), stages=tiling.a_stages),
-        RingUse(steps=rounds * taps, stages=tiling.b_stages),
+        RingUse(steps=tiles, stages=tiling.a_stages, multiply_unrolled=tiles if unrolled and not inside else 0),
+        RingUse(
+            steps=steps,
+            stages=tiling.b_stages,
+            load_unrolled=steps if max(columns) <= UNROLLED_TURNS else 0,
+            multiply_unrolled=(inside or steps) if unrolled else 0,
+        ),
     )
 
 

@@ -63,7 +63,7 @@ def test_what_is_built_is_sound_and_shown(made):
             "role mma alone uses ring empty_tmem, and its first wait never passes",
         ),
         (WINDOWS, at("load.windows", count=3), "load.expect_a expects 16384 bytes a stage"),
-        (STATIONARY, at("mma.multiply_s1", m=64), "mma.multiply_s1 makes 64 x 128, accumulator acc is another size"),
+        (STATIONARY, at("mma.multiply_s1", m=64), "mma.multiply_s1 makes 64 x 64, accumulator acc is another size"),
         (STATIONARY, without("mma.entered_s0"), "mma.multiply_s0 reads entered_s0, which nothing sets before"),
     ],
 )  # fmt: skip

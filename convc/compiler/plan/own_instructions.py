@@ -1,0 +1,75 @@
+"""Cycles of the threads' own instructions in a kernel: what copies, multiplications and stores take to be issued.
+
+A plan is priced before its kernel is written, so these are not counted in its text: they are sums over the
+instructions of a step, fitted to what the timing engine (`convc.timing`) makes of kernels of all schedules: of every
+other layer of ResNet-50 at batch 1. How far the other layers are off is in ``convc/docs/timing.md``. All are cycles of
+the SM clock, class inferred.
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.work import CtaWork
+
+LOAD_STAGE = 186.0
+"""A stage that the load role fills: wait, address, expected bytes, first copy; its loop keeps its counter."""
+LOAD_STAGE_UNROLLED = 88.0
+"""The same in a loop that ptxas unrolls."""
+LOAD_COPY = 37.0
+"""Each further copy of a stage."""
+MULTIPLY_STAGE = 119.0
+"""A stage that the mma role multiplies: wait, descriptors, commit; its loop keeps its counter."""
+MULTIPLY_STAGE_UNROLLED = 61.0
+"""The same in a loop that ptxas unrolls."""
+MMA = 27.5
+"""Issue of an MMA, with its descriptors."""
+TENSOR_OPERATION = 17.0
+"""Issue of a ``tcgen05.cp`` or ``tcgen05.shift``, with its address."""
+DRAIN = 80.0
+"""A commit, and a wait for it, apart from the time until it is complete."""
+
+START = 829.0
+"""From the entry of a CTA until its first copy is issued: barriers, tensor memory, where the tile begins."""
+SHARED_START = 38.0
+"""How much later that is where filter columns share activations, and the walk has to be entered."""
+MASK = 160.0
+"""An entry of the table of lane masks."""
+FIRST_MMA = 20.0
+"""From the end of the wait for the first stage until its MMA is issued."""
+EXIT = 31.0
+"""What the epilogue does once, and the end of a CTA."""
+CHUNK = 376.0
+"""A piece of the accumulator in the epilogue: its load, the bias, the conversion, where it is stored."""
+
+ROW_STORE = 13.0
+"""A store of 16 bytes of an output pixel."""
+PIXEL_STORE = 62.0
+"""A store of one value, where a lane holds a channel."""
+PIXEL_TEST = 60.0
+"""Whether its pixel is one of the output."""
+PIXEL_DIVISION = 104.0
+"""Which pixel it is, where the stream has places that are none."""
+PIXEL_RESIDUAL = 53.0
+"""The load of a residual's value, and its addition."""
+
+
+def load_issue_cycles(work: CtaWork) -> float:
+    """Cycles in which the load role issues all copies of a CTA, none of which it has to wait for."""
+    stages = sum(ring.steps for ring in work.rings)
+    unrolled = sum(ring.load_unrolled for ring in work.rings)
+    own = unrolled * LOAD_STAGE_UNROLLED + (stages - unrolled) * LOAD_STAGE
+    return own + (work.loads - stages) * LOAD_COPY
+
+
+def multiply_issue_cycles(work: CtaWork) -> float:
+    """Cycles in which the mma role issues all operations of the tensor core, none of which it has to wait for."""
+    stages = sum(ring.steps for ring in work.rings)
+    unrolled = sum(ring.multiply_unrolled for ring in work.rings)
+    waits = unrolled * MULTIPLY_STAGE_UNROLLED + (stages - unrolled + work.own_waits) * MULTIPLY_STAGE
+    operations = work.copies + work.refreshes + work.shifts
+    return waits + work.drains * DRAIN + work.mmas * MMA + operations * TENSOR_OPERATION
+
+
+def start_cycles(work: CtaWork) -> float:
+    """Cycles from the entry of a CTA until its first copy is issued."""
+    shared = SHARED_START if len(work.rings) > 1 else 0.0
+    return START + shared + MASK * work.masks

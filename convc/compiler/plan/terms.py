@@ -1,0 +1,122 @@
+"""The terms of a plan's time: each unit's cycles for one CTA, in closed form.
+
+Every function is one term, in cycles of the SM clock, of one CTA that has an SM for itself; the rates are those of
+`convc.ir.arch.Rates`, the cycles of the threads' own instructions those of `convc.compiler.plan.own_instructions`.
+What several CTAs and SMs share is in `convc.compiler.plan.cost`.
+"""
+
+from __future__ import annotations
+
+from convc.compiler.plan.own_instructions import CHUNK, EXIT, FIRST_MMA, LOAD_STAGE_UNROLLED, MMA, start_cycles
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
+from convc.ir.arch import Rates
+
+
+def multiply_interval(work: CtaWork, rates: Rates) -> float:
+    """Cycles in which the tensor core multiplies for one MMA: its columns, whatever the type."""
+    return work.n / rates.mma_columns
+
+
+def port_bytes(work: CtaWork) -> int:
+    """Bytes of shared memory that all MMAs of a CTA read: `ATOM_BYTES` of every row of their operands there."""
+    rows = work.n if work.a_in_tensor else work.m + work.n
+    return work.mmas * rows * ATOM_BYTES
+
+
+def port_interval(work: CtaWork, rates: Rates) -> float:
+    """Cycles in which one MMA reads its operands from shared memory."""
+    return port_bytes(work) / work.mmas / rates.read_bytes
+
+
+def mma_interval(work: CtaWork, rates: Rates) -> float:
+    """Cycles from one MMA of a long chain to the next: the slower of multiplying and reading, with a floor."""
+    least = 0.0 if work.a_in_tensor else rates.mma_floor
+    return max(multiply_interval(work, rates), port_interval(work, rates), least)
+
+
+def mma_latency(work: CtaWork, rates: Rates) -> float:
+    """Cycles from the issue of an MMA to its barrier: A is read first, then the columns are multiplied."""
+    read = 0.0 if work.a_in_tensor else work.m * ATOM_BYTES / rates.read_bytes
+    return rates.mma_depth + read + multiply_interval(work, rates)
+
+
+def tensor_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles of the tensor core: MMAs, copies to tensor memory and moves of rows, one after the other."""
+    moves = work.shifts * rates.shift_cycles + work.moving * rates.ashift_cycles
+    copies = work.copies * TILE_COPY_BYTES / rates.tensor_copy_bytes + work.refreshes * rates.refresh_cycles
+    return work.mmas * mma_interval(work, rates) + copies + moves
+
+
+def drain_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles that the issuing thread waits for its own operations, the MMAs of a filter tile before each wait."""
+    if not work.drains:
+        return 0.0
+    behind = work.mmas / work.rings[-1].steps * (mma_interval(work, rates) + rates.ashift_cycles - MMA)
+    return work.drains * (mma_latency(work, rates) + max(0.0, behind))
+
+
+def fill_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles of the port through which TMA fills shared memory: bytes, or rows where these are short."""
+    operands = work.loaded_bytes - work.factor_bytes
+    return max(operands / rates.fill_bytes, operands / work.row_bytes / rates.fill_rows) + max(
+        work.factor_bytes / rates.fill_bytes, work.factor_bytes / FACTOR_ROW_BYTES / rates.fill_rows
+    )
+
+
+def copy_cycles(rates: Rates) -> float:
+    """Cycles from issuing an activation copy of no length to the end of the wait for it, half a polling turn late."""
+    return rates.copy_latency + rates.im2col_latency + rates.wake + rates.poll / 2
+
+
+def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
+    """Cycles from the entry of a CTA to its first MMA: set-up, and the first tile of every ring.
+
+    Args:
+        work, rates: of the CTA, and of the target.
+        fill: cycles in which TMA fills all tiles.
+    """
+    first = work.activation_bytes / work.rings[0].steps + work.filter_bytes / work.rings[-1].steps
+    return start_cycles(work) + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
+
+
+def ring_cycles(steps: int, stages: int, turn: float) -> float:
+    """Cycles that a K loop takes at least because a stage is used again only after copy, multiply and give back.
+
+    Args:
+        steps, stages: tiles that go through a ring, and its places; without any it never ends.
+        turn: cycles from the copy of a tile to the next copy into its place.
+    """
+    if stages < 1:
+        return float("inf")
+    return (-(-steps // stages) - 1) * turn
+
+
+def turn_cycles(work: CtaWork, steps: int, tile: float, fill: float, rates: Rates) -> float:
+    """Cycles from the copy of a tile of a ring to the next copy into its place (see `ring_cycles`).
+
+    Args:
+        work, rates: of the CTA, and of the target.
+        steps: tiles that go through the ring.
+        tile: cycles in which all tiles are multiplied, one after the other.
+        fill: the same of filling them.
+    """
+    seen = mma_latency(work, rates) - mma_interval(work, rates)
+    return copy_cycles(rates) + (tile + fill) / steps + seen + LOAD_STAGE_UNROLLED
+
+
+def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles from the end of the last MMA on the tensor core to the moment at which the epilogue knows of it."""
+    chain = rates.mma_chain if work.mmas > 1 else 0.0
+    return mma_latency(work, rates) - mma_interval(work, rates) + chain
+
+
+def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
+    """Cycles of the SM's way to global memory: what the epilogue stores, the residual that it reads, and the bias."""
+    bias = work.chunks * rates.half_sector_cycles * 16
+    return work.stores * work.store_cycles * (1 + residual) + bias
+
+
+def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
+    """Cycles of an epilogue besides that: the instructions of its threads, which take a piece after the other."""
+    wait = rates.load_latency if residual else 0.0
+    return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT

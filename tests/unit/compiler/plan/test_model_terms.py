@@ -1,0 +1,62 @@
+"""The planner's model against the timing engine: the same rates, and terms and orders that agree.
+
+The rows here set no constant. All of them, and those that do, are in ``tests/docs/planner_errors.py``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from support.planned_times import TERMS, all_compared, spearman
+
+from convc.ir.arch import SM_100A, Rates
+from convc.ir.problem import ConvProblem
+from convc.timing.parameters import read_chip
+
+PER_MICROSECOND = {"l2_rate": "chip.l2", "store_rate": "chip.stores", "memory_rate": "chip.memory"}
+SAME = {
+    "sms": "chip.sms", "l2_bytes": "chip.l2_bytes", "sm_shared_bytes": "chip.shared", "sm_threads": "chip.threads",
+    "gpcs": "gpc.count", "gpc_bytes": "gpc.port", "merged": "gpc.merged", "mma_floor": "tensor_core.floor",
+    "mma_depth": "tensor_core.depth", "mma_chain": "tensor_core.chain", "read_bytes": "shared_memory.read_port",
+    "fill_bytes": "tma.fill", "fill_rows": "tma.row", "copy_latency": "tma.latency",
+    "im2col_latency": "tma.im2col", "wake": "mbarrier.wake",
+    "poll": "mbarrier.poll", "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",
+    "shift_cycles": "tensor_memory.shift", "ashift_cycles": "tensor_memory.ashift", "sector_cycles": "threads.sector",
+    "half_sector_cycles": "threads.part_sector", "load_latency": "threads.global_latency",
+    "cta_start": "launch.replace",
+}  # fmt: skip
+OTHERS = {"clock_mhz", "mma_columns", "fmas"}
+
+WORST = {
+    "tensor core": 0.001, "TMA fill": 0.001, "issue of copies": 0.2, "issue of MMAs": 0.2, "first MMA": 0.2,
+    "K loop": 0.3, "epilogue": 0.25, "launch": 0.15,
+}  # fmt: skip
+
+
+def test_the_rates_are_those_of_the_engines_chip():
+    chip = read_chip("b200")
+    rates = SM_100A.rates
+    assert {*SAME, *PER_MICROSECOND, *OTHERS} == set(Rates.__dataclass_fields__)
+    for field, name in SAME.items():
+        assert getattr(rates, field) == chip[name], field
+    for field, name in PER_MICROSECOND.items():
+        assert math.isclose(getattr(rates, field), chip[name] * 1e6), field
+    assert math.isclose(rates.clock_mhz, chip["chip.clock"] * 1e3)
+    assert rates.mma_columns == chip["tensor_core.strip_columns"] / chip["tensor_core.strip_cycles"]
+
+
+def test_a_layer_in_every_schedule():
+    problem = ConvProblem(
+        in_channels=96, out_channels=80, in_extent=(24, 24), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True
+    )
+    rows = list(all_compared("a layer", problem))
+    assert len({row.schedule for row in rows}) == 6
+    for term in TERMS:
+        assert max(abs(row.error(term)) for row in rows) < WORST[term], term
+    assert spearman([row.model["launch"] for row in rows], [row.engine["launch"] for row in rows]) > 0.95
+
+
+def test_rank_correlation():
+    assert math.isclose(spearman([1, 2, 3], [10, 20, 21]), 1)
+    assert math.isclose(spearman([1, 2, 3], [3, 2, 1]), -1)
+    assert math.isclose(spearman([1, 1, 2, 3], [5, 5, 7, 6]), 0.7777777777777778)
