@@ -184,8 +184,13 @@ class _Indexing(msgspec.Struct):
     reuse: _Reuse | None
 
 
+class _Storage(msgspec.Struct):
+    results: msgspec.Raw | None = None
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
+    storage: _Storage
     indexing: _Indexing
 
 
@@ -196,7 +201,8 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
     except msgspec.MsgspecError:
         return ScheduleOptions()
     reuse = read.indexing.reuse
-    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None)
+    store = None if read.storage.results is None else "tma"
+    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None, store=store)
     if reuse is None:
         return options
     return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")

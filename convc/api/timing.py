@@ -241,6 +241,7 @@ def _other_schedules(
             shift=one.variant or None,
             border=asked.border if one.shares else None,
             rows=asked.rows if one.shares else None,
+            store=asked.store if asked.store in one.stores else None,
         )
         with open_kernels(only, work) as kernels:
             try:

@@ -299,8 +299,9 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border`` and ``--rows``: the fields of `ScheduleOptions`."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows`` and ``--store``: the fields of `ScheduleOptions`."""
     for name, words in (
+        ("store", "Store results from registers, or through shared memory and TMA."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", "How schedule shift moves rows: see `convc inspect`."),

@@ -15,9 +15,11 @@ class ScheduleOptions:
         shift: variant of the schedule: chain, ashift or windows.
         border: how lanes whose pixel is padding get their zero: mask or zero.
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
+        store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
     """
 
     schedule: str = "auto"
     shift: str | None = None
     border: str | None = None
     rows: str | None = None
+    store: str | None = None

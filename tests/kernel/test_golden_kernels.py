@@ -67,6 +67,11 @@ FINISHED = ConvProblem(
 )
 """The end of a residual block: bias, residual, Relu."""
 
+CARRIED = ConvProblem(
+    name="tensor_store_f16", batch=2, in_channels=64, out_channels=160, in_extent=(9, 9), kernel=(1, 1), bias=True
+)
+"""Results through shared memory and tensor copies: two slabs a tile, rows past M, channels past K."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -92,10 +97,13 @@ CHOICES = {
         "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
+        "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         **{name: {"options": options, "stages": 3} for name, options in SCHEDULES.items()},
     }.items()
 }
-PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED, "scaled_nvfp4": SCALED}
+PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
+    "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

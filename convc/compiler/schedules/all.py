@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import ROWS, Method, Schedule
+from convc.compiler.schedules.base import ROWS, STORES, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import SM_100A
 
@@ -53,7 +53,7 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", method=_reload)
+RELOAD = Schedule(name="reload", stores=STORES, method=_reload)
 SLIDE = Schedule(name="slide", shares=True, max_halo=SM_100A.limits.wide_halo, rests_on=(ROW_START,), method=_slide)
 CHAIN = Schedule(
     name="shift",
@@ -110,7 +110,7 @@ def variants() -> tuple[str, ...]:
 
 def choices() -> dict[str, tuple[str, ...]]:
     """List the values that each field of `ScheduleOptions` may have."""
-    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS}
+    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS, "store": STORES}
 
 
 def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
@@ -138,7 +138,11 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             raise InputError(
                 f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"
             )
-    return tuple(found)
+    able = [schedule for schedule in found if options.store is None or options.store in schedule.stores]
+    if not able:
+        owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
+        raise InputError(f"store {options.store} needs lanes that are consecutive output pixels, which {owners} has")
+    return tuple(able)
 
 
 def schedule_of(name: ScheduleName) -> Schedule:

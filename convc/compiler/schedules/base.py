@@ -30,6 +30,12 @@ Rows = Literal["outer", "merged"]
 """Whether a stream of output pixels is one output row, or all of them."""
 ROWS: tuple[Rows, ...] = ("outer", "merged")
 
+Store = Literal["direct", "tma"]
+"""Whether results leave from registers, or through shared memory and tensor copies."""
+DIRECT: Store = "direct"
+TMA: Store = "tma"
+STORES: tuple[Store, ...] = (DIRECT, TMA)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -38,12 +44,14 @@ class Request:
     Attributes:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
+        store: how results leave (schedules whose lanes are consecutive output pixels).
     """
 
     border: Border | None = None
     rows: Rows | None = None
     block_n: int | None = None
     stages: int | None = None
+    store: Store | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,7 @@ class Schedule:
         variant: as ``--shift`` has it, where a schedule has several; else empty.
         activations: where the activation operand of the tensor core lies; in tensor memory its rows can move.
         shares: whether filter columns share what was loaded.
+        stores: how its results can leave.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
@@ -81,6 +90,7 @@ class Schedule:
     variant: str = ""
     activations: Literal["shared memory", "tensor memory"] = "shared memory"
     shares: bool = False
+    stores: tuple[Store, ...] = (DIRECT,)
     transposed: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
