@@ -195,9 +195,14 @@ class _Target(msgspec.Struct):
     name: str
 
 
+class _Storage(msgspec.Struct):
+    results: msgspec.Raw | None = None
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
+    storage: _Storage
     indexing: _Indexing
 
 
@@ -208,7 +213,12 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
     except msgspec.MsgspecError:
         return ScheduleOptions()
     reuse = read.indexing.reuse
-    options = ScheduleOptions(schedule=read.schedule.name, shift=read.schedule.variant or None, target=read.arch.name)
+    options = ScheduleOptions(
+        schedule=read.schedule.name,
+        shift=read.schedule.variant or None,
+        target=read.arch.name,
+        store=None if read.storage.results is None else "tma",
+    )
     if reuse is None:
         return options
     return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 
 from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RULES, spatial_axes
+from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.schedules.all import sharing
 
 MADE_LATER = {
@@ -23,7 +24,7 @@ MADE_LATER = {
 def rejection_rules() -> dict[str, str]:
     """Explain the rules that a rejected candidate of `convc inspect` names, by that name."""
     own = [rule for each in sharing() for rule in getattr(each.method(each), "rules", ())]
-    rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, spatial_axes, *own]
+    rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, result_rows, result_pixels, spatial_axes, *own]
     return MADE_LATER | {
         rule.__name__: " ".join((inspect.getdoc(rule) or "").replace("``", "").split()) for rule in rules
     }

@@ -290,13 +290,14 @@ def _other_schedules(
 
 
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
-    """The options that ask for one schedule, with what others say about shared activations where it shares them."""
+    """The options that ask for one schedule, with what others say where it has a use for it."""
     asked = options or ScheduleOptions()
     return ScheduleOptions(
         schedule=schedule.name,
         shift=schedule.variant or None,
         border=asked.border if schedule.shares else None,
         rows=asked.rows if schedule.shares else None,
+        store=asked.store if asked.store in schedule.stores else None,
     )
 
 

@@ -16,6 +16,7 @@ class ScheduleOptions:
         border: how lanes whose pixel is padding get their zero: mask or zero.
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
         target: a name in `convc.ir.arch.ARCHS`.
+        store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
     """
 
     schedule: str = "auto"
@@ -23,3 +24,4 @@ class ScheduleOptions:
     border: str | None = None
     rows: str | None = None
     target: str = "sm_100a"
+    store: str | None = None

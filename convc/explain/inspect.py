@@ -189,6 +189,13 @@ def _memory(storage: Storage) -> Table:
     for tile in storage.smem:
         what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
         _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} stages")
+    if storage.results is not None:
+        tile = storage.results
+        what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
+        _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} slabs, over the others at the end")
+    if storage.numbers is not None:
+        tile = storage.numbers
+        _row(table, "shared", tile.offset, tile.end, f"bias: {tile.rows} rows of {tile.row_bytes} bytes")
     for ring in storage.rings:
         what = f"mbarriers {ring.name}[{ring.stages}]: {ring.producer} signals, {ring.consumer} waits"
         _row(table, "shared", ring.offset, ring.end, what)

@@ -68,6 +68,11 @@ FINISHED = ConvProblem(
 )
 """The end of a residual block: bias, residual, Relu."""
 
+CARRIED = ConvProblem(
+    name="tensor_store_f16", batch=2, in_channels=64, out_channels=160, in_extent=(9, 9), kernel=(1, 1), bias=True
+)
+"""Results through shared memory and tensor copies: two slabs a tile, rows past M, channels past K."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -96,12 +101,15 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
+        "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
 PROBLEMS |= {"hopper_f16": FINISHED}
-PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {"block_end_f16": FINISHED, "scaled_nvfp4": SCALED}
+PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
+    "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

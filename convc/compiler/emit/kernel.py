@@ -155,6 +155,13 @@ def _about(program: TileProgram) -> list[str]:
         f"  {ring.offset}: barriers {ring.name}[{ring.stages}], {ring.producer} signals, {ring.consumer} waits"
         for ring in storage.rings
     ]
+    if storage.results is not None:
+        tile = storage.results
+        slabs = f"{tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} slabs"
+        lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}, over the others when they have been multiplied")
+    if storage.numbers is not None:
+        tile = storage.numbers
+        lines.append(f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes")
     if storage.mask_offset is not None:
         lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes")
     if storage.tmem_columns:

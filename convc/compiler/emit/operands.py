@@ -81,13 +81,23 @@ def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def quads(columns: int, first: int = 0) -> list[tuple[int, list[tuple[str, str]]]]:
-    """Values ``%v0..`` with the numbers for them, read four at a time into ``%b0..3``: (byte offset, pairs) each.
+Loads = list[tuple[int, str]]
+"""(byte offset, registers) of reads of four numbers each."""
+
+
+def quads(columns: int, first: int = 0, at_once: int = 4) -> list[tuple[Loads, list[tuple[str, str]]]]:
+    """Reads of the numbers for values ``%v0..``, each group with its pairs of values and numbers.
 
     Args:
         first: number of the buffer at which those for the first column start, each of 4 bytes.
+        at_once: numbers that are read before the first is used, into as many registers ``%b0..``.
     """
-    return [(4 * (first + i), [(f"%v{i + j}", f"%b{j}") for j in range(4)]) for i in range(0, columns, 4)]
+    groups: list[tuple[Loads, list[tuple[str, str]]]] = []
+    for group in range(0, columns, at_once):
+        fours = range(0, min(at_once, columns - group), 4)
+        loads = [(4 * (first + group + i), f"{{ %b{i}, %b{i + 1}, %b{i + 2}, %b{i + 3} }}") for i in fours]
+        groups.append((loads, [(f"%v{group + i + j}", f"%b{i + j}") for i in fours for j in range(4)]))
+    return groups
 
 
 def values_per_word(out: str) -> int:

@@ -55,6 +55,7 @@ class TapCoordinates:
         pack_c: first activation channel of a block, where there are groups: `c` counts the channels of one.
         factors: of block-scaled operands.
         m, k: output pixel of a lane, and output channel of a column.
+        first_m: output pixel of a warp's first row, where results leave through tensor copies.
         out_byte: where (m, k) lies in the output, in bytes.
     """
 
@@ -68,6 +69,7 @@ class TapCoordinates:
     c: Coordinate
     pack_c: Coordinate | None
     factors: FactorCoordinates | None
+    first_m: Coordinate | None
     m: Coordinate
     k: Coordinate
     out_byte: Coordinate

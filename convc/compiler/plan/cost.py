@@ -197,7 +197,7 @@ def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
 
 
 def beside(need: MemoryNeed, arch: Arch) -> int:
-    """CTAs that fit on an SM; one where the accumulator lies in registers, since each thread may take so many of them."""
+    """CTAs that fit on an SM; one where the accumulator lies in registers, which each thread may take so many of."""
     rates = arch.rates
     if not need.tmem_columns:
         return 1

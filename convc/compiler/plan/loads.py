@@ -20,7 +20,7 @@ from convc.ir import dtypes
 from convc.ir.tensormap import Swizzle, TensorMap
 from convc.layout.device_layout import BufferLayout, DeviceLayout
 
-_SWIZZLE: dict[int, Swizzle] = {32: "32B", 64: "64B", 128: "128B"}
+SWIZZLE: dict[int, Swizzle] = {32: "32B", 64: "64B", 128: "128B"}
 """By bytes of an operand row."""
 
 
@@ -59,7 +59,7 @@ def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
         upper=upper[::-1],
         channels=channels,
         pixels=tiling.block_m,
-        swizzle=_SWIZZLE[tiling.row_bytes],
+        swizzle=SWIZZLE[tiling.row_bytes],
     )
     b = _filter_map(layout, tiling, channels)
     return Loads(a=a, b=b, factors=() if layout.blocks is None else factor_maps(layout, tiling, a, b))
@@ -94,7 +94,7 @@ def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, haloed: bo
         upper=(reuse.walk.upper,),
         channels=channels,
         pixels=reuse.tile.lanes // reuse.tile.windows,
-        swizzle=_SWIZZLE[tiling.row_bytes],
+        swizzle=SWIZZLE[tiling.row_bytes],
     )
     return Loads(a=a, b=_filter_map(layout, tiling, channels))
 
@@ -123,5 +123,5 @@ def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMa
         strides=strides,
         element_strides=(1, 1, 1),
         box=(channels, 1, tiling.block_n),
-        swizzle=_SWIZZLE[tiling.row_bytes],
+        swizzle=SWIZZLE[tiling.row_bytes],
     )

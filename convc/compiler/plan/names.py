@@ -44,5 +44,11 @@ A = SmemName("a")
 B = SmemName("b")
 """Tiles of activations and of filter rows in shared memory."""
 
+C = SmemName("c")
+"""The tile of results in shared memory, where they leave through tensor copies."""
+
+NUMBERS = SmemName("numbers")
+"""What the epilogue adds to each channel and multiplies it with, brought to shared memory ahead of need."""
+
 ACC = TmemName("acc")
 """The accumulator."""

@@ -82,16 +82,19 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
         a: over the activations (im2col).
         b: over the filter (tile).
         factors: over the scale factors of both, in that order, where they have any.
+        out: over the output, where results leave through tensor copies.
     """
 
     a: TensorMap
     b: TensorMap
     factors: tuple[TensorMap, ...] = ()
+    out: TensorMap | None = None
 
     @property
     def all(self) -> tuple[TensorMap, ...]:
         """Every map, in the order of the kernel's parameters."""
-        return (self.a, self.b, *self.factors)
+        read = (self.a, self.b, *self.factors)
+        return read if self.out is None else (*read, self.out)
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,7 +25,7 @@ from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.plan.coordinates import FactorCoordinates, coordinate
 from convc.compiler.plan.names import ACC, A, B, RingName, SmemName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
-from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
+from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const, Var, evaluate
@@ -81,7 +81,9 @@ def columns_of(rows: int) -> int:
     return -(-rows // STORE_THREADS) * STORE_THREADS // GROUP
 
 
-def scaled_storage(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Storage:
+def scaled_storage(
+    blocks: BlockFormat, tiling: Tiling, arch: Arch, results: SmemTile | None = None, numbers: SmemTile | None = None
+) -> Storage:
     """Lay out one CTA of the schedule reload whose operands have scale factors."""
     words = step_factors(blocks, tiling, arch).words
     stages = tiling.b_stages
@@ -107,7 +109,7 @@ def scaled_storage(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Storage:
         BarrierRing(name=READY, stages=stages, producer="epilogue", consumer="mma", arrivals=STORE_THREADS),
         BarrierRing(name=RingName("done"), stages=1, producer="mma", consumer="epilogue", state="done"),
     )
-    return lay_out((a, b, scales_a, scales_b), tuple(tmem), rings, arch)
+    return lay_out((a, b, scales_a, scales_b), tuple(tmem), rings, arch, results=results, numbers=numbers)
 
 
 def factor_maps(layout: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:

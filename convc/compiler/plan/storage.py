@@ -19,6 +19,9 @@ from convc.ir.arch import SM_100A, Arch
 STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 BARRIER_BYTES = 8
+WARP_ROWS = SM_100A.limits.tmem_part_lanes
+"""Rows of the accumulator that a warp has (PTX manual, tensor memory: access by lanes)."""
+NUMBERS_ALIGN = 16
 MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
 
@@ -117,6 +120,10 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         rings: barrier rings.
         mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
         masks: entries of that table.
+        results: the tile of results on their way to global memory, one stage for each slab of columns; it lies over the
+            operand tiles, which have all been multiplied by then. None: results go straight to global memory.
+        numbers: what the epilogue adds to each channel, and what it multiplies it with: one row each, dense. None: it
+            reads them from global memory.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
         tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
@@ -130,15 +137,22 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     tmem_columns: int
     mask_offset: int | None = None
     masks: int = 0
+    results: SmemTile | None = None
+    numbers: SmemTile | None = None
 
     @property
     def need(self) -> MemoryNeed:
         """The memory that it takes."""
         return MemoryNeed(smem_bytes=self.smem_bytes, tmem_columns=self.tmem_columns)
 
+    @property
+    def tiles(self) -> tuple[SmemTile, ...]:
+        """Every tile in shared memory, those of the epilogue last."""
+        return (*self.smem, *(tile for tile in (self.results, self.numbers) if tile is not None))
+
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
-        return _named(self.smem, name)
+        return _named(self.tiles, name)
 
     def tmem_tile(self, name: TmemName) -> TmemTile:
         """The tile of that name in tensor memory; KeyError where there is none."""
@@ -181,24 +195,36 @@ def aligned_stage(rows: int, row_bytes: int) -> int:
 
 
 def lay_out(
-    smem: tuple[SmemTile, ...], tmem: tuple[TmemTile, ...], rings: Iterable[BarrierRing], arch: Arch, masks: int = 0
+    smem: tuple[SmemTile, ...],
+    tmem: tuple[TmemTile, ...],
+    rings: Iterable[BarrierRing],
+    arch: Arch,
+    masks: int = 0,
+    results: SmemTile | None = None,
+    numbers: SmemTile | None = None,
 ) -> Storage:
-    """Put barriers, mask table and slot behind the operand tiles, whose places are settled."""
+    """Put barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
     placed: list[BarrierRing] = []
-    end = smem[-1].end
+    end = smem[-1].end if results is None else max(smem[-1].end, results.end)
     for ring in rings:
         placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
     table, slot = table_and_slot(end, masks)
+    end = slot + SLOT_BYTES
+    if numbers is not None:
+        numbers = msgspec.structs.replace(numbers, offset=-(-end // NUMBERS_ALIGN) * NUMBERS_ALIGN)
+        end = numbers.end
     return Storage(
         smem=smem,
         tmem=tmem,
         rings=tuple(placed),
         slot_offset=slot,
-        smem_bytes=slot + SLOT_BYTES,
+        smem_bytes=end,
         tmem_columns=allocated_columns(tmem[-1].end, arch),
         mask_offset=table if masks else None,
         masks=masks,
+        results=results,
+        numbers=numbers,
     )
 
 

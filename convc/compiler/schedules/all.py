@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import ROWS, Method, Schedule
+from convc.compiler.schedules.base import ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 
@@ -53,7 +53,7 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), method=_reload)
+RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, method=_reload)
 SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
@@ -117,7 +117,14 @@ def variants() -> tuple[str, ...]:
 
 def choices() -> dict[str, tuple[str, ...]]:
     """List the values that each field of `ScheduleOptions` may have."""
-    return {"schedule": (AUTO, *names()), "shift": variants(), "border": BORDERS, "rows": ROWS, "target": tuple(ARCHS)}
+    return {
+        "schedule": (AUTO, *names()),
+        "shift": variants(),
+        "border": BORDERS,
+        "rows": ROWS,
+        "store": STORES,
+        "target": tuple(ARCHS),
+    }
 
 
 def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
@@ -145,7 +152,13 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             raise InputError(
                 f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"
             )
-    return tuple(found)
+    if options.store == TMA and ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(f"store tma needs a row of the accumulator in each lane, and {options.target} has fragments")
+    able = [schedule for schedule in found if options.store is None or options.store in schedule.stores]
+    if not able:
+        owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
+        raise InputError(f"store {options.store} needs lanes that are consecutive output pixels, which {owners} has")
+    return tuple(able)
 
 
 def schedule_of(name: ScheduleName) -> Schedule:

@@ -31,6 +31,12 @@ Rows = Literal["outer", "merged"]
 """Whether a stream of output pixels is one output row, or all of them."""
 ROWS: tuple[Rows, ...] = ("outer", "merged")
 
+Store = Literal["direct", "tma"]
+"""Whether results leave from registers, or through shared memory and tensor copies."""
+DIRECT: Store = "direct"
+TMA: Store = "tma"
+STORES: tuple[Store, ...] = (DIRECT, TMA)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -39,12 +45,14 @@ class Request:
     Attributes:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
+        store: how results leave (schedules whose lanes are consecutive output pixels).
     """
 
     border: Border | None = None
     rows: Rows | None = None
     block_n: int | None = None
     stages: int | None = None
+    store: Store | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +81,7 @@ class Schedule:
         tensor_cores: instructions that it can multiply with (`convc.ir.arch.Arch.tensor_core`).
         activations: where the activation operand of the tensor core lies; in tensor memory its rows can move.
         shares: whether filter columns share what was loaded.
+        stores: how its results can leave.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
@@ -84,6 +93,7 @@ class Schedule:
     tensor_cores: tuple[TensorCoreName, ...] = ("tcgen05",)
     activations: Literal["shared memory", "tensor memory"] = "shared memory"
     shares: bool = False
+    stores: tuple[Store, ...] = (DIRECT,)
     transposed: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()

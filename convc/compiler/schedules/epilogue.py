@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.names import NUMBERS, C, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.skeleton import BIAS, OUT, RESIDUAL, compute, number, pixel_bits
-from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.schedules.skeleton import (
+    BIAS,
+    EPILOGUE_THREADS,
+    MAP_OUT,
+    OUT,
+    RESIDUAL,
+    compute,
+    number,
+    pixel_bits,
+)
+from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneResidual,
@@ -27,24 +38,156 @@ from convc.compiler.tile.steps.epilogue import (
     PixelStore,
     Requantise,
     RequantiseLane,
+    StageNumbers,
+    StageRow,
+    StoreWait,
+    TileStore,
 )
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.expr import Const, Var
 
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
 
 
-def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+def row_epilogue(
+    plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = (), first_m: Coordinate | None = None
+) -> tuple[Step, ...]:
     """Every lane carries one row of the accumulator, some columns at a time.
 
     Args:
         before: what the role does until the accumulator is complete.
         scaled: steps on the sums before the bias is added.
+        first_m: output pixel of a warp's first row, where results leave through tensor copies.
     """
     core = core_of(plan.arch)
+    pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
+    if first_m is None:
+        return (*core.lane(), pixel, *before, *core.accumulated(), direct_stores(plan, scaled))
+    pixels = (pixel, compute(first_m, "epilogue")) if plan.problem.residual else (compute(first_m, "epilogue"),)
+    steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
+    return (*steps, *core.accumulated(), *tensor_stores(plan, first_m, scaled))
+
+
+def direct_stores(plan: Plan, scaled: tuple[Step, ...]) -> Loop:
+    """Every lane writes its row to global memory."""
+    core = core_of(plan.arch)
     columns = core.columns(plan)
+    write = row_store(plan, columns)
+    place = compute(plan.indexing.coordinates.out_byte, "epilogue", 64)
+    values = chunk_values(plan, core.read(columns), write, scaled)
+    return Loop(
+        id="epilogue.chunks",
+        note=f"{columns} columns at a time",
+        var=number("chunk"),
+        count=core.chunks(plan),
+        body=(*values, *(() if plan.problem.residual else (place,)), write),
+        written_out=core.written_out,
+    )
+
+
+def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Every lane writes its row to shared memory, and copies carry slabs of columns to global memory."""
+    core = core_of(plan.arch)
+    tile = plan.storage.smem_tile(C)
+    columns = core.columns(plan)
+    slab_columns = tile.row_bytes // plan.problem.out_dtype.bytes
+    chunks = slab_columns // columns
+    slab = number("slab")
+    first = Var("slab") * slab_columns
+    stage = StageRow(
+        id="epilogue.stage",
+        note="16 bytes at a time, swizzled",
+        columns=columns,
+        tile=C,
+        slab=slab,
+        lane=Number("lane"),
+        chunk=number("chunk") if chunks > 1 else None,
+        out=plan.problem.out,
+    )
+    column = Compute(
+        id="epilogue.column",
+        note="first column of the chunk",
+        dst=number("column"),
+        expr=first + Var("chunk") * columns if chunks > 1 else first,
+    )
+    read = (column, *core.read(columns)[1:])
+    body = (*chunk_values(plan, read, row_store(plan, columns), scaled), stage)
+    if chunks > 1:
+        note = f"{columns} columns at a time"
+        body = (Loop(id="epilogue.chunks", note=note, var=number("chunk"), count=chunks, body=body),)
+    channel = compute(plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=first)
+    store = TileStore(
+        id="epilogue.store",
+        note="rows and channels behind the output are left out",
+        map=MAP_OUT,
+        tile=C,
+        slab=slab,
+        coords=(Number("slab_k"), first_m.name),
+    )
+    note = f"{slab_columns} columns a copy"
+    return (
+        Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=(*body, channel, store)),
+        StoreWait(id="epilogue.drain", note="shared memory goes away with the CTA"),
+    )
+
+
+def stage_numbers(plan: Plan) -> tuple[Step, ...]:
+    """Bring what the tile's channels are added and multiplied with to shared memory, while others load and multiply."""
+    tile = plan.storage.smem_tile(NUMBERS)
+    first = Number("tile_k")
+    stage = StageNumbers(
+        id="epilogue.numbers",
+        note="ahead of need",
+        buffer=BIAS,
+        pitch=plan.layout.bias.shape[-1],
+        channel=first,
+        tile=NUMBERS,
+        rows=tile.rows,
+        columns=plan.tiling.block_n,
+        threads=EPILOGUE_THREADS,
+    )
+    return compute(plan.indexing.coordinates.k, "epilogue", dst=first, column=Const(0)), stage
+
+
+def staged(plan: Plan, row: int) -> dict[str, Any]:
+    """The fields of a `ChannelStep` that say where its numbers are, of a row of the bias buffer."""
+    if plan.storage.numbers is not None:
+        return {"staged": (Number("column"), row)}
+    return {"channel": plan.indexing.coordinates.k.name, "first": row * plan.layout.bias.shape[-1]}
+
+
+def chunk_values(plan: Plan, read: tuple[Step, ...], write: GlobalStore, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps from the accumulator to packed values; `read` sets the first column of the chunk, and reads it."""
     coordinates = plan.indexing.coordinates
-    write = GlobalStore(
+    bias = AddBias(
+        id="epilogue.bias",
+        note="one number a channel",
+        buffer=BIAS,
+        columns=write.columns,
+        dtype=plan.problem.sum_dtype.name,
+        **staged(plan, 0),
+    )
+    channel = compute(coordinates.k, "epilogue")
+    needed = plan.storage.numbers is None or plan.problem.residual
+    place = compute(coordinates.out_byte, "epilogue", 64)
+    return (
+        read[0],
+        *((channel,) if needed else ()),
+        *read[1:],
+        *scaled,
+        bias,
+        *requantise(plan, write.columns),
+        *((place,) if plan.problem.residual else ()),  # a residual is read where y is stored
+        *epilogue_steps(plan.problem.epilogue, write),
+        *convert(plan, write.columns),
+    )
+
+
+def row_store(plan: Plan, columns: int) -> GlobalStore:
+    """The step that writes `columns` values of a lane's row."""
+    coordinates = plan.indexing.coordinates
+    return GlobalStore(
         id="epilogue.write",
         note="16 bytes at a time",
         buffer=OUT,
@@ -56,51 +199,28 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
         channel=coordinates.k.name,
         channel_limit=plan.indexing.channel_limit,
     )
-    bias = AddBias(
-        id="epilogue.bias",
-        note="one number a channel",
-        buffer=BIAS,
-        channel=coordinates.k.name,
-        columns=columns,
-        dtype=plan.problem.sum_dtype.name,
-    )
-    place = compute(coordinates.out_byte, "epilogue", 64)
-    finish = (*epilogue_steps(plan.problem.epilogue, write), *convert(plan, columns))
-    first_column, *read = core.read(columns)
-    body = (
-        first_column,
-        compute(coordinates.k, "epilogue"),
-        *read,
-        *scaled,
-        bias,
-        *requantise(plan, columns, Requantise),
-        *((place, *finish) if plan.problem.residual else (*finish, place)),  # a residual is read where y is stored
-        write,
-    )
-    chunks = Loop(
-        id="epilogue.chunks",
-        note=f"{columns} columns at a time",
-        var=number("chunk"),
-        count=core.chunks(plan),
-        body=body,
-        written_out=core.written_out,
-    )
-    return (
-        *core.lane(),
-        compute(coordinates.m, "epilogue", pixel_bits(plan)),
-        *before,
-        *core.accumulated(),
-        chunks,
-    )
 
 
-def requantise(
-    plan: Plan, columns: int, kind: type[Requantise] | type[RequantiseLane]
-) -> tuple[Requantise | RequantiseLane, ...]:
+def requantise(plan: Plan, columns: int) -> tuple[Requantise, ...]:
     """The step that scales sums of whole numbers, where the result has 8 bits; its multipliers lie behind the bias."""
     if not plan.problem.requantised:
         return ()
-    step = kind(
+    step = Requantise(
+        id="epilogue.scale",
+        note="one multiplier a channel",
+        buffer=BIAS,
+        columns=columns,
+        zero_point=plan.problem.out_zero_point,
+        **staged(plan, 1),
+    )
+    return (step,)
+
+
+def requantise_lanes(plan: Plan, columns: int) -> tuple[RequantiseLane, ...]:
+    """The step that scales sums of whole numbers where a lane has a channel."""
+    if not plan.problem.requantised:
+        return ()
+    step = RequantiseLane(
         id="epilogue.scale",
         note="one multiplier a channel",
         buffer=BIAS,

@@ -9,17 +9,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
+from convc.compiler.index.warp_rows import first_row, prove_rows
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
-from convc.compiler.plan.constraints import check_problem
+from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, check_problem
 from convc.compiler.plan.coordinates import TapCoordinates, coordinate
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
+from convc.compiler.plan.result_tile import number_tile, result_map, result_pixels, result_rows, result_tile
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, prove_factors, scaled_storage
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
@@ -33,7 +37,7 @@ from convc.compiler.plan.work import (
     row_store_cycles,
 )
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import Method, Request, Roles
+from convc.compiler.schedules.base import TMA, Method, Request, Roles, Store
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.skeleton import (
@@ -61,7 +65,8 @@ class Reload(Method):
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
-        rejected = check_problem(layout, arch)
+        rules = (*PROBLEM_RULES, result_pixels) if request.store == TMA else PROBLEM_RULES
+        rejected = check_problem(layout, arch, rules)
         if rejected:
             return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
         offers = (self._offer(layout, arch, request, rows) for rows in arch.limits.tile_rows)
@@ -74,20 +79,23 @@ class Reload(Method):
             arch=arch,
             tilings=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
             rows=-(-layout.problem.gemm_m // rows),
-            need=lambda tiling: self.storage(layout, tiling, arch).need,
-            storage=lambda tiling: self.storage(layout, tiling, arch),
+            need=lambda tiling: self.storage(layout, tiling, arch, request.store).need,
+            storage=lambda tiling: self.storage(layout, tiling, arch, request.store),
             work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, arch),
+            rules=(*TILING_RULES, result_rows) if request.store == TMA else TILING_RULES,
         )
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> Storage:
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, store: Store | None = None) -> Storage:
         """Lay out one CTA.
 
         Three rings: `full` (copies have landed: load signals, mma waits), `empty` (the stage has been multiplied: mma
         signals, load waits) and, where that is another role, `done` (the accumulator is complete: mma signals, the
         epilogue waits).
         """
+        results = result_tile(layout, tiling) if store == TMA else None
+        numbers = number_tile(layout, tiling) if store == TMA else None
         if layout.blocks is not None:
-            return scaled_storage(layout.blocks, tiling, arch)
+            return scaled_storage(layout.blocks, tiling, arch, results, numbers)
         a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.b_stages, 0)
         b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end)
         acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
@@ -98,7 +106,7 @@ class Reload(Method):
             BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load", arrivals=given),
             *core.done(),
         )
-        return lay_out((a, b), (acc,), rings, arch)
+        return lay_out((a, b), (acc,), rings, arch, results=results, numbers=numbers)
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, arch: Arch) -> CtaWork:
         """Count the K loop: two tiles a step, each with its scale factors if there are any."""
@@ -145,6 +153,9 @@ class Reload(Method):
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
         proofs = list(prove(maps))
+        results = candidate.storage.results
+        if results is not None:
+            proofs.append(prove_rows(maps))
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
@@ -164,11 +175,12 @@ class Reload(Method):
                 c=result_of(maps.step, "c", "c"),
                 pack_c=result_of(maps.pack, "c", "pack_c") if layout.problem.groups > 1 else None,
                 factors=factors,
+                first_m=None if results is None else result_of(first_row(maps), "m", "first_m"),
                 m=result_of(maps.row, "m", "m"),
                 k=channel,
                 out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
             ),
-            loads=loads_of(layout, tiling),
+            loads=replace(loads_of(layout, tiling), out=None if results is None else result_map(layout, results)),
             derivation=(*map(str, proofs), *_dropped(maps)),
             row_limit=layout.problem.gemm_m if maps.row.guard else None,
             channel_limit=layout.k_pitch if maps.column.guard else None,
@@ -179,7 +191,8 @@ class Reload(Method):
         coordinates = tap_coordinates(plan)
         carry = scaled.carry_factors(plan, coordinates)
         sums = scaled.scale_sums(plan, core_of(plan.arch).columns(plan))
-        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=row_epilogue(plan, carry, sums))
+        epilogue = row_epilogue(plan, carry, sums, coordinates.first_m)
+        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=epilogue)
 
 
 def tap_coordinates(plan: Plan) -> TapCoordinates:

@@ -21,6 +21,7 @@ from convc.compiler.plan.scale_factors import (
     columns_of,
     step_factors,
 )
+from convc.compiler.schedules.epilogue import staged
 from convc.compiler.schedules.skeleton import BIAS, MAP_SCALES_A, MAP_SCALES_B, compute, number
 from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.epilogue import ScaleSums
@@ -141,8 +142,7 @@ def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
         id="epilogue.scale",
         note="the scales of both tensors",
         buffer=BIAS,
-        first=plan.layout.bias.shape[-1],
-        channel=plan.indexing.coordinates.k.name,
         columns=columns,
+        **staged(plan, 1),
     )
     return (step,)

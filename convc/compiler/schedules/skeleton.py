@@ -18,12 +18,15 @@ from convc.compiler.tile.steps.base import (
 from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 
+EPILOGUE_THREADS = 128
+
 MAP_A = MapName("map_a")
 MAP_B = MapName("map_b")
 MAP_SCALES_A = MapName("map_scales_a")
 MAP_SCALES_B = MapName("map_scales_b")
 MAPS = (MAP_A, MAP_B, MAP_SCALES_A, MAP_SCALES_B)
-"""Parameters for the tensor maps of `Loads.all`."""
+"""Parameters for the tensor maps over operands, in the order of `Loads.all`."""
+MAP_OUT = MapName("map_out")
 
 BIAS = PointerName("bias")
 RESIDUAL = PointerName("residual")
@@ -121,12 +124,15 @@ def load_role(warp: int, steps: tuple[Step, ...]) -> Role:
 
 def maps_of(plan: Plan) -> tuple[MapName, ...]:
     """Names of the parameters that are tensor maps, in order."""
-    return MAPS[: len(plan.indexing.loads.all)]
+    loads = plan.indexing.loads
+    read = MAPS[: 2 + len(loads.factors)]
+    return read if loads.out is None else (*read, MAP_OUT)
 
 
 def pointers(plan: Plan) -> tuple[PointerName, ...]:
     """Names of the parameters that point at buffers, in order."""
-    return (BIAS, RESIDUAL, OUT) if plan.problem.residual else (BIAS, OUT)
+    read = (BIAS, RESIDUAL) if plan.problem.residual else (BIAS,)
+    return (*read, OUT) if plan.indexing.loads.out is None else read
 
 
 def launch(plan: Plan) -> LaunchSpec:

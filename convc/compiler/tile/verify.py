@@ -43,7 +43,7 @@ def names(program: TileProgram) -> Iterator[str]:
     ids = [step.id for role in program.all_roles for step in walk(role.steps)]
     yield from (f"two steps are called {name}" for name in sorted(_repeated(ids)))
     known: dict[Kind, tuple[str, set[str]]] = {
-        SmemName: ("tile", {tile.name for tile in program.storage.smem}),
+        SmemName: ("tile", {tile.name for tile in program.storage.tiles}),
         TmemName: ("tile in tensor memory", {tile.name for tile in program.storage.tmem}),
         RingName: ("ring", {ring.name for ring in program.storage.rings}),
         MapName: ("map", set(program.params)),
@@ -73,6 +73,8 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
     pieces += [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
     if storage.mask_offset is not None:
         pieces.append((storage.mask_offset, storage.mask_offset + MASK_BYTES * storage.masks, "the mask table"))
+    if storage.numbers is not None:
+        pieces.append((storage.numbers.offset, storage.numbers.end, "the numbers of the epilogue"))
     pieces.append((storage.slot_offset, storage.slot_offset + SLOT_BYTES, "the slot"))
     pieces.sort()
     for (_, end, name), (start, _, other) in itertools.pairwise(pieces):

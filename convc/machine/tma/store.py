@@ -16,7 +16,7 @@ switches ``colliding_stores`` and ``atomic_order``): hardware promises none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -78,21 +78,23 @@ def store(
             hint="b4x16 maps have some: their shared memory is packed",
         )
     shape = tensor.shape((0,) * (tmap.rank - 2) if mode == "im2col" else (), mode)
+    numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     channel = tensor.channel(address, coords, mode)
     if channel is None:
-        return _by_channel(tensor, smem, address, coords, rows, mode, operation, switches)
+        channel = _channels(tensor, address, coords, mode)
     _refuse_outside(tmap, coords)
-    numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     place = tensor.place(shape.steps.size, address, smem.shape[1])
     walk = tensor.walks.find(coords[1:], shape.steps, len(numbers))
-    lead = channel * tmap.shared_bits >> 3
-    at = place.column * 16
-    size = PADDED.get(tmap.dtype, 16)
-    inside = ~tensor.lines_outside(walk, shape).take(place.row, axis=1) & (at < tensor.window(lead)[1])
-    target = walk.base.take(place.row, axis=1) * 16 + ((at + lead) * size // 16 + tmap.offset)
+    inside = ~tensor.lines_outside(walk, shape).take(place.row, axis=1)
+    target = walk.base.take(place.row, axis=1) * 16
     if walk.members is not None:
         inside = inside[walk.members]
         target = target[walk.members]
+    lead = channel * tmap.shared_bits >> 3
+    at = place.column * 16
+    size = PADDED.get(tmap.dtype, 16)
+    inside = inside & (at < (tmap.dims[0] * tmap.shared_bits >> 3) - lead)
+    target = target + ((at + lead) * size // 16 + tmap.offset)
     start = (address >> 4) + (np.arange(place.row.size) if place.places is None else place.places)
     data = smem.view(CHUNK)[numbers[:, None], start]
     if place.flipped is not None:
@@ -118,27 +120,12 @@ def packed_six(chunks: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(words[..., None]).view(np.uint8)[..., :3].reshape(-1, 12)
 
 
-def _by_channel(
-    tensor: TensorLoader,
-    smem: np.ndarray,
-    address: int,
-    coords: tuple[Coordinate, ...],
-    rows: np.ndarray | None,
-    mode: str | None,
-    operation: str | None,
-    switches: Switches,
-) -> StoreResult:
-    """CTAs that start at different channels: one store after the other."""
-    numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
-    results: list[StoreResult] = []
-    for i in range(len(numbers)):
-        own = tuple(int(c[i]) if isinstance(c, np.ndarray) and c.size > 1 else c for c in coords)
-        results.append(store(tensor, smem, address, own, numbers[i : i + 1], mode, operation, switches))
-    return replace(
-        results[-1],
-        target=np.concatenate([result.target for result in results]),
-        inside=np.concatenate([result.inside for result in results]),
-    )
+def _channels(tensor: TensorLoader, address: int, coords: tuple[Coordinate, ...], mode: str | None) -> np.ndarray:
+    """First channels of CTAs that start at different ones, int64 (ctas, 1); each is held to the rules of one."""
+    channels = np.asarray(_signed(coords[0])).astype(np.int64)
+    for channel in np.unique(channels):
+        tensor.channel(address, (int(channel), *coords[1:]), mode)
+    return channels[:, None]
 
 
 def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:

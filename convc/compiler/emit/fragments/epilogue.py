@@ -9,6 +9,7 @@ import struct
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.compiler.emit.operands import acc_address, braces, quads, register_rows, values_per_word
+from convc.compiler.plan.storage import WARP_ROWS
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -19,6 +20,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplyRelu,
     ApplySigmoid,
     ApplySilu,
+    ChannelStep,
     Convert,
     FragmentLoad,
     GlobalStore,
@@ -27,6 +29,9 @@ from convc.compiler.tile.steps.epilogue import (
     Requantise,
     RequantiseLane,
     ScaleSums,
+    StageNumbers,
+    StageRow,
+    TileStore,
     TmemLoad,
     ValueStep,
 )
@@ -79,8 +84,22 @@ def _trade(have: list[str], get: list[str], low: int, high: int, distance: int) 
 
 
 @fragment.register
+def _(step: StageNumbers, context: RoleContext) -> Names:
+    """(byte in the buffer, byte in shared memory, lines that set the guard, guard) of each number of a thread."""
+    tile = context.storage.smem_tile(step.tile)
+    pieces: list[tuple[int, int, list[str], str]] = []
+    for row, first in itertools.product(range(step.rows), range(0, step.columns, step.threads)):
+        source = 4 * (row * step.pitch + first)
+        target = tile.offset + row * tile.row_bytes + 4 * first
+        left = step.columns - first
+        test = f"setp.lt.u32 %in, %thread, {left};"
+        pieces.append((source, target, [test], "@%in ") if left < step.threads else (source, target, [], ""))
+    return {"buffer": step.buffer, "channel": step.channel, "threads": step.threads, "pieces": pieces}
+
+
+@fragment.register
 def _(step: AddBias, context: RoleContext) -> Names:
-    return {"buffer": step.buffer, "channel": step.channel, "quads": quads(step.columns), **_addition(step.dtype)}
+    return _numbers(step, context) | _addition(step.dtype)
 
 
 @fragment.register
@@ -90,13 +109,12 @@ def _(step: AddLaneBias, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: ScaleSums, context: RoleContext) -> Names:
-    return {"buffer": step.buffer, "channel": step.channel, "quads": quads(step.columns, step.first)}
+    return _numbers(step, context)
 
 
 @fragment.register
 def _(step: Requantise, context: RoleContext) -> Names:
-    multipliers = quads(step.columns, step.first)
-    return {"buffer": step.buffer, "channel": step.channel, "zero_point": step.zero_point, "quads": multipliers}
+    return _numbers(step, context) | {"zero_point": step.zero_point}
 
 
 @fragment.register
@@ -192,6 +210,48 @@ def _(step: GlobalStore, context: RoleContext) -> Names:
 
 
 @fragment.register
+def _(step: StageRow, context: RoleContext) -> Names:
+    """Sixteen bytes a piece, each with its distance in an unswizzled row and the registers that hold them.
+
+    The tile and its rows lie at multiples of their size, so that a distance can be added by XOR, before and after the
+    swizzle (PTX manual, swizzling modes).
+    """
+    tile = context.storage.smem_tile(step.tile)
+    element = dtypes.BY_NAME[step.out].bytes
+    register = "v" if element == 4 else "h"
+    pieces = [
+        (piece * PIECE_BYTES, braces(f"%{register}{4 * piece + word}" for word in range(4)))
+        for piece in range(step.columns * element // PIECE_BYTES)
+    ]
+    return {
+        "row_bytes": tile.row_bytes,
+        "stage_bytes": tile.stage_bytes,
+        "offset": tile.offset,
+        "slab": step.slab,
+        "chunked": step.chunk is not None,
+        "chunk": step.chunk or "",
+        "chunk_bytes": step.columns * element,
+        "lane": step.lane,
+        "line_shift": tile.row_bytes.bit_length() - 4,  # a line of 128 bytes counts in 16 bytes
+        "line_mask": tile.row_bytes - PIECE_BYTES,
+        "pieces": pieces,
+    }
+
+
+@fragment.register
+def _(step: TileStore, context: RoleContext) -> Names:
+    tile = context.storage.smem_tile(step.tile)
+    return {
+        "map": step.map,
+        "coords": braces(f"%{name}" for name in step.coords),
+        "slab": step.slab,
+        "stage_bytes": tile.stage_bytes,
+        "warp_bytes": WARP_ROWS * tile.row_bytes,
+        "offset": tile.offset,
+    }
+
+
+@fragment.register
 def _(step: PixelStore, context: RoleContext) -> Names:
     """One value a column, converted where it is not stored as it is."""
     stored = dtypes.BY_NAME[step.out]
@@ -216,6 +276,29 @@ def _values(step: ValueStep) -> list[str]:
 def _row_bits(step: LaneAccess, context: RoleContext) -> int:
     """Width of the numbers of the columns' output pixels."""
     return max(context.numbers[row].bits for row in step.rows)
+
+
+def _numbers(step: ChannelStep, context: RoleContext) -> Names:
+    """How a number a channel is read, four at a time: from global memory, or where they were staged.
+
+    Shared memory answers so soon that all reads of a chunk go out before the first number is used.
+    """
+    if step.staged is None:
+        address = [f"mul.wide.u32 %from, %{step.channel}, 4;", f"add.u64 %from, %from, %{step.buffer};"]
+        return {
+            "space": "global.nc",
+            "bits": 64,
+            "address": address,
+            "numbers": 4,
+            "quads": quads(step.columns, step.first),
+        }
+    n = step.columns
+    column, row = step.staged
+    tile = context.storage.numbers
+    assert tile is not None, "numbers are staged in a tile of their own"
+    offset = tile.offset + row * tile.row_bytes
+    address = [f"mad.lo.u32 %from, %{column}, 4, %smem;"]
+    return {"space": "shared", "bits": 32, "address": address, "numbers": n, "quads": quads(n, offset // 4, n)}
 
 
 def _addition(dtype: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
 from convc.compiler.schedules.base import Request
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.epilogue import epilogue_steps, requantise
+from convc.compiler.schedules.epilogue import epilogue_steps, requantise_lanes
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -28,7 +28,7 @@ from convc.compiler.schedules.sharing.k_loop import k_loop, release_filter, rele
 from convc.compiler.schedules.sharing.storage import largest_halo, ring_uses
 from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, RequantiseLane, TmemLoad
+from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, TmemLoad
 from convc.compiler.tile.steps.operands import MmaStationary
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const, Var
@@ -240,7 +240,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
         Compute(id="epilogue.column", note="first pixel of the chunk", dst=column, expr=Var("chunk") * CHUNK),
         TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
         bias,
-        *requantise(plan, CHUNK, RequantiseLane),
+        *requantise_lanes(plan, CHUNK),
         *(compute(coordinates.m, "epilogue", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
         *epilogue_steps(plan.problem.epilogue, write),
         write,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from convc.compiler.plan.names import NUMBERS
 from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, RoleState
+from convc.compiler.tile.interpret.state import Array, RoleState, unwritten
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -17,6 +18,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplyRelu,
     ApplySigmoid,
     ApplySilu,
+    ChannelStep,
     Convert,
     FragmentLoad,
     GlobalStore,
@@ -26,6 +28,10 @@ from convc.compiler.tile.steps.epilogue import (
     RequantiseLane,
     RowAccess,
     ScaleSums,
+    StageNumbers,
+    StageRow,
+    StoreWait,
+    TileStore,
     TmemLoad,
 )
 from convc.errors import TileError
@@ -51,8 +57,14 @@ def _(step: FragmentLoad, role: RoleState) -> None:
 
 
 @perform.register
+def _(step: StageNumbers, role: RoleState) -> None:
+    rows = role.integer(step.channel) + step.pitch * np.arange(step.rows)[:, None]
+    role.cta.stages[step.tile, 0] = role.cta.buffer_of(step.buffer)[rows + np.arange(step.columns)]
+
+
+@perform.register
 def _(step: AddBias, role: RoleState) -> None:
-    role.values = role.values + role.cta.buffer_of(step.buffer)[_channels(step, role)]
+    role.values = role.values + _numbers(step, role)
 
 
 @perform.register
@@ -62,29 +74,33 @@ def _(step: AddLaneBias, role: RoleState) -> None:
 
 @perform.register
 def _(step: ScaleSums, role: RoleState) -> None:
-    first = step.first + role.integer(step.channel)
-    role.values = role.values * role.cta.buffer_of(step.buffer)[first : first + step.columns]
+    role.values = role.values * _numbers(step, role)
 
 
 @perform.register
 def _(step: Requantise, role: RoleState) -> None:
-    _requantise(step, role, _channels(step, role))
+    _requantise(step, role, _numbers(step, role))
 
 
 @perform.register
 def _(step: RequantiseLane, role: RoleState) -> None:
-    _requantise(step, role, role.each(step.channel)[:, None])
+    _requantise(step, role, role.cta.buffer_of(step.buffer)[step.first + role.each(step.channel)[:, None]])
 
 
-def _channels(step: AddBias | Requantise, role: RoleState) -> NDArray[np.int64]:
-    """The channel of every column of every lane."""
-    return role.each(step.channel)[:, None] + np.arange(step.columns)
+def _numbers(step: ChannelStep, role: RoleState) -> Array:
+    """A number for every column, of every lane where they are not staged."""
+    if step.staged is not None:
+        column, row = step.staged
+        first = role.integer(column)
+        return role.cta.stages[NUMBERS, 0][row, first : first + step.columns]
+    assert step.channel is not None, "numbers are staged, or have a channel"
+    channels = role.each(step.channel)[:, None] + np.arange(step.columns)
+    return role.cta.buffer_of(step.buffer)[step.first + channels]
 
 
-def _requantise(step: Requantise | RequantiseLane, role: RoleState, channels: NDArray[np.int64]) -> None:
+def _requantise(step: Requantise | RequantiseLane, role: RoleState, multipliers: Array) -> None:
     """Times multipliers, which lie as bits among the numbers of the buffer, in float32."""
-    scale = role.cta.buffer_of(step.buffer).view(np.float32)[step.first + channels]
-    scaled = dtypes.encode(dtypes.S32, role.values).astype(np.float32) * scale
+    scaled = dtypes.encode(dtypes.S32, role.values).astype(np.float32) * multipliers.view(np.float32)
     role.values = np.clip(np.rint(scaled).astype(np.float64) + step.zero_point, -(2.0**31), 2.0**31 - 1)
 
 
@@ -152,7 +168,41 @@ def _(step: GlobalStore, role: RoleState) -> None:
     piece = PIECE_BYTES // size
     places = _row_start(step, role, size)[:, None] + np.arange(step.columns)
     inside = _row_inside(step, role, piece)
-    role.cta.write(step.buffer, places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside])
+    role.cta.write(
+        role.cta.buffer_of(step.buffer), places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside]
+    )
+
+
+@perform.register
+def _(step: StageRow, role: RoleState) -> None:
+    """A slab is there once its first chunk is; what no chunk wrote is NaN, or 85."""
+    storage = role.cta.program.storage.smem_tile(step.tile)
+    stored = dtypes.BY_NAME[step.out]
+    slab = role.integer(step.slab)
+    chunk = 0 if step.chunk is None else role.integer(step.chunk)
+    if chunk == 0:
+        role.cta.stages[step.tile, slab] = unwritten(stored, (role.threads, storage.row_bytes // stored.bytes))
+    first = chunk * step.columns
+    role.cta.stages[step.tile, slab][:, first : first + step.columns] = dtypes.encode(stored, role.values)
+
+
+@perform.register
+def _(step: TileStore, role: RoleState) -> None:
+    """The box of every warp, as far as it is inside the tensor."""
+    target = role.cta.map_of(step.map)
+    columns, rows = target.box
+    width, height = target.dims
+    slab = role.cta.stages[step.tile, role.integer(step.slab)]
+    channel = role.integer(step.coords[0]) + np.arange(columns)
+    pixel = role.each(step.coords[1]) + np.arange(role.threads) % rows
+    inside = ((pixel >= 0) & (pixel < height))[:, None] & ((channel >= 0) & (channel < width))
+    places = pixel[:, None] * width + channel
+    role.cta.write(role.cta.buffers[target.buffer].reshape(-1), places[inside], slab[inside])
+
+
+@perform.register
+def _(step: StoreWait, role: RoleState) -> None:
+    """Copies are done at once."""
 
 
 @perform.register
@@ -165,7 +215,9 @@ def _(step: AddLaneResidual, role: RoleState) -> None:
 def _(step: PixelStore, role: RoleState) -> None:
     places = _lane_places(step, role, dtypes.BY_NAME[step.out].bytes)
     inside = _lane_inside(step, role)
-    role.cta.write(step.buffer, places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside])
+    role.cta.write(
+        role.cta.buffer_of(step.buffer), places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside]
+    )
 
 
 def _row_start(step: RowAccess, role: RoleState, size: int) -> NDArray[np.int64]:

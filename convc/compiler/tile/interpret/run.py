@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.compiler.tile.interpret import epilogue, lanes, operands
 from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, CtaState, RoleState
+from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Loop, RingWait, Step
 from convc.errors import TileError
@@ -16,9 +16,6 @@ from convc.ir import dtypes
 
 MEANINGS = (operands, lanes, epilogue)
 """Modules that register meanings when they are imported."""
-
-UNWRITTEN = 85
-"""What an output of whole numbers holds before it is written; others hold NaN."""
 
 
 def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
@@ -37,7 +34,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     """
     spec = program.launch.buffers["output"]
     stored = dtypes.BY_NAME[spec.dtype]
-    output = np.full(int(np.prod(spec.shape)), UNWRITTEN if stored.integer else np.nan, stored.storage)
+    output = unwritten(stored, int(np.prod(spec.shape)))
     written = np.zeros(output.shape, bool)
     width, height, _ = program.launch.grid
     for tile_n in range(height):

@@ -18,12 +18,22 @@ from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.tile.program import Role, TileProgram
 from convc.errors import TileError
 from convc.ir.arch import SM_100A
+from convc.ir.dtypes import DType
 from convc.ir.launch import PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
 
 Array = NDArray[Any]
 """Elements of any type: each buffer has its own."""
 LANES = SM_100A.limits.tmem_lanes
+
+
+UNWRITTEN = 85
+"""What whole numbers are before they are written; others are NaN."""
+
+
+def unwritten(stored: DType, shape: int | tuple[int, ...]) -> Array:
+    """Elements that nobody has written."""
+    return np.full(shape, UNWRITTEN if stored.integer else np.nan, stored.storage)
 
 
 @dataclass(slots=True)
@@ -110,12 +120,12 @@ class CtaState:
             raise TileError(f"parameter {name} points at no buffer")
         return self.buffers[param.buffer].reshape(-1)
 
-    def write(self, name: PointerName, places: NDArray[np.integer], values: Array) -> None:
-        """Store values at elements of a buffer, each of which is written once."""
+    def write(self, output: Array, places: NDArray[np.integer], values: Array) -> None:
+        """Store values at elements of the output, each of which is written once."""
         if np.unique(places).size != places.size or self.written[places].any():
             raise TileError("an element is written twice")
         self.written[places] = True
-        self.buffer_of(name)[places] = values
+        output[places] = values
 
     def _param(self, name: str) -> object:
         return self.program.launch.params[self.program.params.index(name)]

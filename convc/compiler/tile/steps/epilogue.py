@@ -9,8 +9,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.compiler.plan.names import Number, PointerName, TmemName
+from convc.compiler.plan.names import MapName, Number, PointerName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageNumbers(Step):
+    """Bring the numbers of a tile's channels to shared memory; every thread brings some, and then all meet.
+
+    Attributes:
+        buffer, pitch: where they are, and the numbers from one row to the next.
+        channel: number of the tile's first channel.
+        tile: the tile that takes them, `rows` rows of `columns`.
+        threads: threads of the role.
+    """
+
+    buffer: PointerName
+    pitch: int
+    channel: Number
+    tile: SmemName
+    rows: int
+    columns: int
+    threads: int
+
+    def describe(self) -> str:
+        rows = f"{self.rows} rows of " if self.rows > 1 else ""
+        return f"copy {rows}{self.columns} of {self.buffer} from {self.channel} to {self.tile}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +91,40 @@ class FragmentLoad(ReadAcc):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddBias(ValueStep):
-    """Add bias[channel .. channel + columns) to the values, the same for every row; `dtype` is the type of both."""
+class ChannelStep(ValueStep):
+    """A step with a number for each column's channel.
+
+    Attributes:
+        buffer, first: the numbers start at number `first` of the buffer.
+        channel: number of the channel of the first column.
+        staged: where `StageNumbers` has put them, which is where they are read from then: number of the first column,
+            and row of the tile; None: they are read from global memory.
+    """
 
     buffer: PointerName
-    channel: Number
+    first: int = 0
+    channel: Number | None = None
+    staged: tuple[Number, int] | None = None
+
+    @property
+    def source(self) -> str:
+        """Say where the numbers begin."""
+        if self.staged is not None:
+            column, row = self.staged
+            return f"staged {self.buffer}[{row}, {column}]"
+        return f"{self.buffer}[{self.channel} + {self.first}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddBias(ChannelStep):
+    """Add a number a channel to the values; `dtype` is the type of both."""
+
     dtype: str = "f32"
 
     def describe(self) -> str:
-        return f"add {self.columns} of {self.buffer} from {self.channel}"
+        if self.staged is None:
+            return f"add {self.columns} of {self.buffer} from {self.channel}"
+        return f"add {self.columns} of {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,32 +140,34 @@ class AddLaneBias(ValueStep):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSums(ValueStep):
-    """values = values * multiplier[channel + column], float32.
-
-    Attributes:
-        buffer, first: the multipliers start at number `first` of the buffer.
-        channel: number of the channel of the first column.
-    """
-
-    buffer: PointerName
-    first: int
-    channel: Number
+class ScaleSums(ChannelStep):
+    """values = values * multiplier[channel + column], float32."""
 
     def describe(self) -> str:
-        return f"times {self.buffer}[{self.channel} + {self.first}]"
+        return f"times {self.source}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requantising(ValueStep):
-    """A step that scales sums to 8 bits (ONNX ``QLinearConv``).
+class Requantise(ChannelStep):
+    """Scale sums to 8 bits: round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32.
 
     The values are s32 before and after; the conversion to f32, the product and the rounding are to nearest, ties to
-    even.
+    even (ONNX ``QLinearConv``). `zero_point` stands for 0.
+    """
+
+    zero_point: int
+
+    def describe(self) -> str:
+        return f"times {self.source} as f32, rounded, plus {self.zero_point}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequantiseLane(ValueStep):
+    """Scale sums to 8 bits as `Requantise` does, where the lane has a channel and each column is a pixel.
 
     Attributes:
         buffer, first: the multipliers, float32, start at number `first` of the buffer.
-        channel: number of the channel, of the lane or of its first column.
+        channel: number of the lane's channel.
         zero_point: what stands for 0.
     """
 
@@ -126,18 +177,7 @@ class Requantising(ValueStep):
     zero_point: int
 
     def describe(self) -> str:
-        factor = f"{self.buffer}[{self.channel} + {self.first}]"
-        return f"times {factor} as f32, rounded, plus {self.zero_point}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requantise(Requantising):
-    """values = round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequantiseLane(Requantising):
-    """values = round(float32(values) * multiplier[channel]) + zero_point, saturated to s32, each column a pixel."""
+        return f"times {self.buffer}[{self.channel} + {self.first}] as f32, rounded, plus {self.zero_point}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +278,55 @@ class GlobalStore(RowAccess):
 
     def describe(self) -> str:
         return f"write {self.columns} values to {self.buffer} + {self.at}{self.guards}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow(ValueStep):
+    """Write the packed values of this lane's row into its row of a slab of the tile of results.
+
+    Attributes:
+        tile, slab: the tile in shared memory, and the number of the slab, a stage of the tile.
+        lane: number of the lane, which is that of its row.
+        chunk: number of the chunk of `columns` in the slab; None: a slab is one chunk.
+        out: type name of the values.
+    """
+
+    tile: SmemName
+    slab: Number
+    lane: Number
+    chunk: Number | None
+    out: str
+
+    def describe(self) -> str:
+        place = f", chunk {self.chunk}" if self.chunk else ""
+        return f"write {self.columns} values to {self.tile}[{self.slab}]{place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileStore(Step):
+    """Copy the rows that each warp has of a slab to global memory, once all its lanes have written theirs.
+
+    Attributes:
+        map: the tensor map over the output.
+        tile, slab: the tile in shared memory, and the number of the slab.
+        coords: the start coordinates, innermost dimension first: channel, and output pixel of the warp's first row.
+    """
+
+    map: MapName
+    tile: SmemName
+    slab: Number
+    coords: tuple[Number, Number]
+
+    def describe(self) -> str:
+        return f"copy {self.tile}[{self.slab}] to {self.map}[{', '.join(self.coords)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWait(Step):
+    """Wait until the copies to global memory have read shared memory, which goes away with the CTA."""
+
+    def describe(self) -> str:
+        return "wait until the copies have read their tiles"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

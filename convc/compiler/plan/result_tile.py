@@ -1,0 +1,80 @@
+"""Results that leave through shared memory and tensor copies: the tile, its map, and when there can be one.
+
+A lane of the accumulator holds one output pixel. Stored from registers, every lane of a warp writes 16 bytes of another
+row of the output, 32 sectors an instruction. Through shared memory a warp writes its 32 rows once, swizzled so that
+eight lanes never meet in a bank, and one copy carries a slab of columns of them away. The copy leaves out what is
+outside the output tensor, so that neither rows nor channels need a test (PTX manual, ``cp.async.bulk.tensor``, tile
+mode).
+
+The tile lies over the stages of the operand tiles: when the accumulator is complete, all of them have been multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+
+from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.loads import SWIZZLE, map_dtype
+from convc.compiler.plan.names import NUMBERS, C
+from convc.compiler.plan.records import Tiling
+from convc.compiler.plan.results import WORD
+from convc.compiler.plan.storage import WARP_ROWS, SmemTile, tile_ring
+from convc.ir import dtypes
+from convc.ir.arch import Arch
+from convc.ir.tensormap import TensorMap
+from convc.layout.device_layout import DeviceLayout
+
+SLABS = (128, 64, 32)
+"""Bytes of a row that one copy takes: the spans of the swizzles, widest first."""
+
+
+def result_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
+    """Lay the tile of results out from the start of shared memory on, one stage a slab of columns."""
+    row = tiling.block_n * layout.problem.out_dtype.bytes
+    slab = next((slab for slab in SLABS if row % slab == 0), SLABS[-1])
+    return tile_ring(C, tiling.block_m, slab, -(-row // slab), 0)
+
+
+def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
+    """Lay out what the epilogue adds and multiplies with: the tile's channels of each row of the bias buffer.
+
+    Read ahead of need, they cost no latency once the accumulator is complete.
+    """
+    row = tiling.block_n * dtypes.BY_NAME[layout.bias.dtype].bytes
+    rows = math.prod(layout.bias.shape[:-1])
+    return SmemTile(name=NUMBERS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
+
+
+def result_rows(tiled: TiledProblem) -> str | None:
+    """A row of results is a multiple of the narrowest swizzle's span (PTX manual, swizzling modes)."""
+    row = tiled.tiling.block_n * tiled.layout.problem.out_dtype.bytes
+    if row % SLABS[-1]:
+        return f"a row of {row} bytes of results is no multiple of {SLABS[-1]}, the least that a swizzled copy takes"
+    return None
+
+
+def result_pixels(layout: DeviceLayout, arch: Arch) -> str | None:
+    """The number of an output pixel is a coordinate of a copy (PTX manual, ``cp.async.bulk.tensor``: ``.s32``)."""
+    low, high = WORD
+    pixels = layout.problem.gemm_m
+    if pixels > high:
+        return f"{pixels} output pixels: the coordinates of a tensor copy are numbers from {low} to {high}"
+    return None
+
+
+def result_map(layout: DeviceLayout, tile: SmemTile) -> TensorMap:
+    """The output as a matrix of pixels by channels; a box is the rows of a warp in a slab.
+
+    Channels are those of the pitch: the padding behind them is written too, as it is without copies.
+    """
+    element = layout.problem.out_dtype.bytes
+    return TensorMap(
+        mode="tile",
+        buffer="output",
+        dtype=map_dtype(layout.output),
+        dims=(layout.k_pitch, layout.problem.gemm_m),
+        strides=(layout.k_pitch * element,),
+        element_strides=(1, 1),
+        box=(tile.row_bytes // element, WARP_ROWS),
+        swizzle=SWIZZLE[tile.row_bytes],
+    )

@@ -1,0 +1,60 @@
+"""Results that leave through shared memory and tensor copies (``--store tma``): right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.examples import PARTS
+from support.witnesses import witnesses_agree
+
+from convc.compiler.compile import compile_problem
+from convc.compiler.options import ScheduleOptions
+from convc.errors import InputError, PlanError
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.problem import ConvProblem
+
+TMA = ScheduleOptions(store="tma")
+SMALL = ConvProblem(in_channels=64, out_channels=96, in_extent=(10, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operand", ["f16", "s8", "e4m3", "tf32", "mxfp8"])
+def test_witnesses_agree(operand, part, assembled):
+    @settings(max_examples=24 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problems(operand), st.integers(0, 2**32 - 1))
+    def check(problem, seed):
+        if problem.out_dtype.bytes == 1 and problem.out_channels <= 16:
+            return  # the row is no multiple of 32 bytes, see below
+        compiled = witnesses_agree(problem, seed, assembled, TMA)
+        assert "st.global" not in compiled.artifact.ptx
+
+    check()
+
+
+@pytest.mark.parametrize("width", [16, 32, 48, 96, 112, 256])
+@pytest.mark.parametrize("out", ["f16", "f32"])
+def test_every_width_of_a_slab(out, width, assembled):
+    problem = dataclasses.replace(SMALL, out=out, out_channels=width - 3, epilogue=(AddResidual(), Relu()))
+    compiled = witnesses_agree(problem, width, assembled, TMA, block_n=width)
+    row = width * problem.out_dtype.bytes
+    assert compiled.plan.storage.results.row_bytes == max(slab for slab in (32, 64, 128) if row % slab == 0)
+
+
+def test_a_schedule_with_other_lanes_is_refused():
+    with pytest.raises(InputError, match="store tma needs lanes that are consecutive output pixels, which reload has"):
+        compile_problem(SMALL, options=ScheduleOptions(schedule="slide", store="tma"))
+
+
+def test_a_target_without_tensor_memory_is_refused():
+    with pytest.raises(InputError, match="needs a row of the accumulator in each lane, and sm_90a has fragments"):
+        compile_problem(SMALL, options=ScheduleOptions(target="sm_90a", store="tma"))
+
+
+def test_a_row_that_no_swizzle_spans_is_refused():
+    problem = dataclasses.replace(SMALL, operand="s8", out="s8", out_channels=16)
+    with pytest.raises(PlanError, match="a row of 16 bytes of results is no multiple of 32"):
+        compile_problem(problem, options=TMA, block_n=16)
