@@ -35,7 +35,7 @@ UNROLLED_TURNS = 4
 
 
 def row_chunk(columns: int) -> int:
-    """Columns of a tile that the epilogue reads at a time; a width that none divides is priced, and then turned down."""
+    """Columns that the epilogue reads at a time; a width that none divides is priced before it is turned down."""
     return next((chunk for chunk in ROW_CHUNKS if columns % chunk == 0), ROW_CHUNKS[-1])
 
 
