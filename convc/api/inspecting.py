@@ -125,9 +125,9 @@ def inspect(
     Example:
         >>> found = convc.inspect("tiny_conv.onnx", schedule=convc.ScheduleOptions(schedule="reload"))
         >>> found
-        <Inspection conv: schedule reload, 128x32 tile, 32-byte rows, 5 stages>
+        <Inspection conv: schedule reload, 128x16 tile, 32-byte rows, 5 stages>
         >>> found.plan.launch.grid
-        (2, 1, 1)
+        (2, 2, 1)
         >>> str(found).splitlines()[1]
         '== conv =='
     """

@@ -77,7 +77,7 @@ def run_layer(
         >>> build = convc.compile("tiny_conv.onnx", "build")
         >>> done = convc.run_layer(build, np.ones((1, 16, 12, 12), np.float16))
         >>> done.verdict.name, done.counters.ctas
-        ('clean', 2)
+        ('clean', 4)
     """
     source = opened(build)
     data = x if isinstance(x, InputData) else InputData(given=x)

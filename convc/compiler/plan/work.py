@@ -35,8 +35,8 @@ UNROLLED_TURNS = 4
 
 
 def row_chunk(columns: int) -> int:
-    """Columns of a tile that the epilogue reads at a time, where a lane holds an output pixel."""
-    return next(chunk for chunk in ROW_CHUNKS if columns % chunk == 0)
+    """Columns that the epilogue reads at a time; a width that none divides is priced before it is turned down."""
+    return next((chunk for chunk in ROW_CHUNKS if columns % chunk == 0), ROW_CHUNKS[-1])
 
 
 def row_store_cycles(rates: Rates) -> float:
