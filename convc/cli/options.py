@@ -299,7 +299,7 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target``: the fields of `ScheduleOptions`."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target``: the fields of one record."""
     command = click.option(
         "--target",
         type=_ScheduleChoice("target"),
