@@ -23,9 +23,15 @@ CLICK = 50
 """Fewest pixels between two numbers of cycles."""
 
 WORKS = "works"
+CAUSES = {
+    "copy through TMA": "s3", "tensor core": "s1", "queue of the tensor core": "s4", "arrival of a warp": "s8",
+    "barrier": "s7", "bulk store": "s0", "sectors of global memory": "s5", "loads of global memory": "s6",
+}  # fmt: skip
+"""Colours of what warps wait for; the others are grey."""
+
 KINDS = {
     WORKS: "s2", "busy": "s0", "in flight": "s6", "filling": "t1", "full": "s5",
-    **{cause: SHADES[(3, 1, 4, 8, 7, 0, 5, 6, 9, 9, 9)[place]] for place, cause in enumerate(WAITS)},
+    **{cause: CAUSES.get(cause, SHADES[-1]) for cause in WAITS},
 }  # fmt: skip
 """Colours of states: of warps, the cause that they wait for."""
 
