@@ -20,7 +20,8 @@ import pytest
 
 import convc
 from benchmarks.layers import resnet50
-from convc.compiler.kernels import Kernels
+from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import shared_problem
 from convc.compiler.options import ScheduleOptions
 from convc.ir.launch import KernelArtifact
 from convc.machine import RunOptions, run
@@ -42,6 +43,17 @@ LINES = {
     "store_role_after_wait": "H200, store role",
     "cta_total": "H200, one CTA from entry to exit",
 }
+TILES = {
+    "layer1.0.conv1_reload_b1": (64, 1, None), "layer1.0.conv1_reload_b8": (64, 1, None),
+    "layer1.0.conv2_reload_b1": (64, 5, None), "layer1.0.conv2_reload_b8": (64, 5, None),
+    "layer1.0.conv2_slide_b1": (64, 5, "zero"), "layer1.0.conv2_slide_b8": (64, 5, "mask"),
+    "layer1.0.conv3_reload_b1": (128, 1, None), "layer1.0.conv3_reload_b8": (256, 1, None),
+    "layer2.0.conv3_reload_b1": (128, 2, None), "layer2.0.conv3_reload_b8": (256, 2, None),
+    "layer3.1.conv2_reload_b1": (64, 8, None), "layer3.1.conv2_reload_b8": (64, 8, None),
+    "layer3.1.conv2_slide_b1": (32, 8, "zero"), "layer3.1.conv2_slide_b8": (64, 8, "mask"),
+    "layer4.1.conv2_slide_b1": (32, 8, "zero"), "layer4.1.conv2_slide_b8": (32, 8, "zero"),
+}  # fmt: skip
+"""Columns, stages of the filter and border of the kernels that were measured."""
 QUICK = ("layer1.0.conv1_reload_b1", "layer1.0.conv2_slide_b1", "layer1.0.conv3_reload_b1", "layer3.1.conv2_slide_b1")
 
 
@@ -57,11 +69,13 @@ def measured() -> Mapping[str, Mapping[str, float]]:
 
 
 def artifact_of(name: str) -> KernelArtifact:
-    """The kernel that was measured under a name."""
+    """The kernel that was measured under a name, with the tile and the stages that it had then."""
     match = re.fullmatch(r"(.*)_(reload|slide)_b(\d+)", name)
     assert match is not None
     problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
-    return Kernels(ScheduleOptions(schedule=match[2])).compiled(problem).artifact
+    columns, stages, border = TILES[name]
+    options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None)
+    return compile_problem(shared_problem(problem), options=options, block_n=columns, stages=stages).artifact
 
 
 def roles(name: str) -> dict[str, float]:
