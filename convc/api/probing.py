@@ -40,6 +40,9 @@ def assumptions(chip: str = "b200") -> Assumptions:
     Args:
         chip: whose parameters are listed.
 
+    Returns:
+        The switches, the rules without one, and the parameters, each with its probes.
+
     Raises:
         InputError: there is no such chip.
 
@@ -82,6 +85,9 @@ def settle_probes(file: str | Path, target: str | Path | None = None) -> Settled
     Args:
         file: the answers of a GPU. What it says that they mean is not believed, but found again.
         target: a file to write the parameters of the chip to, as ``convc time --chip FILE.toml`` takes it.
+
+    Returns:
+        What each answer settles: settings of switches, and parameters of the chip.
 
     Raises:
         InputError: the file is none, or has names, sizes or types that there are not; the target is that file, or

@@ -252,6 +252,8 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden block_end_f16": partial(golden, "block_end_f16"),
+    "golden hopper_f16": partial(golden, "hopper_f16"),
+    "golden hopper_slide_f16": partial(golden, "hopper_slide_f16"),
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),

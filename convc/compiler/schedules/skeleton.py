@@ -15,10 +15,11 @@ from convc.compiler.tile.steps.base import (
     PrefetchMaps,
     Step,
 )
+from convc.ir.arch import SM_100A
 from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam
 
-EPILOGUE_THREADS = 128
+EPILOGUE_THREADS = SM_100A.limits.tmem_lanes
 
 MAP_A = MapName("map_a")
 MAP_B = MapName("map_b")

@@ -14,6 +14,7 @@ from convc import api, errors
 
 VERBS = (
     "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "time", "launch",
+    "probe",
 )  # fmt: skip
 
 

@@ -26,6 +26,10 @@ ALLOWED = {
     "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
     "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",
+    "storage.NUMBERS_ALIGN": "the vector that a lane reads is a choice",
+    "cost.RESERVED_SHARED": "what the driver keeps of each CTA's shared memory",
+    "cost.MOST_CTAS": "CTAs of an SM",
+    "work.SECTOR_BYTES": "a sector of global memory",
     "candidates.MAX_STAGES": "how far to look is a choice",
     "work.STORE_BYTES": "the vector that a lane stores is a choice",
     "stationary.CHUNK": "pixels read at a time are a choice",
@@ -75,7 +79,7 @@ def constants(path: Path) -> dict[str, ast.expr]:
 
 def copies(path: Path) -> list[str]:
     """The module's constants that are written down with a value that `Limits` has too."""
-    limits = set(dataclasses.astuple(SM_100A.limits))
+    limits = set(dataclasses.astuple(SM_100A.limits)) - {1}  # which is no limit
     return [f"{path.stem}.{name}" for name, node in constants(path).items() if limits & set(values_of(node))]
 
 
@@ -91,7 +95,7 @@ def test_every_exception_is_still_needed():
 
 def test_a_copy_would_be_seen():
     written = ast.parse("range(-128, 128)\n(64, 128)\n{'a': 511}\n-(1 << 15), (1 << 15) - 1\n2**31 - 1").body
-    limits = set(dataclasses.astuple(SM_100A.limits))
+    limits = set(dataclasses.astuple(SM_100A.limits)) - {1}  # which is no limit
     assert all(limits & set(values_of(node.value)) for node in written)
 
 
