@@ -13,7 +13,8 @@ import convc as package
 from convc import api, errors
 
 VERBS = (
-    "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "time", "launch",
+    "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "report", "time",
+    "launch",
 )  # fmt: skip
 
 
