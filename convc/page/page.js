@@ -18,8 +18,8 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 
 // The tile on the image: what each lane holds at a filter tap, from the lane tables.
-const CELL = 28;
-const SLOT = 34;
+const CELL = 24;
+const SLOT = 30;
 const SVG = "http://www.w3.org/2000/svg";
 
 function element(parent, name, attributes, words = "") {
@@ -76,7 +76,7 @@ function cell(parent, data, tap, lane, x, y, width, words, picked) {
   element(group, "rect", { x, y, width, height: CELL, class: `${tint} box${real(data, n, h, w) ? "" : " dash"}${mark}` });
   if (word === "masked") element(group, "path", { class: "mark", d: `M${x} ${y}l${width} ${CELL}m0 ${-CELL}l${-width} ${CELL}` });
   if (word === "fresh") element(group, "rect", { x, y, width: 4, height: CELL, class: "hot" });
-  element(group, "text", { x: x + width / 2, y: y + 18, class: word === "idle" ? "mid soft" : "mid" }, words);
+  element(group, "text", { x: x + width / 2, y: y + 16, class: word === "idle" ? "mid soft" : "mid" }, words);
 }
 
 function drawImage(data, tap, shape, picked) {
@@ -89,7 +89,7 @@ function drawImage(data, tap, shape, picked) {
     element(svg, "text", { x: 80 + (w - shape.low + 0.5) * CELL, y: 16, class: "soft mid" }, String(w));
   }
   shape.rows.forEach(([n, h], at) => {
-    element(svg, "text", { x: 74, y: 24 + at * CELL + 18, class: "soft end" }, `n${n} h${h}`);
+    element(svg, "text", { x: 74, y: 24 + at * CELL + 16, class: "soft end" }, `n${n} h${h}`);
     for (let w = shape.low; w <= shape.high; w += 1) {
       if (real(data, n, h, w)) {
         element(svg, "rect", { x: 80 + (w - shape.low) * CELL, y: 24 + at * CELL, width: CELL, height: CELL, class: "idle" });
@@ -119,7 +119,7 @@ function drawRows(data, tap, picked) {
   rows.forEach((pixel, row) => {
     const x = 60 + (row % across) * SLOT;
     const y = 24 + Math.floor(row / across) * CELL;
-    if (row % across === 0) element(svg, "text", { x: 54, y: y + 18, class: "soft end" }, String(row));
+    if (row % across === 0) element(svg, "text", { x: 54, y: y + 16, class: "soft end" }, String(row));
     if (holder.has(row)) {
       cell(svg, data, tap, holder.get(row), x, y, SLOT, String(holder.get(row)), picked);
     } else {

@@ -159,17 +159,13 @@ def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
     plan = kernel.compiled.plan
     time = kernel.time
     return [
-        ("schedule", f"{kernel.compiled.schedule}: {_why(plan)}"),
+        ("schedule", kernel.compiled.schedule),
+        *(("why" if number == 0 else "", line) for number, line in enumerate(why_lines(plan))),
         ("time", f"{time.microseconds:.2f} us, {time.cycles:.0f} cycles on {time.chip.name}"),
         ("waits for", _waits(time, WAITS)),
         ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each: {_waves(time)}"),
         ("memory", _memory(plan)),
     ]
-
-
-def _why(plan: Plan) -> str:
-    """The first reason for the schedule."""
-    return next(iter(why_lines(plan)))
 
 
 def _waves(time: KernelTime) -> str:
