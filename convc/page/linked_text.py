@@ -18,6 +18,7 @@ INDENT = "    "
 
 MATRIX = re.compile(r"add\.u64 (%\w+), \1, (0x[0-9a-f]{16});")
 INSTRUCTION = re.compile(r"mov\.b32 %shape, (0x[0-9a-f]{8});")
+MARK = re.compile(r"\s*//@ step=(\S+)")
 KIND = re.compile(r"tcgen05\.mma\S*\.kind::(\w+)")
 
 
@@ -29,7 +30,7 @@ class StepLine:
         step: its name; "" for a heading.
         words: the line.
         lines: lines of the PTX that have instructions of the step.
-        first: the first of these; 0 where there is none.
+        first: where the first run of these begins; 0 where there is none.
         cycles: of the critical path that lie in the step.
     """
 
@@ -49,6 +50,15 @@ class TextLine:
     words: str
 
 
+@dataclass(frozen=True, slots=True)
+class TextRun:
+    """Lines in a row of one step, "" for none: the number of the first, and each with its number before it."""
+
+    first: int
+    step: str
+    words: list[str]
+
+
 def text_lines(text: str) -> list[TextLine]:
     """The lines of a PTX text with their steps, by the marks ``//@ step=`` as the parser reads them."""
     module = parse(text)
@@ -56,12 +66,33 @@ def text_lines(text: str) -> list[TextLine]:
     return [TextLine(number, steps.get(number, ""), words) for number, words in enumerate(text.splitlines(), 1)]
 
 
+def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
+    """The lines in runs of one step: from its mark to its last instruction, with what stands between."""
+    steps = [line.step for line in lines]
+    ahead = ""
+    behind = [ahead := step or ahead for step in reversed(steps)][::-1]
+    runs: list[TextRun] = []
+    last = ""
+    for line, after in zip(lines, behind, strict=True):
+        mark = MARK.match(line.words)
+        if mark is not None:
+            last = mark[1]
+        elif line.step or last != after:
+            last = line.step
+        words = f"{line.number:5} {line.words}"
+        if runs and runs[-1].step == last:
+            runs[-1].words.append(words)
+        else:
+            runs.append(TextRun(line.number, last, [words]))
+    return runs
+
+
 def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[Part]) -> list[StepLine]:
     """The lines of a tile program, each step with its count of PTX lines and its cycles of the critical path."""
     counts = Counter(line.step for line in text if line.step)
     first: dict[str, int] = {}
-    for line in text:
-        first.setdefault(line.step, line.number)
+    for run in text_runs(text):
+        first.setdefault(run.step, run.first)
     cycles: dict[str, float] = defaultdict(float)
     for part in parts:
         cycles[part.step] += part.cycles

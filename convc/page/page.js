@@ -176,7 +176,7 @@ for (const linked of document.querySelectorAll(".linked")) {
     const step = stepOf(event);
     if (step === undefined) return;
     mark(step, "chosen");
-    const other = event.target.closest("table") === null ? "tr" : "li";
+    const other = event.target.closest("table") === null ? "tr" : "pre";
     const line = linked.querySelector(`${other}[data-step="${CSS.escape(step)}"]`);
     const side = line?.closest(".side");
     if (side) side.scrollTop += line.getBoundingClientRect().top - side.getBoundingClientRect().top - 40;

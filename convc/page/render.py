@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from convc.explain.show_nests import derivation_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import plan_tiles
 from convc.page.lane_data import lane_data
-from convc.page.linked_text import descriptors, step_lines, text_lines
+from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
 from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
 from convc.timing.kernel import KernelTime
@@ -81,6 +82,11 @@ def script_json(data: object) -> str:
 def _svg(picture: Picture) -> str:
     """A picture without the style that the page has once."""
     return picture.svg(style=False)
+
+
+def _plain(picture: Picture) -> str:
+    """A picture without what its sentences say as attributes too: half of a timeline."""
+    return re.sub(r' data-(?:state|start|end)="[^"]*"', "", _svg(picture))
 
 
 def _rows(report: PageReport) -> list[dict[str, Any]]:
@@ -144,9 +150,9 @@ def _kernel(report: PageReport, place: int) -> dict[str, Any]:
         "lanes": script_json(lanes),
         "memory": _svg(memory_picture(plan)),
         "descriptors": [(step, _svg(descriptor_picture(found))) for step, found in descriptors(kernel.text)],
-        "timeline": _svg(timeline_picture(kernel.time)),
+        "timeline": _plain(timeline_picture(kernel.time)),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
-        "text": text,
+        "runs": text_runs(text),
     }
 
 

@@ -14,7 +14,7 @@ from convc.api.paging import page_report
 from convc.errors import BuildError
 from convc.explain.tiles import plan_tiles
 from convc.page.lane_data import STATES, lane_data
-from convc.page.linked_text import descriptors, step_lines, text_lines
+from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
 from convc.page.render import page_html, script_json
 
 EVIL = "</script><script>alert(1)</script>"
@@ -167,6 +167,9 @@ def test_steps_and_lines_of_the_text_meet(report):
     assert sum(step.lines for step in steps) == sum(bool(line.step) for line in lines)
     assert sum(step.cycles for step in steps) <= sum(part.cycles for part in kernel.time.parts) + 1
     assert any(step.cycles > 0 for step in steps)
+    runs = text_runs(lines)
+    assert [words for run in runs for words in run.words] == [f"{line.number:5} {line.words}" for line in lines]
+    assert {run.first: run.step for run in runs}.items() >= {(step.first, step.step) for step in steps if step.lines}
 
 
 def test_descriptors_of_the_text_are_right(report):
