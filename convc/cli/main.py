@@ -43,7 +43,7 @@ COMMANDS = {
     "explain-descriptor": "Say what each field of a descriptor means.",
     "inspect": "List the layers; show how one is compiled, and why.",
     "launch": "Launch a kernel on a GPU, beside the machine.",
-    "probe": "List what is assumed of the hardware, and settle it on a GPU.",
+    "probe": "List what is assumed of hardware; settle it on a GPU.",
     "report": "Write a page about layers for a browser.",
     "run": "Run a layer of a build folder, or a whole model.",
     "time": "Estimate how long kernels take, and what they wait for.",

@@ -183,6 +183,24 @@ for (const linked of document.querySelectorAll(".linked")) {
   });
 }
 
+// A slice of the timeline shows the line of the PTX that it is about.
+for (const section of document.querySelectorAll(".kernel")) {
+  section.querySelector(".zoomed").addEventListener("click", (event) => {
+    const line = Number(event.target.closest("[data-line]")?.dataset.line);
+    const runs = [...section.querySelectorAll(".linked pre[id]")];
+    const run = runs.findLast((one) => Number(one.id.split("-").pop()) <= line);
+    if (run === undefined) return;
+    run.closest("details").open = true;
+    run.click();
+    run.scrollIntoView({ block: "center" });
+  });
+}
+
+// Paper has no lids: everything is printed.
+window.addEventListener("beforeprint", () => {
+  for (const each of document.querySelectorAll("details")) each.open = true;
+});
+
 // The timeline grows along its cycles; its width is that of the picture times the zoom.
 for (const range of document.querySelectorAll(".zoom")) {
   const svg = range.closest("details").querySelector(".zoomed svg");

@@ -35,6 +35,9 @@ FOLDER = Path(__file__).parent
 LABEL = 13
 """Letters of the labels in the lines of a summary."""
 
+COLUMNS = ("layer", "convolution", "schedule", "us", "share", "waits for", "verdict")
+"""Of the table of layers; the last one where the layers were verified."""
+
 WAITS = 3
 """Causes that are named in an answer."""
 
@@ -53,7 +56,7 @@ def _environment() -> jinja2.Environment:
 def page_html(report: PageReport) -> bytes:
     """The whole page, UTF-8: one file that needs nothing else."""
     points = [layer.point for layer in report.layers if layer.point is not None]
-    several = len(report.layers) > 1
+    several = len(report.layers) > 1 or not report.kernels
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -65,6 +68,7 @@ def page_html(report: PageReport) -> bytes:
             several=several,
             total=f"{report.microseconds:.1f}",
             clock=f"{report.chip['chip.clock']:g}",
+            columns=COLUMNS if report.verdicts else COLUMNS[:-1],
             verified=bool(report.verdicts),
             roofline=_svg(roofline_picture(points, report.chip)) if several and points else None,
             kernels=[_kernel(report, place) for place in range(len(report.kernels))],
@@ -161,7 +165,7 @@ def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:
 
 
 def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
-    """The answer first: schedule, time, waits, CTAs and waves, memory."""
+    """The answer first: schedule, time, waits, CTAs and rounds, memory."""
     plan = kernel.compiled.plan
     time = kernel.time
     return [
@@ -169,14 +173,14 @@ def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
         *(("why" if number == 0 else "", line) for number, line in enumerate(why_lines(plan))),
         ("time", f"{time.microseconds:.2f} us, {time.cycles:.0f} cycles on {time.chip.name}"),
         ("waits for", _waits(time, WAITS)),
-        ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each: {_waves(time)}"),
+        ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each, in {_rounds(time)}"),
         ("memory", _memory(plan)),
     ]
 
 
-def _waves(time: KernelTime) -> str:
+def _rounds(time: KernelTime) -> str:
     """Rounds of CTAs over the SMs."""
-    return "1 wave" if time.launch.rounds == 1 else f"{time.launch.rounds} waves"
+    return "1 round" if time.launch.rounds == 1 else f"{time.launch.rounds} rounds"
 
 
 def _memory(plan: Plan) -> str:

@@ -79,8 +79,8 @@ DOORS = {
     "jinja2": ("compiler/emit/render.py", "page/render.py"),
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "draw/",
-        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/", "sanitizer/",
-        "support/", "timing/", "verification/",
+        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/",
+        "sanitizer/", "support/", "timing/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),

@@ -14,7 +14,7 @@ from convc import api, errors
 
 VERBS = (
     "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "report", "time",
-    "launch",
+    "launch", "probe",
 )  # fmt: skip
 
 

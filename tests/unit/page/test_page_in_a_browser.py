@@ -65,7 +65,14 @@ wait(() => panel.querySelector(".stage svg") !== null, () => {
   button.click();
   told.down = names();
   told.sorted = button.parentElement.getAttribute("aria-sort");
-  document.querySelectorAll("details").forEach((one) => { one.open = true; });
+  for (const slice of document.querySelectorAll("#kernel-0 .zoomed [data-line]")) {
+    slice.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    told.line = Number(slice.dataset.line);
+    told.shown = [...document.querySelectorAll("#kernel-0 pre.chosen")].map((one) => one.textContent);
+    if (told.shown.length > 0) break;  // the first slices are of lines that belong to no step
+  }
+  window.dispatchEvent(new Event("beforeprint"));
+  told.closed = document.querySelectorAll("details:not([open])").length;
   const step = document.querySelector("tr[data-step='mma.multiply'], tr[data-step^='mma.multiply']");
   step.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
   told.step = step.dataset.step;
@@ -132,3 +139,5 @@ def test_tables_sort_and_steps_light_up(told):
     assert told["lit"]
     assert all(f"//@ step={told['step']} " in words for words in told["lit"])
     assert told["chosen"] > 0
+    assert any(f"{told['line']:5} " in words for words in told["shown"])
+    assert told["closed"] == 0
