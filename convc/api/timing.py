@@ -302,7 +302,6 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
 
 
 def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, launch: LaunchSpec) -> _Job:
-    blocks = FORMATS.get(problem.operand)
     return _Job(
         name=name,
         schedule=schedule,
@@ -311,8 +310,14 @@ def _job(name: str, schedule: str, problem: ConvProblem, text: str, file: str, l
         file=file,
         launch=launch,
         folder=None,
-        element_bits=problem.operand_dtype.bits if blocks is None else 8 // blocks.packed,
+        element_bits=element_bits(problem),
     )
+
+
+def element_bits(problem: ConvProblem) -> int:
+    """Bits of an operand of the tensor core."""
+    blocks = FORMATS.get(problem.operand)
+    return problem.operand_dtype.bits if blocks is None else 8 // blocks.packed
 
 
 def _called(source: object) -> str:

@@ -44,6 +44,7 @@ COMMANDS = {
     "inspect": "List the layers; show how one is compiled, and why.",
     "launch": "Launch a kernel on a GPU, beside the machine.",
     "probe": "List what is assumed, and settle it on a GPU.",
+    "report": "Write a page about layers for a browser.",
     "run": "Run a layer of a build folder, or a whole model.",
     "time": "Estimate how long kernels take, and what they wait for.",
     "verify": "Check every convolution of a model.",

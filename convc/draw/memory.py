@@ -93,7 +93,10 @@ def _named_box(item: Item, x: float, y: float, width: float, tint: str) -> str:
 
 
 def _tensor(storage: Storage, lanes: int, columns: int, x: float, y: float) -> Iterator[str]:
-    """Tensor memory: lanes down, columns across, the part that is allocated, and the tiles in it."""
+    """Tensor memory: lanes down, columns across, the part that is allocated, and the tiles in it; none on Hopper."""
+    if not columns:
+        yield text(x, y - 22, "no tensor memory", "strong")
+        return
     scale = WIDTH / columns
     height = lanes * LANE
     yield text(

@@ -32,11 +32,12 @@ ARROWS = {
     "report": "_version ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
     "draw": "ir ptx machine compiler.index compiler.plan compiler.schedules explain report timing",
+    "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console gpu draw probe"
+        "report.console gpu draw page.records probe"
     ),
-    "cli": "_version support report explain draw api machine.base.switches",
+    "cli": "_version support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime",
@@ -61,9 +62,10 @@ INNER = {
 """The rooms inside of two rooms, and what they may import there besides their own; files beside them import any."""
 
 ONLY = {
-    "draw": ("api/", "cli/", "draw/"),
-    "explain": ("api/inspecting.py", "cli/inspect.py", "draw/", "explain/"),
-    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "report/"),
+    "page": ("api/paging.py", "cli/report.py", "page/"),
+    "draw": ("api/", "cli/", "draw/", "page/"),
+    "explain": ("api/inspecting.py", "cli/inspect.py", "draw/", "explain/", "page/"),
+    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "report/"),
     "api": ("api/", "cli/", "__init__.py"),
 }
 """Rooms that only these files (by the start of their path) may import."""
@@ -74,7 +76,7 @@ DOORS = {
     "diskcache": ("compiler/cache.py",),
     "islpy": ("compiler/index/presburger.py",),
     "distributed": ("workers/executors.py",),
-    "jinja2": ("compiler/emit/render.py",),
+    "jinja2": ("compiler/emit/render.py", "page/render.py"),
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "draw/",
         "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/",

@@ -12,6 +12,7 @@ from pages import DOCS, text_of
 from convc.cli.main import COMMANDS
 from convc.explain import listing, schedules
 from convc.machine import Counters
+from convc.page import render
 from convc.report import build, counts, timing
 from convc.report.network import NETWORK_COLUMNS
 from convc.report.own_data import DATA_COLUMNS
@@ -39,6 +40,7 @@ TABLES = {
     "compile": [name for name, _ in build.WIDE_COLUMNS],
     "inspect": [name for name, _ in listing.WIDE_COLUMNS],
     "schedules": [column.heading for column in schedules.COLUMNS if column.heading],
+    "report": render.COLUMNS,
     "time": [column.heading for column in (*timing.COLUMNS, *timing.STEP_COLUMNS)],
 }
 

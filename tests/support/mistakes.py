@@ -248,6 +248,7 @@ def builds(folder: Path) -> None:
     shutil.rmtree(broken("nokernel")[1])
     shutil.rmtree(broken("noweights")[0] / "weights")
     (broken("noptx")[1] / "kernel.ptx").unlink()
+    (broken("noplan")[1] / "plan.json").unlink()
     (broken("emptyptx")[1] / "kernel.ptx").write_text("")
     (broken("binaryptx")[1] / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
     (broken("nolaunch")[1] / "launch.json").unlink()

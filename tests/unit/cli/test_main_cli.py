@@ -13,8 +13,8 @@ import convc as package
 from convc import api, errors
 
 VERBS = (
-    "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "time", "launch",
-    "probe",
+    "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "report", "time",
+    "launch", "probe",
 )  # fmt: skip
 
 

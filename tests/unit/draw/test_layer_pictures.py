@@ -109,3 +109,11 @@ def test_memory_is_that_of_the_plan(impulse, schedule):
         for stage in range(tile.stages)
     ]
     assert f"tensor memory, {storage.tmem_columns} of 512 columns are allocated" in words(svg)
+
+
+def test_a_chip_without_tensor_memory_has_none_in_the_picture(impulse):
+    plan = convc.inspect(impulse, schedule=convc.ScheduleOptions(target="sm_90a")).plan
+    svg = memory_picture(plan).svg()
+    assert "no tensor memory" in words(svg)
+    assert {each["smem"] for each in marked(svg, "smem")} >= {tile.name for tile in plan.storage.smem}
+    assert list(marked(svg, "tmem")) == []

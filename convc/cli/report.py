@@ -1,0 +1,94 @@
+"""``convc report``: layers, their kernels and their time as one page for a browser."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from convc.api.options import ChipOptions
+from convc.cli.draw_time import chip_options
+from convc.cli.options import (
+    Chosen,
+    Layers,
+    batch_option,
+    chosen_options,
+    dtype_option,
+    fuse_option,
+    layers_option,
+    no_cache_option,
+    path_type,
+    precision_option,
+    read_model_argument,
+    schedule_options,
+    shape_option,
+    target_type,
+)
+
+
+def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+    """The file of a page; click.BadParameter where its name does not say HTML."""
+    if path is not None and str(path) != "-" and path.suffix != ".html":
+        raise click.BadParameter(f"expected FILE.html or - for stdout, got {str(path)!r}", ctx, param)
+    return path
+
+
+@click.command("report")
+@click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")
+@layers_option
+@click.option(
+    "-o",
+    "--output",
+    type=target_type,
+    required=True,
+    callback=_page_file,
+    metavar="FILE.html",
+    help="Write the page there (- is stdout).",
+)
+@click.option("--verify", "verified", is_flag=True, help="Also run every kernel of a model, and show the verdicts.")
+@batch_option
+@shape_option
+@dtype_option
+@precision_option
+@fuse_option
+@schedule_options
+@no_cache_option
+@chip_options
+@chosen_options
+def report_command(
+    source: Path, layer: Layers, output: Path, verified: bool, chip: ChipOptions, chosen: Chosen
+) -> None:
+    """Write a page about a model or a build folder: one HTML file that a browser opens, and that needs no network.
+
+    It says which schedule each layer has and why, how long it takes and what it waits for, and draws tiles, memory,
+    descriptors and time. Layers with the same kernel share a section.
+    """
+    # Imported when the command runs: its help needs neither compiler nor report.
+    from convc.api.paging import page_report
+    from convc.page.render import page_html
+    from convc.report.console import console, progress_bar
+    from convc.report.output import check_reports, write_report
+
+    if verified and source.is_dir():
+        raise click.UsageError("--verify is for a model: of a build folder, convc run compares single layers.")
+    quiet = check_reports(output)
+    with progress_bar() as progress:
+        work = dataclasses.replace(chosen.work, progress=progress)
+        report = page_report(source, layer, chip=chip, read=chosen.read, schedule=chosen.schedule, work=work)
+        if verified:
+            report = dataclasses.replace(report, verdicts=_verdicts(source, layer, chosen))
+    content = page_html(report)
+    write_report(output, content)
+    if not quiet:
+        console().print(f"wrote {output}: {len(report.layers)} layers, {len(content) >> 10} KiB", soft_wrap=True)
+
+
+def _verdicts(source: Path, layer: Layers, chosen: Chosen) -> Mapping[str, str]:
+    """The verdicts of a verification, by layer."""
+    from convc import api
+    from convc.report.verify import verdicts
+
+    found = api.verify(source, layer, read=chosen.read, schedule=chosen.schedule, work=chosen.work)
+    return {one.name: verdicts(one) for one in found.layers}

@@ -1,0 +1,124 @@
+"""The tile program and the PTX side by side: lines of both that belong to one step."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from convc.compiler.tile.program import TileProgram
+from convc.compiler.tile.show import show
+from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_matrix
+from convc.ptx.parser import parse
+from convc.timing.attribution import Part
+
+INDENT = "    "
+"""Before the line of a step in the text of a tile program; headings have less."""
+
+MATRIX = re.compile(r"add\.u64 (%\w+), \1, (0x[0-9a-f]{16});")
+INSTRUCTION = re.compile(r"mov\.b32 %shape, (0x[0-9a-f]{8});")
+MARK = re.compile(r"\s*//@ step=(\S+)")
+KIND = re.compile(r"tcgen05\.mma\S*\.kind::(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class StepLine:
+    """A line of the tile program.
+
+    Attributes:
+        step: its name; "" for a heading.
+        words: the line.
+        lines: lines of the PTX that have instructions of the step.
+        first: where the first run of these begins; 0 where there is none.
+        cycles: of the critical path that lie in the step.
+    """
+
+    step: str
+    words: str
+    lines: int = 0
+    first: int = 0
+    cycles: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TextLine:
+    """A line of the PTX, from 1, with the step of its instruction; "" where it has none."""
+
+    number: int
+    step: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRun:
+    """Lines in a row of one step, "" for none: the number of the first, and each with its number before it."""
+
+    first: int
+    step: str
+    words: list[str]
+
+
+def text_lines(text: str) -> list[TextLine]:
+    """The lines of a PTX text with their steps, by the marks ``//@ step=`` as the parser reads them."""
+    module = parse(text)
+    steps = {one.span.line: one.step for kernel in module.kernels for one in kernel.body if one.step}
+    return [TextLine(number, steps.get(number, ""), words) for number, words in enumerate(text.splitlines(), 1)]
+
+
+def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
+    """The lines in runs of one step: from its mark to its last instruction, with what stands between."""
+    steps = [line.step for line in lines]
+    ahead = ""
+    behind = [ahead := step or ahead for step in reversed(steps)][::-1]
+    runs: list[TextRun] = []
+    last = ""
+    for line, after in zip(lines, behind, strict=True):
+        mark = MARK.match(line.words)
+        if mark is not None:
+            last = mark[1]
+        elif line.step or last != after:
+            last = line.step
+        words = f"{line.number:5} {line.words}"
+        if runs and runs[-1].step == last:
+            runs[-1].words.append(words)
+        else:
+            runs.append(TextRun(line.number, last, [words]))
+    return runs
+
+
+def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[Part]) -> list[StepLine]:
+    """The lines of a tile program, each step with its count of PTX lines and its cycles of the critical path."""
+    counts = Counter(line.step for line in text if line.step)
+    first: dict[str, int] = {}
+    for run in text_runs(text):
+        first.setdefault(run.step, run.first)
+    cycles: dict[str, float] = defaultdict(float)
+    for part in parts:
+        cycles[part.step] += part.cycles
+    found: list[StepLine] = []
+    for words in show(program).splitlines()[2:]:
+        step = words.split()[0] if words.startswith(INDENT) else ""
+        if step and words.strip():
+            found.append(StepLine(step, words[2:], counts[step], first.get(step, 0), cycles.get(step, 0.0)))
+        elif words.strip():
+            found.append(StepLine("", words))
+    return found
+
+
+def descriptors(text: str) -> list[tuple[str, ExplainedDescriptor]]:
+    """The descriptors that the MMAs of a text are given, each once: the step, and the fields.
+
+    Of a matrix descriptor the text has the constant part, to which the address of the stage is added.
+    """
+    found: dict[tuple[str, int], tuple[str, ExplainedDescriptor]] = {}
+    for block in text.split("//@ step=")[1:]:
+        kind = KIND.search(block)
+        if kind is None:
+            continue
+        step = block.split(maxsplit=1)[0]
+        for word in INSTRUCTION.findall(block):
+            found.setdefault((kind[1], int(word, 16)), (step, explain_instruction(int(word, 16), kind[1])))
+        for _, word in MATRIX.findall(block):
+            found.setdefault(("matrix", int(word, 16)), (step, explain_matrix(int(word, 16))))
+    return list(found.values())

@@ -1,0 +1,190 @@
+"""The HTML of a report.
+
+Jinja escapes every text that the template prints, but for what it calls ``safe``: the files of this folder, pictures,
+whose words `convc.draw.svg` escapes, and the data of scripts, which `script_json` does.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from convc.compiler.plan.records import Plan
+from convc.draw.descriptors import descriptor_picture
+from convc.draw.memory import memory_picture
+from convc.draw.roofline import roofline_picture
+from convc.draw.schedules import schedules_picture
+from convc.draw.svg import STYLE, Picture, clean
+from convc.draw.timeline import timeline_picture
+from convc.explain.schedules import why_lines
+from convc.explain.show_nests import derivation_lines
+from convc.explain.summary import summary_lines
+from convc.explain.tiles import plan_tiles
+from convc.page.lane_data import lane_data
+from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
+from convc.page.records import PageKernel, PageReport
+from convc.report.format import convolution, human_bytes
+from convc.timing.kernel import KernelTime
+
+FOLDER = Path(__file__).parent
+LABEL = 13
+"""Letters of the labels in the lines of a summary."""
+
+COLUMNS = ("layer", "convolution", "schedule", "us", "share", "waits for", "verdict")
+"""Of the table of layers; the last one where the layers were verified."""
+
+WAITS = 3
+"""Causes that are named in an answer."""
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+
+
+def page_html(report: PageReport) -> bytes:
+    """The whole page, UTF-8: one file that needs nothing else."""
+    points = [layer.point for layer in report.layers if layer.point is not None]
+    several = len(report.layers) > 1 or not report.kernels
+    text = (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            title=clean(f"{report.source} on {report.chip.name}"),
+            style=f"{STYLE}\n{(FOLDER / 'page.css').read_text()}",
+            script=(FOLDER / "page.js").read_text(),
+            rows=_rows(report),
+            several=several,
+            total=f"{report.microseconds:.1f}",
+            clock=f"{report.chip['chip.clock']:g}",
+            columns=COLUMNS if report.verdicts else COLUMNS[:-1],
+            verified=bool(report.verdicts),
+            roofline=_svg(roofline_picture(points, report.chip)) if several and points else None,
+            kernels=[_kernel(report, place) for place in range(len(report.kernels))],
+        )
+    )
+    return text.encode()
+
+
+def script_json(data: object) -> str:
+    """JSON that can stand in a script element: no ``<`` ends it, none begins a comment."""
+    plain = json.dumps(data, separators=(",", ":"))
+    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _svg(picture: Picture) -> str:
+    """A picture without the style that the page has once."""
+    return picture.svg(style=False)
+
+
+def _plain(picture: Picture) -> str:
+    """A picture without what its sentences say as attributes too: half of a timeline."""
+    return re.sub(r' data-(?:state|start|end)="[^"]*"', "", _svg(picture))
+
+
+def _rows(report: PageReport) -> list[dict[str, Any]]:
+    """The table of layers."""
+    times = [_time(report, layer.kernel) for layer in report.layers]
+    longest = max((time.microseconds for time in times if time is not None), default=1.0)
+    rows: list[dict[str, Any]] = []
+    for number, (layer, time) in enumerate(zip(report.layers, times, strict=True)):
+        kernel = None if layer.kernel is None else report.kernels[layer.kernel]
+        us = 0.0 if time is None else time.microseconds
+        rows.append(
+            {
+                "number": number,
+                "name": clean(layer.name),
+                "kernel": layer.kernel,
+                "convolution": convolution(layer.problem),
+                "schedule": layer.reason or "none" if kernel is None else kernel.compiled.schedule,
+                "us": f"{us:.2f}",
+                "share": f"{100 * us / max(report.microseconds, 1e-9):.1f}",
+                "bar": f"{100 * us / longest:.1f}",
+                "waits": "" if time is None else _waits(time, 1),
+                "verdict": report.verdicts.get(layer.name, ""),
+            }
+        )
+    return rows
+
+
+def _time(report: PageReport, kernel: int | None) -> KernelTime | None:
+    """The time of a kernel, where there is one."""
+    return None if kernel is None else report.kernels[kernel].time
+
+
+def _waits(time: KernelTime, most: int) -> str:
+    """The largest causes of a kernel's critical path."""
+    return ", ".join(f"{cause} {share:.0%}" for cause, share in list(time.waits.items())[:most])
+
+
+def _kernel(report: PageReport, place: int) -> dict[str, Any]:
+    """Everything about a kernel."""
+    kernel = report.kernels[place]
+    plan = kernel.compiled.plan
+    tiles = plan_tiles(plan)
+    lanes = lane_data(tiles)
+    text = text_lines(kernel.text)
+    names = [clean(layer.name) for layer in report.layers if layer.kernel == place]
+    fused = next(layer.fused for layer in report.layers if layer.kernel == place)
+    return {
+        "place": place,
+        "names": names,
+        "answer": _answer(kernel),
+        "summary": [(line[:LABEL].strip(), clean(line[LABEL:])) for line in _summary(kernel, fused)],
+        "schedules": _svg(schedules_picture(plan, kernel.schedules)),
+        "nests": "\n".join(derivation_lines(tiles.derivation())),
+        "claims": [str(each) for each in tiles.claims],
+        "cases": [str(each) for each in tiles.cases],
+        "rows": plan.problem.kernel[0],
+        "columns": plan.problem.kernel[1],
+        "unit": lanes["unit"],
+        "lane_count": len(lanes["outputs"]),
+        "first": lanes["first"],
+        "lanes": script_json(lanes),
+        "memory": _svg(memory_picture(plan)),
+        "descriptors": [(step, _svg(descriptor_picture(found))) for step, found in descriptors(kernel.text)],
+        "timeline": _plain(timeline_picture(kernel.time)),
+        "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
+        "runs": text_runs(text),
+    }
+
+
+def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:
+    return list(summary_lines(kernel.compiled, fused, kernel.text))
+
+
+def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
+    """The answer first: schedule, time, waits, CTAs and rounds, memory."""
+    plan = kernel.compiled.plan
+    time = kernel.time
+    return [
+        ("schedule", kernel.compiled.schedule),
+        *(("why" if number == 0 else "", line) for number, line in enumerate(why_lines(plan))),
+        ("time", f"{time.microseconds:.2f} us, {time.cycles:.0f} cycles on {time.chip.name}"),
+        ("waits for", _waits(time, WAITS)),
+        ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each, in {_rounds(time)}"),
+        ("memory", _memory(plan)),
+    ]
+
+
+def _rounds(time: KernelTime) -> str:
+    """Rounds of CTAs over the SMs."""
+    return "1 round" if time.launch.rounds == 1 else f"{time.launch.rounds} rounds"
+
+
+def _memory(plan: Plan) -> str:
+    """Memory of a CTA."""
+    storage = plan.storage
+    shared = human_bytes(storage.smem_bytes)
+    return f"{shared} of shared memory, {storage.tmem_columns} columns of tensor memory a CTA"

@@ -1,0 +1,198 @@
+"""The page of a report, read back: well-formed, alone, escaped, and its numbers those of the lane tables."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import convc
+from convc.api.paging import page_report
+from convc.errors import BuildError
+from convc.explain.tiles import plan_tiles
+from convc.page.lane_data import STATES, lane_data
+from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
+from convc.page.render import page_html, script_json
+
+EVIL = "</script><script>alert(1)</script>"
+VOID = {"meta", "input", "br", "hr", "link", "img"}
+S = 2
+
+
+class Page(HTMLParser):
+    """A page that is read: its elements with their attributes, ids, words by element, and data of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[tuple[str, str]] = []
+        self.data: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append((tag, dict(attrs)))
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        opened, _ = self.open.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}> at {self.getpos()}"
+
+    def handle_data(self, data):
+        if self.open:
+            tag, attributes = self.open[-1]
+            self.words.append((tag, data))
+            if tag == "script" and attributes.get("id"):
+                self.data[str(attributes["id"])] = self.data.get(str(attributes["id"]), "") + data
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Three layers of two kernels, one of them called as if it were markup; each copies filter tap (1, S)."""
+    weights = np.zeros((8, 8, 3, 3), np.float16)
+    weights[:, 0, 1, S] = 1
+    one = np.ones((8, 8, 1, 1), np.float16)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], name=EVIL, pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "w"], ["b"], name="again", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["b", "o"], ["y"], name="last & least"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, (1, 8, 9, 11))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)
+    values = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(one, "o")]
+    graph = helper.make_graph(nodes, "three", [x], [y], values)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def report(model):
+    return page_report(model)
+
+
+@pytest.fixture(scope="module")
+def text(report):
+    return page_html(report).decode()
+
+
+@pytest.fixture(scope="module")
+def page(text):
+    return Page(text)
+
+
+def test_the_page_is_whole_and_needs_no_network(text, page):
+    assert not page.open
+    ids = [attributes["id"] for _, attributes in page.elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    for _, attributes in page.elements:
+        assert "src" not in attributes
+        target = attributes.get("href")
+        assert target is None or (target[0] == "#" and target[1:] in ids), target
+    assert "default-src 'none'" in str(page.named("meta"))
+    for far in ("@import", "url(", "fetch(", "XMLHttpRequest", "eval("):
+        assert far not in text, far
+    assert len(text) < 1 << 20
+
+
+def test_layers_with_one_kernel_share_a_section(page):
+    sections = [attributes["id"] for attributes in page.named("section")]
+    assert sections == ["network", "kernel-0", "kernel-1"]
+    links = [str(each.get("href")) for each in page.named("a")]
+    assert [links.count(f"#kernel-{number}") for number in (0, 1)] == [2, 1]
+
+
+def test_names_of_layers_are_words(text, page):
+    assert EVIL not in text
+    assert any(tag == "a" and words == EVIL for tag, words in page.words)
+    assert any("last & least" in words for _, words in page.words)
+    scripts = page.named("script")
+    assert len(scripts) == 3
+    assert all(set(attributes) <= {"type", "id"} for attributes in scripts)
+
+
+def test_data_of_scripts_ends_no_script():
+    names = ["</script>", "<!--", "&amp;", "\u2028"]
+    assert json.loads(script_json(names)) == names
+    assert not set("<>&") & set(script_json(names))
+
+
+def test_lanes_of_the_page_hold_what_the_machine_multiplies(model, page, tmp_path):
+    """Every pixel has a value of its own: the output of filter tap (1, S) says which pixel each lane multiplied."""
+    data = json.loads(page.data["kernel-0-lanes"])
+    (tap,) = (tap for tap in data["taps"] if (tap["r"], tap["s"]) == (1, S))
+    x = np.zeros((1, 8, 9, 11), np.float16)
+    x[:, 0] = 1 + np.arange(99).reshape(9, 11)
+    y = convc.run(convc.compile(model, tmp_path / "build", layer="again"), x)
+    shown = 0
+    for output, (row, n, h, w, state, *_) in zip(data["outputs"], tap["lanes"], strict=True):
+        assert data["copies"][tap["copy"]][row] == [n, h, w]
+        if output is None:
+            assert STATES[state] == "idle"
+            continue
+        image, p, q = output
+        assert y[image, 0, p, q] == (0 if STATES[state] in ("masked", "padding") else x[n, 0, h, w])
+        shown += 1
+    assert shown == 99
+    assert data["outputs"][57] is not None
+
+
+def test_lane_data_is_the_lane_tables(report):
+    tiles = plan_tiles(report.kernels[0].compiled.plan)
+    data = lane_data(tiles)
+    assert [(tap["r"], tap["s"]) for tap in data["taps"]] == [(r, s) for r in range(3) for s in range(3)]
+    for tap in data["taps"]:
+        table = tiles.lanes(data["tile"], tap["r"])
+        (buffer,) = (each for each in table.buffers if tap["s"] in each.taps)
+        held = [lane.cells[buffer.taps.index(tap["s"])] for lane in buffer.lanes]
+        assert [numbers[:4] for numbers in tap["lanes"]] == [[c.row, c.held.n, c.held.h, c.held.w] for c in held]
+        assert [len(numbers) == 8 for numbers in tap["lanes"]] == [c.masked and c.needed is not None for c in held]
+
+
+def test_steps_and_lines_of_the_text_meet(report):
+    kernel = report.kernels[0]
+    lines = text_lines(kernel.text)
+    steps = step_lines(kernel.compiled.program, lines, kernel.time.parts)
+    assert "\n".join(line.words for line in lines) + "\n" == kernel.text
+    assert {line.step for line in lines} == {step.step for step in steps if step.lines} | {""}
+    assert sum(step.lines for step in steps) == sum(bool(line.step) for line in lines)
+    assert sum(step.cycles for step in steps) <= sum(part.cycles for part in kernel.time.parts) + 1
+    assert any(step.cycles > 0 for step in steps)
+    runs = text_runs(lines)
+    assert [words for run in runs for words in run.words] == [f"{line.number:5} {line.words}" for line in lines]
+    assert {run.first: run.step for run in runs}.items() >= {(step.first, step.step) for step in steps if step.lines}
+
+
+def test_descriptors_of_the_text_are_right(report):
+    for kernel in report.kernels:
+        found = descriptors(kernel.text)
+        assert {each.name for _, each in found} == {"instruction", "matrix"}
+        assert not any(each.wrong for _, each in found)
+        (instruction,) = {each.word for _, each in found if each.name == "instruction"}
+        assert f"mov.b32 %shape, {instruction:#010x};" in kernel.text
+
+
+def test_times_are_those_of_the_timing_engine(report, page):
+    timed = [kernel.time.microseconds for kernel in report.kernels]
+    shown = [each["data-value"] for each in page.named("td") if each.get("data-value")]
+    assert shown[::2] == [f"{timed[place]:.2f}" for place in (0, 0, 1)]
+    assert sum(float(share) for share in shown[1::2]) == pytest.approx(100, abs=0.2)
+
+
+def test_a_folder_without_plans_says_what_makes_them(model, tmp_path):
+    build = convc.compile(model, tmp_path / "build")
+    for name in ("tile.json", "plan.json"):
+        for file in (tmp_path / "build" / "kernels").glob(f"*/{name}"):
+            file.unlink()
+        with pytest.raises(BuildError, match=f"a report is made from {name}") as raised:
+            page_report(build)
+        assert "convc compile" in str(raised.value.hint)
