@@ -69,6 +69,7 @@ def report_command(
     from convc.api.paging import page_report
     from convc.page.render import page_html
     from convc.report.console import console, progress_bar
+    from convc.report.format import counted
     from convc.report.output import check_reports, write_report
 
     if verified and source.is_dir():
@@ -82,7 +83,7 @@ def report_command(
     content = page_html(report)
     write_report(output, content)
     if not quiet:
-        console().print(f"wrote {output}: {len(report.layers)} layers, {len(content) >> 10} KiB", soft_wrap=True)
+        console().print(f"wrote {output}: {counted(len(report.layers), 'layer')}, {len(content) >> 10} KiB", soft_wrap=True)
 
 
 def _verdicts(source: Path, layer: Layers, chosen: Chosen) -> Mapping[str, str]:

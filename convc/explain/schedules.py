@@ -107,9 +107,9 @@ def _spent_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> Iterator
     multiplied = moved.mma_cycles - still.mma_cycles
     issued = moved.multiply_cycles - still.multiply_cycles
     if multiplied > 0:
-        yield f"{multiplied:.0f} more of the tensor core, which copies and moves rows"
+        yield f"{multiplied:.0f} more of the tensor core, to copy and to move rows"
     if issued > 0:
-        yield f"{issued:.0f} more of the thread that issues this"
+        yield f"{issued:.0f} more of the thread that issues it"
 
 
 def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:

@@ -67,11 +67,11 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
             {"cycles": 700},
             "shift windows pays: about 700 cycles instead of slide's 1000, for 400 cycles of reading",
         ),
-        ({}, {"cycles": 980}, "instead of 900 is paid for by 100 more of the tensor core, which copies and moves rows"),
+        ({}, {"cycles": 980}, "instead of 900 is paid for by 100 more of the tensor core, to copy and to move rows"),
         (
             {},
             {"cycles": 980, "mma_cycles": 500, "multiply_cycles": 70},
-            "instead of 900 is paid for by 70 more of the thread that issues this",
+            "instead of 900 is paid for by 70 more of the thread that issues it",
         ),
         ({}, {"cycles": 980, "mma_cycles": 500}, "instead of 900 is less than the estimates may be off"),
         (
