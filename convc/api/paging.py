@@ -60,7 +60,7 @@ def page_report(
         found = list(_of_model(source, layer, read, schedule, told.part(0.0, 0.5)))
     else:
         check_settled(read, schedule)
-        name = build.path.name
+        name = str(build.path)
         found = list(_of_build(build, layer, told.part(0.0, 0.5)))
     if not found:
         raise InputError("a report is about convolutions, and there is none", where=name)

@@ -72,7 +72,7 @@ def report_command(
     from convc.report.format import counted
     from convc.report.output import check_reports, write_report
 
-    if verified and source.is_dir():
+    if verified and isinstance(source, Path) and source.is_dir():
         raise click.UsageError("--verify is for a model: of a build folder, convc run compares single layers.")
     quiet = check_reports(output)
     with progress_bar() as progress:

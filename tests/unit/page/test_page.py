@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -196,3 +198,11 @@ def test_a_folder_without_plans_says_what_makes_them(model, tmp_path):
         with pytest.raises(BuildError, match=f"a report is made from {name}") as raised:
             page_report(build)
         assert "convc compile" in str(raised.value.hint)
+
+
+@pytest.mark.slow
+def test_a_page_of_53_layers_stays_below_5_megabytes():
+    light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    report = page_report(light / "light_resnet50.onnx")
+    assert len(report.layers) == 53
+    assert len(page_html(report)) < 5_000_000
