@@ -2,7 +2,9 @@
 
 What travels is plain data: a problem and options to a kernel, or a layer's numbers and weights with the text of its
 kernel to a report. A worker needs no model file, no cache and no state; it refuses work of another convc than its own.
-The same function does the work where there are no workers, so the bits are the same either way.
+The same function does the work where there are no workers, so the bits are the same either way. Where the CTAs of a
+layer are shared, whole numbers have the same bits, and others those of numpy's product over fewer CTAs: BLAS may sum
+products of other sizes in another order.
 """
 
 from __future__ import annotations

@@ -18,15 +18,16 @@ from convc.ptx import Address, Instr, parse
 from convc.ptx.descriptors import INSTRUCTION_FIELDS, SHARED_FIELDS, ZERO_MASK_FIELDS, Fields
 
 LEFT_OUT = {
-    "wait": r"mbarrier\.(try|test)_wait|tcgen05\.wait|cp\.async\.(bulk\.)?wait|barrier\.cluster\.wait",
-    "commit": r"tcgen05\.commit|cp\.async\.(bulk\.)?commit",
+    "wait": r"mbarrier\.(try|test)_wait|tcgen05\.wait|wgmma\.wait|cp\.async\.(bulk\.)?wait|barrier\.cluster\.wait",
+    "commit": r"tcgen05\.commit|wgmma\.commit|cp\.async\.(bulk\.)?commit",
     "proxy fence": r"fence\.proxy",
-    "fence": r"fence\.(?!proxy)|membar|tcgen05\.fence",
+    "fence": r"fence\.(?!proxy)|membar|tcgen05\.fence|wgmma\.fence",
     "expect_tx": r"mbarrier\.\S*expect_tx",
     "arrival": r"mbarrier\.arrive(?!\S*expect_tx)|cp\.async\.mbarrier\.arrive|barrier\.cluster\.arrive|bar\.arrive",
     "barrier": r"bar\.(sync|warp|red)|barrier(\.cta)?\.(sync|red)|mbarrier\.init",
     "allocation": r"tcgen05\.(alloc|dealloc|relinquish)",
-    "work": r"tcgen05\.(mma|ld|st|cp|shift)\b|cp\.(reduce\.)?async\.(c[ag]|bulk\.(?!prefetch|commit|wait))|st\.async",
+    "work": r"tcgen05\.(mma|ld|st|cp|shift)\b|wgmma\.mma_async|"
+    r"cp\.(reduce\.)?async\.(c[ag]|bulk\.(?!prefetch|commit|wait))|st\.async",
 }
 """Instructions that are left out, by the beginning of their opcode."""
 

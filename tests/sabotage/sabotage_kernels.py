@@ -259,6 +259,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
         pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
     ),
+    "wgmma": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, stages=2, bias=True,
+        options=ScheduleOptions(schedule="reload", target="sm_90a"),
+    ),
+    "wgmma, slide": partial(
+        conv, in_channels=128, out_channels=80, block_n=48, stages=4,
+        options=ScheduleOptions(schedule="slide", target="sm_90a"),
+    ),
     "results by tensor copies, requantised": partial(
         conv, "u8", "u8", filter_operand="s8", in_channels=32, out_channels=192, kernel=(1, 3), block_n=96,
         out_zero_point=100, **UNPADDED, options=ScheduleOptions(schedule="reload", store="tma"),

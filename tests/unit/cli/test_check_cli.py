@@ -111,9 +111,9 @@ def test_a_missing_wait_is_found_and_written_down(convc, build, kernel, tmp_path
     places = [f["coordinates"] for f in (race, race["other"], early)]
     assert places[0] == places[1]
     assert all(place["pixels"][0] == [0, 0, 0] and place["pixels"][1] < [0, 4, 0] for place in places[:2])
-    assert all(place["k"] == [0, 23] for place in places)
+    assert all(place["k"] == [0, 15] for place in places)
     last = tuple(places[0]["pixels"][1])
-    assert race["place"] == race["other"]["place"] == f"outputs (n, p, q) = (0, 0, 0)..{last}, k = 0..23"
+    assert race["place"] == race["other"]["place"] == f"outputs (n, p, q) = (0, 0, 0)..{last}, k = 0..15"
     assert (race["other"]["warp"], race["other"]["lanes"], race["other"]["execution"]) == (0, list(range(32)), 0)
     said = " ".join(result.stdout.split())
     assert f"; {race['place']}; the other: CTA 0, warp 0, lanes 0..31" in said

@@ -74,7 +74,7 @@ def test_counts_are_listed_when_asked(convc, tiny):
     assert "counts of" not in convc.good("verify", tiny)
     said = convc.good("verify", tiny, "--schedule", "reload", "--counts")
     assert "counts of conv:" in said
-    assert re.search(r"\n  TMA loads of activation +18, 73728 bytes, \d+ of them fill\n", said)
+    assert re.search(r"\n  TMA loads of activation +36, 147456 bytes, \d+ of them fill\n", said)
 
 
 def test_json_to_a_file_comes_with_the_table(convc, tiny, tmp_path):
