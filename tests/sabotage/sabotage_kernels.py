@@ -263,6 +263,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, stages=2, bias=True,
         options=ScheduleOptions(schedule="reload", target="sm_90a"),
     ),
+    "wgmma, one stage": partial(
+        conv, in_channels=64, out_channels=64, block_n=64, stages=1, kernel=(1, 3), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", target="sm_90a"),
+    ),
     "wgmma, slide": partial(
         conv, in_channels=128, out_channels=80, block_n=48, stages=4,
         options=ScheduleOptions(schedule="slide", target="sm_90a"),
