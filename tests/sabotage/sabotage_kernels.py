@@ -267,8 +267,12 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=64, block_n=64, stages=1, kernel=(1, 3), **UNPADDED,
         options=ScheduleOptions(schedule="reload", target="sm_90a"),
     ),
+    "wgmma, two warpgroups": partial(
+        conv, "bf16", in_channels=64, out_channels=64, block_n=64, in_extent=(16, 17), kernel=(1, 1), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", target="sm_90a"),
+    ),
     "wgmma, slide": partial(
-        conv, in_channels=128, out_channels=80, block_n=48, stages=4,
+        conv, in_channels=128, out_channels=80, block_n=48, stages=4, in_extent=(12, 24), stride=(1, 2),
         options=ScheduleOptions(schedule="slide", target="sm_90a"),
     ),
     "results by tensor copies, requantised": partial(
