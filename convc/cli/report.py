@@ -83,7 +83,9 @@ def report_command(
     content = page_html(report)
     write_report(output, content)
     if not quiet:
-        console().print(f"wrote {output}: {counted(len(report.layers), 'layer')}, {len(content) >> 10} KiB", soft_wrap=True)
+        console().print(
+            f"wrote {output}: {counted(len(report.layers), 'layer')}, {len(content) >> 10} KiB", soft_wrap=True
+        )
 
 
 def _verdicts(source: Path, layer: Layers, chosen: Chosen) -> Mapping[str, str]:
