@@ -92,7 +92,7 @@ def grouped(channels: int, filters: int, groups: int) -> ConvProblem:
     )
 
 
-GROUPS = [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (280, 600, 2, 2)]
+GROUPS = [(32, 32, 32, 2), (32, 64, 32, 2), (96, 96, 3, 3), (40, 40, 40, 3), (8, 8, 8, 1), (136, 264, 2, 2)]
 TAKE_GROUPS = ("reload", "slide", "shift")
 IN_TURNS = [
     pytest.param(schedule, *groups, marks=() if (turn + n) % len(TAKE_GROUPS) == 0 else pytest.mark.slow)

@@ -12,7 +12,7 @@ from convc.errors import InputError
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions, RunResult
 
-EVERY = 5
+EVERY = 11
 """One of so many recorded programs is run both ways by default."""
 
 MAP = TensorMap(
