@@ -118,7 +118,7 @@ def layer_inputs(data: InputData, layer: Layer, residual: np.ndarray | None) -> 
     where = f"layer {layer.name!r}"
     if data.given is None:
         if data.seed is None:
-            raise InputError("the input is missing", where=where)
+            raise InputError("the input is missing", where=where, hint="--input X.npy gives it, --seed N draws one")
         x = runtime.random_input(layer, data.seed)
     elif isinstance(data.given, str | Path | bytes):
         x, beside = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer.layout, where)

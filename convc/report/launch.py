@@ -17,8 +17,10 @@ from convc.support.memory import human_bytes
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
     """One line with the counts of a launch."""
+    of_warps = f"{counters.warp_mma} MMA instructions of warps, " if counters.warp_mma else ""
+    of_threads = "" if of_warps and not counters.mma else f"{counters.mma} MMA instructions, "
     console.print(
-        f"{name}: {counters.ctas} CTAs, {counters.instructions} instructions, {counters.mma} MMA instructions, "
+        f"{name}: {counters.ctas} CTAs, {counters.instructions} instructions, {of_threads}{of_warps}"
         f"{human_bytes(counters.bytes_moved)} moved, {seconds:.3f} s simulated"
     )
 

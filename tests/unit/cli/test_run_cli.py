@@ -27,6 +27,14 @@ def expected(tiny, x) -> np.ndarray:
     return reference.conv_problem(conv.problem, np.load(x).astype(np.float64), conv.weight, conv.bias)
 
 
+def test_a_kernel_of_hopper_multiplies_by_warps(convc, tiny, tmp_path):
+    build = tmp_path / "hopper"
+    convc.good("compile", tiny, "--target", "sm_90a", "-o", build)
+    said = convc.good("run", build, "--seed", 1, "-o", tmp_path / "y.npy")
+    count = re.search(r"instructions, (\d+) MMA instructions of warps, ", said)
+    assert int(count[1]) % 4 == 0, "a warpgroup is four warps"
+
+
 def test_a_run_writes_the_convolution(convc, tiny, build, x, tmp_path):
     said = convc.good("run", build, "--input", x, "-o", tmp_path / "y.npy")
     y = np.load(tmp_path / "y.npy")
@@ -34,7 +42,7 @@ def test_a_run_writes_the_convolution(convc, tiny, build, x, tmp_path):
     exact = expected(tiny, x)
     assert y.shape == exact.shape == (1, 24, 12, 12)
     np.testing.assert_allclose(y, exact, rtol=2**-10, atol=2**-10)
-    assert "MMA instructions" in said
+    assert re.search(r" \d+ MMA instructions, \d", said)
     assert f"wrote {tmp_path / 'y.npy'}: float16 [1, 24, 12, 12]" in said
     np.testing.assert_array_equal(package.run(build, np.load(x)), y)
 
