@@ -17,7 +17,7 @@ from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 
 EXAMPLES = 40
-"""Per type of activations: 520 problems in all, a sixth of them in `make test`."""
+"""Per type of activations: 520 problems in all, an eighth of them in `make test`."""
 
 
 @st.composite

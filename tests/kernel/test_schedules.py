@@ -14,7 +14,7 @@ from convc.compiler.schedules.base import ROWS, Schedule
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
-EXAMPLES, MANY = 8, 300
+EXAMPLES, MANY = 6, 300
 """Per schedule: by default, and in the slow suite."""
 
 

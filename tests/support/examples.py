@@ -1,4 +1,4 @@
-"""How many random examples `make test` runs: a sixth of those of `make slow`.
+"""How many random examples `make test` runs: an eighth of those of `make slow`.
 
 ``make slow`` selects the tests of hypothesis besides the slow ones, and the root ``conftest`` calls `run_all`.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-SHARE, FEWEST = 6, 5
+SHARE, FEWEST = 8, 4
 
-PARTS = [pytest.param(SHARE, id="a sixth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
+PARTS = [pytest.param(SHARE, id="an eighth"), pytest.param(1, id="all", marks=pytest.mark.slow)]
 """Divisors of the number of examples, for ``parametrize("part", PARTS)`` of tests that make their examples inside."""
 
 _all = False
