@@ -1,0 +1,126 @@
+"""``python -m benchmarks.ablation [--write]``: what each feature of the kernels is worth, by the timing engine.
+
+Features come one on top of the other: a column is the column before it and one thing more. Every number is an estimate
+of `convc.timing` for a B200 with its own parameters, the operands in L2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from convc.api.timing import element_bits
+from convc.compiler.compile import compile_problem
+from convc.compiler.options import ScheduleOptions
+from convc.draw.roofline import peak_tflops
+from convc.errors import InputError, PlanError
+from convc.ir.problem import ConvProblem
+from convc.timing.kernel import time_kernel
+from convc.timing.parameters import Chip, read_chip
+
+PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
+MARKED = re.compile(r"(<!-- begin ablation -->\n).*?(<!-- end ablation -->)", re.DOTALL)
+
+PLAIN = ScheduleOptions(schedule="reload", store="direct")
+FEATURES: Mapping[str, Mapping[str, str]] = {
+    "plain": {},
+    "TMA store": {"store": "tma"},
+}
+"""What each adds to the options of those before it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One kernel: its time, the bytes that it moves through L2, the part of the tensor cores' peak that it reaches."""
+
+    microseconds: float
+    l2_bytes: int
+    peak_share: float
+
+    def __str__(self) -> str:
+        return f"{self.microseconds:.1f} us, {self.l2_bytes / 1e6:.0f} MB, {100 * self.peak_share:.0f} %"
+
+
+def layer(channels: int, filters: int, extent: int, kernel: int = 1, stride: int = 1, batch: int = 32) -> ConvProblem:
+    """A convolution in float16 that keeps its extent, or divides it by the stride."""
+    pad = kernel // 2
+    return ConvProblem(
+        batch=batch,
+        in_channels=channels,
+        out_channels=filters,
+        in_extent=(extent, extent),
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        pad_lo=(pad, pad),
+        pad_hi=(pad, pad),
+        operand="f16",
+        out="f16",
+        bias=True,
+    )
+
+
+LAYERS = {
+    "GEMM 4096 x 4096 x 4096": layer(4096, 4096, 64, batch=1),
+    "ResNet-50 conv1, 7x7, 3 -> 64": layer(3, 64, 224, kernel=7, stride=2),
+    "ResNet-50 layer1, 3x3, 64 -> 64": layer(64, 64, 56, kernel=3),
+    "ResNet-50 layer1, 1x1, 64 -> 256": layer(64, 256, 56),
+    "ResNet-50 layer3, 3x3, 256 -> 256": layer(256, 256, 14, kernel=3),
+    "ResNet-50 layer4, 1x1, 2048 -> 512": layer(2048, 512, 7),
+    "VGG conv3, 3x3, 256 -> 256": layer(256, 256, 56, kernel=3),
+}
+
+
+def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measured | None:
+    """Compile and time a layer; None where a feature is not for it."""
+    try:
+        compiled = compile_problem(problem, options=options)
+    except (PlanError, InputError):
+        return None
+    timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip)
+    rate = 2e-6 * problem.macs / timed.microseconds
+    return Measured(
+        microseconds=timed.microseconds,
+        l2_bytes=compiled.plan.estimate.traffic_bytes,
+        peak_share=rate / peak_tflops(chip, element_bits(problem)),
+    )
+
+
+def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | None]:
+    """A layer with more and more features; one that is not for it is left out of the columns behind it."""
+    found: dict[str, Measured | None] = {}
+    options = PLAIN
+    for feature, added in FEATURES.items():
+        wider = dataclasses.replace(options, **added)
+        found[feature] = measure(problem, wider, chip)
+        options = options if found[feature] is None else wider
+    return found
+
+
+def table(rows: Mapping[str, Mapping[str, Measured | None]]) -> str:
+    """A table of Markdown: time, bytes through L2, part of the tensor cores' peak."""
+    lines = [f"| layer | {' | '.join(FEATURES)} |", f"| --- |{' ---: |' * len(FEATURES)}"]
+    lines += [
+        f"| {name} | {' | '.join(str(cell or 'not legal') for cell in row.values())} |" for name, row in rows.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the table; with ``--write`` also put it into the page."""
+    parser = argparse.ArgumentParser(prog="benchmarks.ablation", description=__doc__)
+    parser.add_argument("--write", action="store_true", help=f"also write it into {PAGE.name}")
+    chosen = parser.parse_args()
+    chip = read_chip("b200")
+    made = table({name: ladder(problem, chip) for name, problem in LAYERS.items()})
+    if chosen.write:
+        text = PAGE.read_text("utf-8")
+        PAGE.write_text(MARKED.sub(lambda match: match[1] + made + match[2], text), "utf-8")
+    print(made, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The table of features in timing.md is what its script makes."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.ablation import FEATURES, LAYERS, MARKED, PAGE, Measured, ladder, layer, table
+from convc.timing.parameters import read_chip
+
+
+def test_the_page_has_every_feature_and_every_layer():
+    shown = MARKED.search(PAGE.read_text("utf-8"))[0].splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown if line.startswith("|")]
+    assert rows[0][1:] == list(FEATURES)
+    assert [row[0] for row in rows[2:]] == list(LAYERS)
+
+
+def test_a_feature_that_is_not_legal_is_left_out_behind(monkeypatch):
+    features = {"plain": {}, "border": {"border": "mask"}, "TMA store": {"store": "tma"}}
+    monkeypatch.setattr("benchmarks.ablation.FEATURES", features)
+    found = ladder(layer(16, 16, 9, batch=1), read_chip("b200"))
+    assert found["border"] is None, "reload has no lanes to mask"
+    assert found["TMA store"].microseconds < found["plain"].microseconds
+    assert re.search(r"\| a \| \d+\.\d us, 0 MB, 0 % \| not legal \| \d", table({"a": found}))
+
+
+def test_a_layer_gets_faster_from_feature_to_feature():
+    found = [
+        each for each in ladder(layer(64, 256, 28, batch=1), read_chip("b200")).values() if isinstance(each, Measured)
+    ]
+    assert len(found) == len(FEATURES)
+    times = [each.microseconds for each in found]
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.slow
+def test_the_table_is_made_by_its_script():
+    chip = read_chip("b200")
+    made = table({name: ladder(problem, chip) for name, problem in LAYERS.items()})
+    assert made in PAGE.read_text("utf-8"), "run python -m benchmarks.ablation --write"
