@@ -7,7 +7,7 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
-from convc.ir.findings import Finding, Verdict
+from convc.ir.findings import Verdict
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
@@ -43,9 +43,6 @@ class AccessFields(TypedDict, total=False):
 class Accesses(Order):
     """Compares every access with those before it; the first racing pair of instructions is reported."""
 
-    def __init__(self) -> None:
-        self.found: dict[tuple[str | int | bool, ...], Finding] = {}
-
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
         super().begin(cohort)
@@ -55,10 +52,6 @@ class Accesses(Order):
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
         self.allocated: dict[tuple[int, int], int] = {}
-
-    def findings(self) -> list[Finding]:
-        """Everything that was found."""
-        return list(self.found.values())
 
     def end(self, cohort: ObservedCohort) -> None:
         """Work that an exiting CTA knows nothing of may still touch its memory."""

@@ -16,8 +16,9 @@ import numpy as np
 
 from convc.ir.findings import Finding, Region, Site, Verdict
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import GlobalRange, Observer, Places, Transfer
+from convc.machine.state.observer import GlobalRange, Places, Transfer
 from convc.ptx import Instr
+from convc.sanitizer.checker import Checker
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import advice, strength_of
@@ -26,11 +27,11 @@ Executed = tuple[Instr, int]
 """An instruction, and the linear number of the CTA that executed it."""
 
 
-class Writes(Observer):
+class Writes(Checker):
     """One finding per pair of instructions and buffer."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[int, int, str], Finding] = {}
+        super().__init__()
         self.buffers: dict[str, Sparse] = {}
         self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
 
@@ -97,7 +98,7 @@ class Writes(Observer):
             if "writer" in tables.arrays:
                 for reader in ("reader", "another"):
                     self._compare(buffer, tables, reader)
-        return list(self.found.values())
+        return super().findings()
 
     # ---- tables --------------------------------------------------------------------------------------------------
 

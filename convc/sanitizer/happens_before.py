@@ -17,9 +17,9 @@ import numpy as np
 from convc.machine.isa.observe import actors
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import Observer
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Instr
+from convc.sanitizer.checker import Checker
 from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
 from convc.sanitizer.strength import Locations
 
@@ -39,7 +39,7 @@ class Barrier:
     done: ClockMessage = field(default_factory=ClockMessage)
 
 
-class Order(Observer):
+class Order(Checker):
     """The clocks of everybody; ``met`` are (CTA, peer) where the one knows that the other has started.
 
     ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.

@@ -9,10 +9,14 @@ import numpy as np
 from convc.ir.findings import Finding, Region, Site, Verdict, merged
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS
+from convc.ptx import Instr
 from convc.sanitizer.shadow import LANES, Access, AccessSet
 
 RUNS = 32
 """Most pieces of memory that a finding lists."""
+
+Warp = tuple[int, int]
+"""Row of the CTA in its cohort, and number of the warp."""
 
 COLLECTIVE = ("alloc", "dealloc", "wgmma")
 """Kinds of accesses that a warp makes as one."""
@@ -41,6 +45,30 @@ def finding(verdict: Verdict, rule: str, message: str, site: Site, other: Site |
     """A finding at a site."""
     known = {field.name: getattr(site, field.name) for field in fields(Site)}
     return Finding(verdict=verdict, rule=rule, message=message, other=other, **known)
+
+
+def warp_finding(
+    cohort: ObservedCohort,
+    instr: Instr,
+    warp: Warp,
+    verdict: Verdict,
+    rule: str,
+    message: str,
+    region: Region | None = None,
+) -> Finding:
+    """A finding about an instruction that all lanes of a warp execute."""
+    row, number = warp
+    span = instr.span
+    site = Site(
+        file=span.file,
+        line=span.line,
+        step=instr.step,
+        cta=cohort.number(row),
+        warp=number,
+        lanes=tuple(range(LANES)),
+        region=region,
+    )
+    return finding(verdict, rule, message, site)
 
 
 def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dict[tuple[int, int], int]) -> Region:

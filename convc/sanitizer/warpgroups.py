@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from convc.ir.findings import Finding, Verdict
+from convc.ir.findings import Verdict
 from convc.machine.isa.observe import actors, watched_rows
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import LaneAccess, Observer
+from convc.machine.state.observer import LaneAccess
 from convc.ptx import Instr, Operand, Reg, Vector
-
-Warp = tuple[int, int]
-"""Row of the CTA in its cohort, and number of the warp."""
+from convc.sanitizer.checker import Checker
+from convc.sanitizer.sites import Warp, warp_finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +46,10 @@ class Registers:
     shapes: dict[int, str | None] = field(default_factory=dict)
 
 
-class WarpgroupRegisters(Observer):
+class WarpgroupRegisters(Checker):
     """Watches the first cluster of every cohort."""
 
     wants = frozenset[str]()
-
-    def __init__(self) -> None:
-        self.found: dict[tuple[str, int], Finding] = {}
-
-    def findings(self) -> list[Finding]:
-        """Everything that was found."""
-        return list(self.found.values())
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort: find the registers of wgmma, and who else touches them."""
@@ -160,19 +152,8 @@ class WarpgroupRegisters(Observer):
     def _report(self, rule: str, instr: Instr, warp: Warp, verdict: Verdict, message: str) -> None:
         """One finding of a rule and an instruction stands for all that follow."""
         key = (rule, instr.index)
-        if key in self.found:
-            return
-        self.found[key] = Finding(
-            verdict=verdict,
-            rule=rule,
-            message=message,
-            file=instr.span.file,
-            line=instr.span.line,
-            step=instr.step,
-            cta=self.cohort.number(warp[0]),
-            warp=warp[1],
-            lanes=tuple(range(32)),
-        )
+        if key not in self.found:
+            self.found[key] = warp_finding(self.cohort, instr, warp, verdict, rule, message)
 
 
 def _registers(instr: Instr) -> tuple[frozenset[int], frozenset[int]]:

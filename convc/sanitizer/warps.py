@@ -13,28 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from convc.ir.findings import Finding, Region, Verdict
+from convc.ir.findings import Region, Verdict
 from convc.machine.isa.observe import watched_rows
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import LaneAccess, Observer
+from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.tensor_memory import COLUMNS
 from convc.ptx import Instr
-
-Warp = tuple[int, int]
-"""Row of the CTA in its cohort, and number of the warp."""
+from convc.sanitizer.checker import Checker
+from convc.sanitizer.sites import Warp, warp_finding
 
 BARRIERS = ("bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait")
 
 
-class Warps(Observer):
+class Warps(Checker):
     """Watches the first cluster of every cohort."""
-
-    def __init__(self) -> None:
-        self.found: dict[tuple[str, int], Finding] = {}
-
-    def findings(self) -> list[Finding]:
-        """Everything that was found."""
-        return list(self.found.values())
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
@@ -83,7 +75,7 @@ class Warps(Observer):
                 "an aligned instruction follows a divergent branch without bar.warp.sync in between: put one before it"
             )
             verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
-            found = self._finding(instr, min(warps), verdict, "aligned-after-divergence", message)
+            found = warp_finding(self.cohort, instr, min(warps), verdict, "aligned-after-divergence", message)
             self.found.setdefault(("aligned", instr.index), found)
 
     def _registers(self, strand: ObservedStrand, instr: Instr) -> None:
@@ -96,27 +88,10 @@ class Warps(Observer):
                 first = min(slot for slot in early if filling[slot][0] is load)
                 name = strand.program.kernel.registers[first].name
                 message = f"{name} is used before tcgen05.wait::ld completes the tcgen05.ld of line {load.span.line}"
-                found = self._finding(instr, warp, Verdict.review, "register-before-wait", message, region)
+                found = warp_finding(self.cohort, instr, warp, Verdict.review, "register-before-wait", message, region)
                 self.found.setdefault(("early", load.index), found)
                 # One report a load: its other registers would say the same.
                 self.filling[warp] = {s: other for s, other in self.filling[warp].items() if other[0] is not load}
-
-    def _finding(
-        self, instr: Instr, warp: Warp, verdict: Verdict, rule: str, message: str, region: Region | None = None
-    ) -> Finding:
-        """A finding about an instruction of a whole warp."""
-        return Finding(
-            verdict=verdict,
-            rule=rule,
-            message=message,
-            file=instr.span.file,
-            line=instr.span.line,
-            step=instr.step,
-            cta=self.cohort.number(warp[0]),
-            warp=warp[1],
-            lanes=tuple(range(32)),
-            region=region,
-        )
 
 
 def _warps(strand: ObservedStrand) -> set[Warp]:

@@ -84,13 +84,16 @@ class Warpgroups:
 
     def least_done(self, rows: np.ndarray, warps: np.ndarray) -> np.ndarray:
         """int64 (m, n): for each warp the groups that all four of its warpgroup have performed."""
-        ctas, count = self.done.shape
-        whole = self.done[:, : count // WARPS * WARPS].reshape(ctas, -1, WARPS).min(axis=2)
-        return whole[np.ix_(rows, warps // WARPS)]
+        return _by_group(self.done).min(axis=2)[np.ix_(rows, warps // WARPS)]
 
     def parted(self) -> tuple[int, int] | None:
         """(row, warpgroup) of the first one whose warps did not execute the same wgmma instructions, or None."""
-        ctas, count = self.path.shape
-        whole = self.path[:, : count // WARPS * WARPS].reshape(ctas, -1, WARPS)
+        whole = _by_group(self.path)
         found = np.argwhere((whole != whole[:, :, :1]).any(axis=2))
         return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))
+
+
+def _by_group(table: np.ndarray) -> np.ndarray:
+    """What a table (ctas, warps) has of the warps of whole warpgroups, as (ctas, groups, warps of a group)."""
+    ctas, count = table.shape
+    return table[:, : count // WARPS * WARPS].reshape(ctas, -1, WARPS)

@@ -1,0 +1,21 @@
+"""An observer that keeps what it finds, until the run has ended."""
+
+from __future__ import annotations
+
+from convc.ir.findings import Finding
+from convc.machine.state.observer import Observer
+
+
+class Checker(Observer):
+    """Keeps one finding for each key, such as a rule and an instruction: what follows would say the same.
+
+    Attributes:
+        found: the findings of the launch by key.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str | int | bool, ...], Finding] = {}
+
+    def findings(self) -> list[Finding]:
+        """Everything that was found."""
+        return list(self.found.values())
