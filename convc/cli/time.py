@@ -14,18 +14,14 @@ from convc.api.options import ChipOptions
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
     collected,
-    dtype_option,
-    fuse_option,
     json_option,
     layers_option,
+    model_options,
     no_cache_option,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
     target_type,
 )
 
@@ -113,11 +109,7 @@ class Shown:
     metavar="FILE",
     help="Write a row per layer as CSV, or of a single kernel a row per event (- is stdout).",
 )
-@batch_option
-@dtype_option
-@precision_option
-@fuse_option
-@schedule_options
+@model_options
 @no_cache_option
 @json_option
 @collected("chip", ChipOptions)
