@@ -39,9 +39,11 @@ def chip_options(command: Command) -> Command:
     command = click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the chip: tma.fill=110."
     )(command)
-    return click.option("--chip", default="b200", show_default=True, help="Whose parameters: b200, b300 or h200.")(
-        command
-    )
+    return click.option(
+        "--chip",
+        metavar="NAME|FILE.toml",
+        help="Whose parameters: b200, b300 or h200; by default the chip that the kernels are for.",
+    )(command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,9 @@ class Shown:
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
 @click.option(
-    "--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300, h200 or FILE.toml."
+    "--chip",
+    metavar="NAME|FILE.toml",
+    help="Whose parameters to use: b200, b300 or h200; by default the chip that the kernels are for.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."
