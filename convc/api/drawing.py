@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from convc.api.inspecting import Inspection
 from convc.api.options import ChipOptions, ScheduleOptions
 from convc.api.timing import chip_of, only
 from convc.compiler.kernels import compile_shared
 from convc.compiler.schedules.all import schedule_of
 from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.parameters import check_target
 
 
 def time_schedules(
@@ -19,15 +22,21 @@ def time_schedules(
         found: the layer, whose plan says which schedules are legal. Of the plan's own, its kernel is timed.
         chip: whose parameters are used.
         schedule: the options that the layer was inspected with.
+
+    Raises:
+        InputError: there is no such chip, or the kernel is for another one.
     """
-    parameters = chip_of(chip or ChipOptions())
+    target = found.plan.arch.name
+    parameters = chip_of(chip or ChipOptions(), target)
+    check_target(parameters, target, found.node.name)
+    asked = replace(schedule or ScheduleOptions(), target=target)
     timed: dict[str, KernelTime] = {}
     for choice in found.plan.choices:
         if choice.tiling is None or choice.fell:
             continue
         compiled = found.compiled
         if choice.schedule != found.plan.schedule:
-            compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), schedule))
+            compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), asked))
         artifact = compiled.artifact
         title = choice.schedule.title
         timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title)

@@ -63,7 +63,7 @@ class ChipOptions:
 
     Attributes:
         chip: whose parameters to use, one of `convc.timing.parameters.chips`, or a file of one's own that ends in
-            ``.toml``, as ``convc probe --apply`` writes it.
+            ``.toml``, as ``convc probe --apply`` writes it; None for the chip that the kernels are for.
         settings: parameters to set otherwise: ``tma.fill=110``, with or without the unit behind; ``tmem.banks=8x64``.
         clock: of the SMs, in GHz, in place of the chip's.
         cold: nothing is in L2 when a kernel begins.
@@ -72,7 +72,7 @@ class ChipOptions:
             timed in each of their settings.
     """
 
-    chip: str = "b200"
+    chip: str | None = None
     settings: tuple[str, ...] = ()
     clock: float | None = None
     cold: bool = False

@@ -20,6 +20,7 @@ from convc.ir.network import ConvNode
 from convc.page.records import PageKernel, PageLayer, PageReport
 from convc.support.progress import Progress
 from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.parameters import check_target
 
 Node = ConvNode | LayerRecord
 Found = tuple[Node, Inspection | str]
@@ -52,7 +53,8 @@ def page_report(
         BuildError: the folder is damaged, or lacks a file that the page needs.
     """
     told = Progress((work or WorkOptions()).progress)
-    parameters = chip_of(chip or ChipOptions())
+    model = chip or ChipOptions()
+    parameters = chip_of(model)
     build = build_of(source)
     if build is None:
         assert not isinstance(source, Build)
@@ -70,8 +72,10 @@ def page_report(
     for index, text in enumerate(texts):
         one = next(each for _, each in found if isinstance(each, Inspection) and each.text == text)
         told.part(0.5, 1.0)(f"time {one.node.name}", index / len(texts))
+        parameters = chip_of(model, one.plan.arch.name)
+        check_target(parameters, one.plan.arch.name, one.node.name)
         times[text] = time_kernel(text, one.launch, {}, parameters, name=one.node.name)
-        others = time_schedules(one, chip) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
+        others = time_schedules(one, chip, schedule) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
         kernels.append(PageKernel(compiled=one.compiled, text=text, time=times[text], schedules=others))
     layers = tuple(_layer(node, each, texts, times) for node, each in found)
     return PageReport(source=name, chip=parameters, layers=layers, kernels=tuple(kernels))

@@ -26,9 +26,12 @@ from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
 from convc.support.progress import Progress
-from convc.timing.kernel import KernelTime, time_kernel, waits_of_all
-from convc.timing.parameters import Chip, read_chip
+from convc.timing.kernel import KernelTime, target_of, time_kernel, waits_of_all
+from convc.timing.parameters import Chip, check_target, chip_for, read_chip
 from convc.timing.what_if import Candidate, WhatIf, asks_for_choices, check_what_if, what_if
+
+TARGET = ScheduleOptions().target
+"""The target of kernels where nothing else is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +122,11 @@ class _Job:
     element_bits: int | None = None
     problem: ConvProblem | None = None  # whose schedule the planner may choose
 
+    @property
+    def target(self) -> str:
+        """The target of its kernel."""
+        return target_of(self.text, self.file)
+
 
 def time(
     source: Model | Build | str | Path,
@@ -145,7 +153,7 @@ def time(
         Cycles and microseconds of every kernel, its critical path, and what each answer rests on.
 
     Raises:
-        InputError: there is no such chip, parameter, layer or file.
+        InputError: there is no such chip, parameter, layer or file, or a kernel is for another chip.
         UnmodelledError: the control flow of a kernel depends on time.
         PtxSyntaxError, LaunchError, PlanError, MachineFault: a kernel cannot be compiled or run.
         ToolError: with `ChipOptions.sass`, ptxas or nvdisasm is missing, or refuses a kernel.
@@ -157,10 +165,15 @@ def time(
     model = chip or ChipOptions()
     settings = _settings(model)
     parameters = chip_of(model)
-    check_what_if(parameters, model.what_if)
+    check_what_if(parameters, model.what_if)  # before anything is compiled: all chips have the same names
     chosen = work or WorkOptions()
     told = Progress(chosen.progress)
-    jobs = list(_jobs(source, launch, layer, read, schedule, chosen))
+    jobs: list[_Job] = []
+    for job in _jobs(source, launch, layer, read, schedule, chosen):
+        if not jobs:
+            parameters = chip_of(model, job.target)
+        check_target(parameters, job.target, job.name)
+        jobs.append(job)
     others: list[_Job] = []
     if asks_for_choices(model.what_if) and len(jobs) == 1 and jobs[0].problem is not None:
         others = list(_other_schedules(jobs[0].name, jobs[0].schedule, jobs[0].problem, schedule, chosen))
@@ -191,9 +204,9 @@ def time(
     )
 
 
-def chip_of(options: ChipOptions) -> Chip:
-    """The parameters that options name; InputError where there is no such chip or parameter."""
-    return read_chip(options.chip, _settings(options))
+def chip_of(options: ChipOptions, target: str = TARGET) -> Chip:
+    """The parameters that options name, or those of a target; InputError where there is no such chip or parameter."""
+    return read_chip(options.chip or chip_for(target), _settings(options))
 
 
 def _settings(options: ChipOptions) -> list[str]:
@@ -298,6 +311,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         border=asked.border if schedule.shares else None,
         rows=asked.rows if schedule.shares else None,
         store=asked.store if asked.store in schedule.stores else None,
+        target=asked.target,
     )
 
 

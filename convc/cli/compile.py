@@ -11,18 +11,13 @@ from convc import api
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
-    dtype_option,
-    fuse_option,
     jobs_options,
     json_option,
     layers_option,
     model_argument,
+    model_options,
     no_cache_option,
-    precision_option,
-    schedule_options,
-    shape_option,
     target_type,
     wide_option,
 )
@@ -35,12 +30,7 @@ from convc.support import ptxas
 @model_argument
 @click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
-@batch_option
-@shape_option
-@dtype_option
-@precision_option
-@fuse_option
-@schedule_options
+@model_options
 @click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
 @jobs_options
 @no_cache_option

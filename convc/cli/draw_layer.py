@@ -12,16 +12,11 @@ from convc import api
 from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.options import (
     Chosen,
-    batch_option,
     chosen_options,
-    dtype_option,
-    fuse_option,
     layer_option,
+    model_options,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
-    shape_option,
 )
 from convc.errors import InputError
 
@@ -30,10 +25,7 @@ Command = Callable[..., Any]
 
 def layer_of_model(command: Command) -> Command:
     """``MODEL|DIR``, ``--layer``, and the options that say how a model is read and scheduled, as ``chosen``."""
-    command = chosen_options(command)
-    for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
-        command = option(command)
-    command = layer_option(command)
+    command = layer_option(model_options(chosen_options(command)))
     return click.argument("model", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")(command)
 
 

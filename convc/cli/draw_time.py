@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +17,18 @@ from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
     collected,
-    dtype_option,
-    fuse_option,
     layers_option,
+    model_options,
     no_cache_option,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
 )
 
 if TYPE_CHECKING:
     from convc import TimeReport
+    from convc.api.timing import LayerTime
 
 Command = Callable[..., Any]
 
@@ -41,78 +39,91 @@ def chip_options(command: Command) -> Command:
     command = click.option(
         "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the chip: tma.fill=110."
     )(command)
-    return click.option("--chip", default="b200", show_default=True, help="Whose parameters: b200, b300 or h200.")(
-        command
-    )
+    return click.option(
+        "--chip",
+        metavar="NAME|FILE.toml",
+        help="Whose parameters: b200, b300 or h200; by default the chip that the kernels are for.",
+    )(command)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """All that says which kernels are timed, and on which chip."""
+
+    source: Path
+    launch: Path | None
+    layer: Layers
+    chip: ChipOptions
+    chosen: Chosen
+
+    def report(self) -> TimeReport:
+        """The times."""
+        from convc.report.console import progress_bar
+
+        chosen = self.chosen
+        with progress_bar() as progress:
+            work = dataclasses.replace(chosen.work, progress=progress)
+            return api.time(
+                self.source,
+                self.launch,
+                self.layer,
+                chip=self.chip,
+                read=chosen.read,
+                schedule=chosen.schedule,
+                work=work,
+            )
+
+    def single(self) -> LayerTime:
+        """The time of the only layer; click.UsageError where there are several."""
+        first, *others = self.report().layers
+        if others:
+            names = ", ".join(one.name for one in (first, *others[:7]))
+            raise click.UsageError(f"the picture is of one kernel: choose a layer with --layer, of {names}")
+        return first
 
 
 def timed_source(command: Command) -> Command:
-    """The arguments and options of ``convc time`` that say which kernels are timed, and on which chip."""
-    command = chosen_options(chip_options(command))
-    more = (schedule_options, no_cache_option, fuse_option, precision_option, dtype_option, batch_option, layers_option)
-    for option in more:
-        command = option(command)
+    """The arguments and options of ``convc time`` that say which kernels are timed, and on which chip, as ``timed``."""
+    command = chosen_options(chip_options(collected("timed", Timed)(command)))
+    command = layers_option(model_options(no_cache_option(command)))
     command = click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")(command)
     return click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")(
         command
     )
 
 
-def _timed(
-    source: Path, launch: Path | None, layer: Layers, chip: ChipOptions, chosen: Chosen, single: bool
-) -> TimeReport:
-    """The times; click.UsageError where a ``single`` kernel is to be drawn and there are several."""
-    from convc.report.console import progress_bar
-
-    with progress_bar() as progress:
-        work = dataclasses.replace(chosen.work, progress=progress)
-        report = api.time(source, launch, layer, chip=chip, read=chosen.read, schedule=chosen.schedule, work=work)
-    if single and len(report.layers) > 1:
-        names = ", ".join(one.name for one in report.layers[:8])
-        raise click.UsageError(f"the picture is of one kernel: choose a layer with --layer, of {names}")
-    return report
-
-
 @click.command("passes", short_help="MMAs step by step, inside the tensor core.")
 @timed_source
 @output_option
-def passes_command(
-    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
-) -> None:
+def passes_command(timed: Timed, output: Path | None) -> None:
     """Draw the first MMAs of a kernel cycle by cycle: the port of shared memory and the four sub-cores."""
     from convc.draw.passes import passes_picture
 
     check_output(output)
-    report = _timed(source, launch, layer, chip, chosen, True)
-    write_picture(passes_picture(report.layers[0].kernel), output)
+    write_picture(passes_picture(timed.single().kernel), output)
 
 
 @click.command("timeline", short_help="The first round of a kernel, warp by warp.")
 @timed_source
 @output_option
-def timeline_command(
-    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
-) -> None:
+def timeline_command(timed: Timed, output: Path | None) -> None:
     """Draw what the warps, the units and the stages of a kernel do in its first round, and what they wait for."""
     from convc.draw.timeline import timeline_picture
 
     check_output(output)
-    report = _timed(source, launch, layer, chip, chosen, True)
-    write_picture(timeline_picture(report.layers[0].kernel), output)
+    write_picture(timeline_picture(timed.single().kernel), output)
 
 
 @click.command("roofline", short_help="Layers under the roofs of a chip.")
 @timed_source
 @output_option
-def roofline_command(
-    source: Path, launch: Path | None, layer: Layers, output: Path | None, chip: ChipOptions, chosen: Chosen
-) -> None:
+def roofline_command(timed: Timed, output: Path | None) -> None:
     """Draw the layers of a model by their operations a byte and a second, under the roofs of the chip."""
     from convc.api.timing import roof_points
     from convc.draw.roofline import roofline_picture
 
     check_output(output)
-    report = _timed(source, launch, layer, chip, chosen, False)
+    report = timed.report()
     write_picture(roofline_picture(roof_points(report), report.chip), output)
 
 

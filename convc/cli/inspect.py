@@ -12,18 +12,13 @@ import click
 from convc import api
 from convc.cli.options import (
     Chosen,
-    batch_option,
     chosen_options,
     collected,
-    dtype_option,
-    fuse_option,
     layer_option,
+    model_options,
     no_cache_option,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
-    shape_option,
     target_type,
     wide_option,
 )
@@ -83,12 +78,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 @click.command("inspect")
 @click.argument("model", type=path_type, required=False, callback=read_model_argument, metavar="[MODEL|DIR]")
 @layer_option
-@batch_option
-@shape_option
-@dtype_option
-@precision_option
-@fuse_option
-@schedule_options
+@model_options
 @click.option(
     "--only",
     callback=_sections,

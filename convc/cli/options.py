@@ -323,6 +323,16 @@ def schedule_options(command: Command) -> Command:
     )(command)
 
 
+def model_options(command: Command) -> Command:
+    """``--batch``, ``--shape``, ``--dtype``, ``--precision``, ``--no-fuse`` and those of the schedule.
+
+    They say how a model is read and compiled.
+    """
+    for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
+        command = option(command)
+    return command
+
+
 all_switches_option = click.option(
     "--all-switches",
     is_flag=True,

@@ -13,17 +13,12 @@ from convc.cli.draw_time import chip_options
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
-    dtype_option,
-    fuse_option,
     layers_option,
+    model_options,
     no_cache_option,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
-    shape_option,
     target_type,
 )
 
@@ -48,12 +43,7 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     help="Write the page there (- is stdout).",
 )
 @click.option("--verify", "verified", is_flag=True, help="Also run every kernel of a model, and show the verdicts.")
-@batch_option
-@shape_option
-@dtype_option
-@precision_option
-@fuse_option
-@schedule_options
+@model_options
 @no_cache_option
 @chip_options
 @chosen_options

@@ -14,18 +14,14 @@ from convc.api.options import ChipOptions
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
     collected,
-    dtype_option,
-    fuse_option,
     json_option,
     layers_option,
+    model_options,
     no_cache_option,
     path_type,
-    precision_option,
     read_model_argument,
-    schedule_options,
     target_type,
 )
 
@@ -72,7 +68,9 @@ class Shown:
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
 @click.option(
-    "--chip", default="b200", show_default=True, help="Whose parameters to use: b200, b300, h200 or FILE.toml."
+    "--chip",
+    metavar="NAME|FILE.toml",
+    help="Whose parameters to use: b200, b300 or h200; by default the chip that the kernels are for.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."
@@ -113,11 +111,7 @@ class Shown:
     metavar="FILE",
     help="Write a row per layer as CSV, or of a single kernel a row per event (- is stdout).",
 )
-@batch_option
-@dtype_option
-@precision_option
-@fuse_option
-@schedule_options
+@model_options
 @no_cache_option
 @json_option
 @collected("chip", ChipOptions)

@@ -15,22 +15,17 @@ from convc.api.options import WorkOptions
 from convc.cli.options import (
     Chosen,
     Layers,
-    batch_option,
     chosen_options,
     collected,
     counts_option,
-    dtype_option,
-    fuse_option,
     host_option,
     jobs_options,
     json_option,
     layers_option,
+    model_options,
     no_cache_option,
     numerics_option,
     path_type,
-    precision_option,
-    schedule_options,
-    shape_option,
     target_type,
     wide_option,
 )
@@ -76,8 +71,6 @@ class Shown:
 @click.command("verify")
 @click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
-@batch_option
-@shape_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @click.option(
     "--sample",
@@ -85,11 +78,8 @@ class Shown:
     metavar="N",
     help="Run N CTAs of a layer at random, and one for each border and corner of the image, instead of all.",
 )
-@dtype_option
-@precision_option
-@fuse_option
+@model_options
 @numerics_option
-@schedule_options
 @counts_option
 @wide_option
 @click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.compiler.schedules.all import schedule_of
 from convc.report.console import Console
@@ -86,12 +86,18 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: Sc
     slide = still.schedule.title
     shift = moved.schedule.title
     reads = f"{moved.read_cycles:.0f} cycles of reading shared memory instead of {still.read_cycles:.0f}"
-    if still.cycles >= SLACK * moved.cycles:
+    if still.cycles >= slack(_assumed(still), _assumed(moved)) * moved.cycles:
         return f"{shift} pays: about {moved.cycles:.0f} cycles instead of {slide}'s {still.cycles:.0f}, for {reads}"
     times = f"about {moved.cycles:.0f} cycles, {slide} {still.cycles:.0f}"
     if moved is chosen:
         gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "nothing speaks against it"
         return f"moving rows in tensor memory gains less time than estimates can tell ({times}); {gain}"
+    if still.cycles >= SLACK * moved.cycles:
+        gained = still.cycles / moved.cycles - 1
+        return (
+            f"{shift} is not worth it here ({times}): {slide} takes {gained:.0%} more, and assumed rules of the "
+            f"hardware are taken for granted from {ASSUMED_SLACK - 1:.0%} on"
+        )
     start = f"{shift} is not worth it here ({times}): {reads} "
     spent = " and ".join(_spent_on_moving(still, moved))
     if still.bottleneck != "shared memory":
@@ -115,7 +121,8 @@ def _spent_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> Iterator
 def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:
     """The steps of the choice among several: time, assumed rules, bytes."""
     fastest = legal[0]
-    near = [choice for choice in legal if choice.cycles <= SLACK * fastest.cycles]
+    rules = _assumed(fastest)
+    near = [choice for choice in legal if choice.cycles <= slack(_assumed(choice), rules) * fastest.cycles]
     if len(near) == 1:
         other = legal[1]
         more = other.cycles / fastest.cycles - 1
@@ -124,15 +131,18 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
             f"{other.cycles:.0f} ({more:.0%} more)"
         )
         return
-    yield (
-        f"within {SLACK - 1:.0%} of the fastest ({_title(fastest)}, about {fastest.cycles:.0f} cycles), which is as "
-        f"near as estimates can tell: {_titles(near)}"
-    )
+    told = f"within {SLACK - 1:.0%} of the fastest ({_title(fastest)}, about {fastest.cycles:.0f} cycles)"
+    if rules and any(not _assumed(choice) for choice in near):
+        told += f", which rests on assumed rules, or within {ASSUMED_SLACK - 1:.0%} and on none"
+    yield f"{told}, which is as near as estimates can tell: {_titles(near)}"
     least = min(map(_assumed, near))
-    trusted = [choice for choice in near if _assumed(choice) == least]
-    if len(trusted) < len(near):
-        rules = "no assumed rule" if least == 0 else f"only {least} assumed rules"
-        yield f"of these {_rest(len(trusted))} on {rules} of the hardware: {_titles(trusted)}"
+    resting = [choice for choice in near if _assumed(choice) == least]
+    trusted = [choice for choice in resting if choice.cycles <= SLACK * min(each.cycles for each in resting)]
+    if len(resting) < len(near):
+        on = "no assumed rule" if least == 0 else f"only {least} assumed rules"
+        yield f"of these {_rest(len(resting))} on {on} of the hardware: {_titles(resting)}"
+    if len(trusted) < len(resting):
+        yield f"of these {'is' if len(trusted) == 1 else 'are'} within {SLACK - 1:.0%}: {_titles(trusted)}"
     if len(trusted) > 1:
         bytes_of = ", ".join(
             f"{_titles(list(group))} {human_bytes(moved)}"

@@ -11,7 +11,7 @@ from convc.ir.launch import PointerParam, ScalarParam
 from convc.probe.kernel import ProbeKernel, probe_kernel, probe_text
 from convc.probe.probes import BLACKWELL, BOTH, Answer, ClockProbe
 from convc.probe.tensor import f16_word, mma, place, plain, tensor_kernel
-from convc.timing.parameters import read_chip
+from convc.timing.parameters import chip_for, read_chip
 
 COUNTS = (8, 40)
 """Instructions of the two launches."""
@@ -21,9 +21,6 @@ _PER = f"(cycles of {COUNTS[1]} - cycles of {COUNTS[0]}) / {COUNTS[1] - COUNTS[0
 
 ROUNDS = 8
 """Rounds of a launch; the first ones fetch instructions and warm caches."""
-
-CHIPS = {"sm_90a": "h200", "sm_100a": "b200"}
-"""The chip of `convc.timing` for each target."""
 
 TILE = 16384
 STREAMED = 4 * TILE
@@ -173,7 +170,7 @@ def _wake_cycles(_target: str, answers: Sequence[np.ndarray]) -> Answer:
 
 def _stream(target: str) -> tuple[ProbeKernel, ...]:
     """A CTA on each SM reads tiles of its own, and then the same as all the others."""
-    ctas = int(read_chip(CHIPS[target])["chip.sms"])
+    ctas = int(read_chip(chip_for(target))["chip.sms"])
     kernels: list[ProbeKernel] = []
     for step in (STREAMED, 0):
         pointers = PointerParam(buffer="in"), PointerParam(buffer="out")
@@ -194,7 +191,7 @@ def _stream(target: str) -> tuple[ProbeKernel, ...]:
 def _merged(target: str, answers: Sequence[np.ndarray]) -> Answer:
     """The share of requests that SMs of a GPC share: reading the same takes 1 - merged * (1 - 1/SMs of a GPC)."""
     own, same = (float(np.median(answer.astype(np.float64))) for answer in answers)
-    chip = read_chip(CHIPS[target])
+    chip = read_chip(chip_for(target))
     together = chip["chip.sms"] / chip["gpc.count"]
     merged = (1 - same / own) / (1 - 1 / together) if own else 0.0
     return _measured("gpc.merged", (merged, merged, merged))

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from convc.machine.base.switches import DEFAULTS
 from convc.probe.all import PROBES
-from convc.probe.clocks import CHIPS
 from convc.probe.probes import Answer, ClockProbe, RuleProbe
 from convc.probe.record import Probed, ProbedDevice, answer_bytes
-from convc.timing.parameters import Parameter, read_chip
+from convc.timing.parameters import Parameter, chip_for, read_chip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ def settle(record: Probed) -> Settled:
     readings: dict[str, set[str]] = {}
     rules: dict[str, str] = {}
     parameters: dict[str, Parameter] = {}
-    chip = CHIPS[f"{record.device.arch}a"]
+    chip = chip_for(record.device.arch)
     for given in record.probes:
         probe = PROBES[given.probe]
         settles = ", ".join(probe.settles)

@@ -223,6 +223,11 @@ def time_kernel(
     )
 
 
+def target_of(text: str, file: str = "kernel.ptx") -> str:
+    """The target that a text names, as ``sm_100a``; PtxSyntaxError where it is not well formed."""
+    return parse(text, file).target
+
+
 def middle_of_row(launch: LaunchSpec) -> int:
     """Number of the first CTA of the cluster in the middle of the grid's first row, where x alone counts.
 

@@ -1,7 +1,8 @@
 """The numbers that the model of a chip rests on: each with its unit, its source, how sure it is, and its range.
 
-A chip is a TOML file in ``chips/``, with a table for each part of the chip: ``[tma] fill = { value = 125, unit =
-"B/clk", class = "published", source = "...", range = [122, 125] }``. In text a parameter is named ``tma.fill``.
+A chip is a TOML file in ``chips/``. It begins with the architectures whose kernels it times, ``targets = ["sm_100"]``,
+and has a table for each part of the chip: ``[tma] fill = { value = 125, unit = "B/clk", class = "published",
+source = "...", range = [122, 125] }``. In text a parameter is named ``tma.fill``.
 
 A user's own file begins with ``base = "b200"``, the chip that it changes, and has those parameters that differ.
 """
@@ -73,11 +74,13 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: one of `chips`, or a file.
+        targets: architectures whose kernels it times, as ``sm_100``; its own is the first.
         parameters: its numbers.
         choices: the settings of `CHOICES` that differ from the default, by name.
     """
 
     name: str
+    targets: tuple[str, ...]
     parameters: Mapping[str, Parameter]
     choices: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
 
@@ -88,7 +91,15 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     def watched(self) -> tuple[Chip, set[str]]:
         """A chip with these parameters, and a set that gets the names of those that it is asked for."""
         asked = _Asked(self.parameters)
-        return Chip(name=self.name, parameters=asked, choices=self.choices), asked.names
+        return msgspec.structs.replace(self, parameters=asked), asked.names
+
+    def times(self, target: str) -> bool:
+        """Whether a kernel of a target such as ``sm_100a`` can be timed.
+
+        A target with a letter is for its own architecture, one without also for later ones (PTX manual, ``.target``).
+        """
+        plain = target.rstrip("af")
+        return plain in self.targets or (plain == target and _number(target) <= _number(self.targets[0]))
 
     def changed(self, values: Mapping[str, float], source: str = "set by the user") -> Chip:
         """The chip with other values, whose class becomes assumed and whose range is the value alone."""
@@ -110,6 +121,25 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
 def chips() -> tuple[str, ...]:
     """Names of the chips that there are parameters for."""
     return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+def chip_for(target: str) -> str:
+    """The name of the chip to time kernels of a target on; that of ``sm_100`` where none has its architecture."""
+    known = [_chip(name) for name in chips()]
+    fits = [chip.name for chip in known if target.rstrip("af") in chip.targets]
+    return fits[0] if fits else chip_for("sm_100")
+
+
+def check_target(chip: Chip, target: str, kernel: str) -> None:
+    """Raise `InputError` where a kernel cannot be timed on a chip, whose architecture is another."""
+    if not chip.times(target):
+        fits = [name for name in chips() if _chip(name).times(target)]
+        expected = f"expected chip {' or '.join(fits)}" if fits else "there is no chip for it"
+        raise InputError(
+            f"the kernel is for {target}, and chip {chip.name} is {chip.targets[0]}: {expected}",
+            where=kernel,
+            hint=f"leave --chip out, or compile with --target {chip.targets[-1]}a",
+        )
 
 
 def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
@@ -175,7 +205,7 @@ def _own_chip(file: Path) -> Chip:
             check_name(chip, name)
             _check_own(name, entry, parameters[name].unit, where)
             parameters[name] = entry
-    return Chip(name=where, parameters=parameters)
+    return msgspec.structs.replace(chip, name=where, parameters=parameters)
 
 
 def _check_own(name: str, entry: Parameter, unit: str, where: str) -> None:
@@ -194,12 +224,18 @@ def _check_own(name: str, entry: Parameter, unit: str, where: str) -> None:
 def _chip(name: str) -> Chip:
     """The parameters as the file has them."""
     tables = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    targets = tuple(tables.pop("targets"))
     parameters = {
         f"{table}.{key}": msgspec.convert(entry, Parameter)
         for table, entries in tables.items()
         for key, entry in entries.items()
     }
-    return Chip(name=name, parameters=parameters)
+    return Chip(name=name, targets=targets, parameters=parameters)
+
+
+def _number(target: str) -> int:
+    """The number of an architecture."""
+    return int(target.removeprefix("sm_"))
 
 
 def _parts(chip: Chip, text: str) -> tuple[str, str]:

@@ -30,7 +30,13 @@ from convc.ir.arch import Arch, Rates
 from convc.layout.device_layout import DeviceLayout
 
 SLACK = 1.05
-"""Estimates closer than this are taken as equal: a launch is off by 2 to 3 percent of the engine's time on average."""
+"""Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
+schedules of one layer mostly to the same side."""
+
+ASSUMED_SLACK = 1.18
+"""A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
+average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
+high. If the rule is wrong, so is the kernel; less is not worth that."""
 
 THREADS = 192
 """Threads of a CTA: six warps (`convc.compiler.schedules.skeleton`)."""
@@ -272,6 +278,15 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
         peak_share=_peak_share(tiled, work, cycles),
         bottleneck=max(suppliers, key=suppliers.__getitem__),
     )
+
+
+def slack(assumed: int, fastest: int) -> float:
+    """The factor up to which a schedule counts as about as fast as the fastest.
+
+    Args:
+        assumed, fastest: assumed rules that either rests on.
+    """
+    return ASSUMED_SLACK if fastest and not assumed else SLACK
 
 
 def choose(costs: Sequence[Estimate]) -> int:

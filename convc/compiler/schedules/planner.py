@@ -12,7 +12,7 @@ from dataclasses import replace
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.cost import SLACK, slack
 from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, STORES, Request
@@ -72,17 +72,29 @@ def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> Sche
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
-    """The schedule to take: of those about as fast as the fastest, one that rests on no assumed rule of the hardware,
-    and of these the one that moves fewest bytes.
+    """The schedule to take: of those about as fast as the fastest, those that rest on fewest assumed rules of the
+    hardware, and of these that are about as fast the one that moves fewest bytes.
     """
-    limit = SLACK * min(candidates.best.cost.cycles for candidates in legal)
-    near = [candidates for candidates in legal if candidates.best.cost.cycles <= limit]
+    fastest = min(legal, key=_cycles)
+    rules = _assumed(fastest)
+    near = [one for one in legal if _cycles(one) <= slack(_assumed(one), rules) * _cycles(fastest)]
+    least = min(map(_assumed, near))
+    trusted = [one for one in near if _assumed(one) == least]
+    limit = SLACK * min(map(_cycles, trusted))
+    return min(
+        (one for one in trusted if _cycles(one) <= limit),
+        key=lambda one: (one.best.cost.traffic_bytes, _cycles(one)),
+    )
 
-    def key(candidates: ScheduleCandidates) -> tuple[int, int, float]:
-        cost = candidates.best.cost
-        return schedule_of(candidates.schedule).assumed, cost.traffic_bytes, cost.cycles
 
-    return min(near, key=key)
+def _cycles(candidates: ScheduleCandidates) -> float:
+    """Cycles of a schedule's best candidate."""
+    return candidates.best.cost.cycles
+
+
+def _assumed(candidates: ScheduleCandidates) -> int:
+    """Assumed rules that a schedule rests on."""
+    return schedule_of(candidates.schedule).assumed
 
 
 def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...]) -> Plan:

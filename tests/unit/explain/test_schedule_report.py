@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,9 +13,11 @@ from rich.console import Console
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import ScheduleSummary
-from convc.compiler.schedules.all import SLIDE, WINDOWS
+from convc.compiler.schedules import planner
+from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY, WINDOWS
 from convc.compiler.schedules.planner import plan
 from convc.explain.schedules import (
+    _compared,
     choice_lines,
     illegal_lines,
     legal_choices,
@@ -75,6 +78,11 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
         ),
         ({}, {"cycles": 980, "mma_cycles": 500}, "instead of 900 is less than the estimates may be off"),
         (
+            {},
+            {"schedule": STATIONARY.id, "cycles": 900},
+            "slide takes 11% more, and assumed rules of the hardware are taken for granted from 18% on",
+        ),
+        (
             {"bottleneck": "L2"},
             {"cycles": 980},
             "instead of 900 gains nothing, since slide waits for L2, and costs 100 more of the tensor core",
@@ -85,6 +93,40 @@ def test_the_verdict(slide, shift, verdict):
     still = msgspec.structs.replace(STILL, **slide)
     moved = msgspec.structs.replace(MOVED, **shift)
     assert verdict in verdict_on_moving(still, moved, moved if verdict.startswith("shift windows pays") else still)
+
+
+@pytest.mark.parametrize(
+    ("cycles", "chosen", "said"),
+    [
+        # stationary rests on an assumed rule, shift chain on two, the others on none
+        ({SLIDE: 1060, STATIONARY: 1000}, SLIDE, "rests on assumed rules, or within 18% and on none, which is as near"),
+        ({SLIDE: 1170, STATIONARY: 1000}, SLIDE, "of these rests on no assumed rule of the hardware: slide"),
+        ({SLIDE: 1190, STATIONARY: 1000}, STATIONARY, "stationary is clearly the fastest: about 1000 cycles; slide"),
+        (
+            {SLIDE: 1000, STATIONARY: 1040},
+            SLIDE,
+            "within 5% of the fastest (slide, about 1000 cycles), which is as near",
+        ),
+        ({SLIDE: 1060, WINDOWS: 1000}, WINDOWS, "shift windows is clearly the fastest"),
+        ({SLIDE: 1170, WINDOWS: 1100, STATIONARY: 1000}, WINDOWS, "of these is within 5%: shift windows"),
+        ({CHAIN: 1060, STATIONARY: 1000}, STATIONARY, "clearly the fastest"),
+        ({CHAIN: 1000, STATIONARY: 1040}, STATIONARY, "of these rests on only 1 assumed rules"),
+    ],
+)
+def test_assumed_rules_are_taken_for_granted_where_they_gain_much(cycles, chosen, said):
+    """Bytes are fewest where time is longest, so that they never decide here by themselves."""
+    legal = [SimpleNamespace(schedule=one.id, best=offered(time)) for one, time in cycles.items()]
+    assert planner._chosen(legal).schedule == chosen.id
+    summaries = {
+        one.id: ScheduleSummary(schedule=one.id, cycles=time, traffic_bytes=10000 - time)
+        for one, time in sorted(cycles.items(), key=lambda pair: pair[1])
+    }
+    assert said in "\n".join(_compared(list(summaries.values()), summaries[chosen.id]))
+
+
+def offered(time: int) -> SimpleNamespace:
+    """A schedule's best candidate, as far as the choice looks at it."""
+    return SimpleNamespace(cost=SimpleNamespace(cycles=time, traffic_bytes=10000 - time))
 
 
 def test_lanes_are_accounted_for():

@@ -11,12 +11,12 @@ import pytest
 from convc.errors import InputError
 from convc.machine import RunOptions, run
 from convc.probe.all import PROBES
-from convc.probe.clocks import CHIPS, COUNTS, ROUNDS
+from convc.probe.clocks import COUNTS, ROUNDS
 from convc.probe.kernel import OUT, ProbeKernel, probe_text
-from convc.probe.probes import SHOTS, ClockProbe, RuleProbe, chosen
+from convc.probe.probes import BOTH, SHOTS, ClockProbe, RuleProbe, chosen
 from convc.support.ptxas import assemble
 from convc.timing.kernel import time_kernel
-from convc.timing.parameters import read_chip
+from convc.timing.parameters import chip_for, read_chip
 
 RUN = RunOptions()
 RULES = [(probe.name, target) for probe in PROBES.values() if isinstance(probe, RuleProbe) for target in probe.targets]
@@ -67,7 +67,7 @@ def test_the_assembler_takes_every_text(target):
 
 @pytest.mark.parametrize("frame", ["warp", "clock", "copy", "wake", "stream", "tensor"])
 def test_a_frame_changes_in_its_target_and_its_middle_alone(frame):
-    lines = [probe_text(frame, target, "    bar.sync 0;").splitlines() for target in CHIPS]
+    lines = [probe_text(frame, target, "    bar.sync 0;").splitlines() for target in BOTH]
     differ = [pair for pair in zip(*lines, strict=True) if pair[0] != pair[1]]
     assert [one.split()[0] for one, _ in differ] == [".version", ".target"]
     assert not any(re.fullmatch("// [A-Z]+", line) for line in lines[0])
@@ -119,7 +119,7 @@ def test_wake_ups_that_are_uniform():
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_shared_requests(target):
-    chip = read_chip(CHIPS[target])
+    chip = read_chip(chip_for(target))
     ctas = int(chip["chip.sms"])
     together = ctas / chip["gpc.count"]
     own = np.full(ctas, 100_000, np.uint64)
@@ -142,7 +142,7 @@ def test_the_model_of_a_chip_finds_the_number_that_it_was_given(name, value, nea
     target = probe.targets[0]
     kernels = probe.kernels(target)
     (parameter,) = probe.parameters
-    chip = read_chip(CHIPS[target], [f"{parameter}={value}"])
+    chip = read_chip(chip_for(target), [f"{parameter}={value}"])
     times = [time_kernel(kernel.text, kernel.launch, kernel.buffers, chip).cycles for kernel in kernels]
     answers: list[bytes] = []
     for kernel, spent in zip(kernels, times, strict=True):

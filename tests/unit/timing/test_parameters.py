@@ -8,7 +8,9 @@ import pytest
 
 from convc.errors import InputError
 from convc.timing import parameters
-from convc.timing.parameters import chips, read_chip
+from convc.timing.parameters import check_target, chip_for, chips, read_chip
+
+TARGETS = ("sm_80", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_100f", "sm_103a", "sm_120")
 
 
 @pytest.mark.parametrize("name", chips())
@@ -78,3 +80,15 @@ def test_a_users_own_file_changes_a_chip(tmp_path):
     file.write_text("#" * (1 << 19))
     with pytest.raises(InputError, match="a file of parameters has at most 262144 bytes"):
         read_chip(str(file))
+
+
+def test_a_chip_times_kernels_of_its_own_architecture():
+    times = {name: {target for target in TARGETS if read_chip(name).times(target)} for name in chips()}
+    assert times == {
+        "b200": {"sm_80", "sm_90", "sm_100", "sm_100a", "sm_100f"},
+        "b300": {"sm_80", "sm_90", "sm_100", "sm_100a", "sm_100f", "sm_103a"},
+        "h200": {"sm_80", "sm_90", "sm_90a"},
+    }
+    assert [chip_for(target) for target in TARGETS] == ["b200", "h200", "h200", "b200", "b200", "b200", "b300", "b200"]
+    with pytest.raises(InputError, match="for sm_120, and chip b200 is sm_100: there is no chip for it"):
+        check_target(read_chip("b200"), "sm_120", "some_kernel")
