@@ -7,6 +7,7 @@ whose lanes are channels too.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from convc.compiler.plan.coordinates import Coordinate
@@ -44,7 +45,7 @@ from convc.compiler.tile.steps.epilogue import (
     TileStore,
 )
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.ir.expr import Const, Var
+from convc.ir.expr import Const, Var, substitute
 
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
@@ -105,13 +106,10 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
         chunk=number("chunk") if chunks > 1 else None,
         out=plan.problem.out,
     )
-    column = Compute(
-        id="epilogue.column",
-        note="first column of the chunk",
-        dst=number("column"),
-        expr=first + Var("chunk") * columns if chunks > 1 else first,
-    )
-    read = (column, *core.read(columns)[1:])
+    column, *loads = core.read(columns)
+    assert isinstance(column, Compute), "a read begins with its first column"
+    within = column.expr if chunks > 1 else substitute(column.expr, {"chunk": Const(0)})
+    read = (replace(column, expr=first + within), *loads)
     body = (*chunk_values(plan, read, row_store(plan, columns), scaled), stage)
     if chunks > 1:
         note = f"{columns} columns at a time"
@@ -203,33 +201,26 @@ def row_store(plan: Plan, columns: int) -> GlobalStore:
 
 def requantise(plan: Plan, columns: int) -> tuple[Requantise, ...]:
     """The step that scales sums of whole numbers, where the result has 8 bits; its multipliers lie behind the bias."""
-    if not plan.problem.requantised:
-        return ()
-    step = Requantise(
-        id="epilogue.scale",
-        note="one multiplier a channel",
-        buffer=BIAS,
-        columns=columns,
-        zero_point=plan.problem.out_zero_point,
-        **staged(plan, 1),
-    )
-    return (step,)
+    return (Requantise(**_scaling(plan, columns), **staged(plan, 1)),) if plan.problem.requantised else ()
 
 
 def requantise_lanes(plan: Plan, columns: int) -> tuple[RequantiseLane, ...]:
     """The step that scales sums of whole numbers where a lane has a channel."""
     if not plan.problem.requantised:
         return ()
-    step = RequantiseLane(
-        id="epilogue.scale",
-        note="one multiplier a channel",
-        buffer=BIAS,
-        first=plan.layout.bias.shape[-1],
-        channel=plan.indexing.coordinates.k.name,
-        columns=columns,
-        zero_point=plan.problem.out_zero_point,
-    )
-    return (step,)
+    channel = plan.indexing.coordinates.k.name
+    return (RequantiseLane(**_scaling(plan, columns), first=plan.layout.bias.shape[-1], channel=channel),)
+
+
+def _scaling(plan: Plan, columns: int) -> dict[str, Any]:
+    """The fields that both steps have."""
+    return {
+        "id": "epilogue.scale",
+        "note": "one multiplier a channel",
+        "buffer": BIAS,
+        "columns": columns,
+        "zero_point": plan.problem.out_zero_point,
+    }
 
 
 def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:

@@ -14,8 +14,8 @@ import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.straight import Element, Pack, Segment, Source, inputs_of
-from convc.machine.isa.memory.rows import read_rows, row_writer
+from convc.machine.execute.straight import STORES, Element, Pack, Segment, Source, inputs_of
+from convc.machine.isa.memory.rows import read_rows, read_shared, row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.tcgen05.ld_st import loaded
@@ -87,10 +87,11 @@ class _Runner:
         self.ops = ops
         self.skipped = segment.stop - segment.start - 1
         self.trials = TRIALS
-        make = {"tensor": _tensor, "load": _load, "apply": _apply}
-        store = segment.packs[-1] if segment.packs[-1].kind == "store" else None
-        self.packs = [(p, make[p.kind](p, body, table)) for p in segment.packs if p is not store]
-        self.store = None if store is None else _Store(store, body, table)
+        make = {"tensor": _tensor, "load": _load, "ld.shared": _load_shared, "apply": _apply}
+        stores = {"store": _Store, "st.shared": _SharedStore}
+        last = segment.packs[-1]
+        self.packs = [(p, make[p.kind](p, body, table)) for p in segment.packs if p.kind not in STORES]
+        self.store = stores[last.kind](last, body, table) if last.kind in STORES else None
         self.loads = [p for p in segment.packs if p.kind == "load"]
         self.tensors = sum(p.kind == "tensor" for p in segment.packs)
         tensor = [pack for pack in segment.packs if pack.kind == "tensor"]
@@ -216,6 +217,22 @@ def _load(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     return perform
 
 
+def _load_shared(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
+    """ld.shared of a row of words, the same for all threads."""
+    address = address_of(body[pack.members[0]].operands[1], table)
+    words = len(pack.targets)
+    size = 4 * words // len(pack.members)
+
+    def perform(strand: Strand, blocks: Blocks) -> bool:
+        block = read_shared(strand, address(strand.regs), words, size)
+        if block is None:
+            return False
+        blocks[pack] = block
+        return True
+
+    return perform
+
+
 def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     """Arithmetic and conversions."""
     applied = table.applied[pack.members[0]]
@@ -317,6 +334,23 @@ class _Store:
         if not isinstance(words, np.ndarray) or words.ndim != 4 or words.dtype != DTYPE[32]:
             return None
         return row_writer(strand, self.address(regs), words, mask, self.size)
+
+
+class _SharedStore:
+    """st.shared of words in each thread, each instruction with an address of its own."""
+
+    def __init__(self, pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> None:
+        [sources] = pack.sources
+        self.addresses: list[Read] = [address_of(body[member].operands[0], table) for member in pack.members]
+        self.fetch = _fetch(sources, table)
+        self.size = 4 * len(sources) // len(pack.members)
+
+    def prepare(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:
+        """What stores the words; None where that is not plain."""
+        words = self.fetch(blocks, strand.regs)
+        if not isinstance(words, np.ndarray) or words.ndim != 4 or words.dtype != DTYPE[32]:
+            return None
+        return shared_writer(strand, [address(strand.regs) for address in self.addresses], words, self.size)
 
 
 def _nothing() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from convc.machine.base.values import width
+from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.registry import NO_RESULT
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Guard, Imm, Instr, Label, Reg, Special, Symbol, Vector
@@ -28,6 +29,9 @@ SCALAR = frozenset((
 
 BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
 """Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
+
+STORES = frozenset(("store", "st.shared"))
+"""Kinds of packs that end a segment."""
 
 FEWEST = 12
 """Instructions in packs that make a segment worth its while."""
@@ -44,7 +48,7 @@ class Pack:
     """Instructions that are performed together.
 
     Attributes:
-        kind: ``tensor`` (tcgen05.ld), ``load``, ``apply`` or ``store``.
+        kind: ``tensor`` (tcgen05.ld), ``load``, ``apply``, ``store``, and ``ld.shared``, ``st.shared``.
         members: their indices in the body.
         level: how many packs one after the other its operands need.
         sources: for each operand, where the value comes from in each member.
@@ -65,7 +69,7 @@ class Segment:
     Attributes:
         start, stop: indices in the body.
         scalars: indices of the instructions that run first.
-        packs: in the order in which they are performed; of stores there is at most one, the last.
+        packs: in the order in which they are performed; of stores to either memory there is at most one, the last.
         left: for each pack, (position, slot) of what its elements leave in registers at the end.
     """
 
@@ -85,7 +89,7 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
     found: list[Segment] = []
     end = 0
     for start in begins:
-        if start >= end and _kind(body[start], table) in ("tensor", "load", "apply"):
+        if start >= end and _kind(body[start], table) in ("tensor", "load", "ld.shared", "apply"):
             run = _Run(body, table, start)
             end = run.extend(leaders)
             if sum(len(pack.members) for pack in run.packs) >= FEWEST:
@@ -97,13 +101,13 @@ def _kind(instr: Instr, table: SlotTable) -> str:
     """What an instruction may be in a segment: a kind of pack, ``scalar``, or "" where it ends one."""
     name = instr.form.name
     if name in ("st", "st.mmio"):
-        return "store" if _is_global(instr, instr.operands[1], instr.operands[0]) else ""
+        return _moves_words(instr, instr.operands[1], instr.operands[0], {"global": "store", "shared": "st.shared"})
     if instr.guard is None:
         if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
             floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
             return "apply" if floats else "scalar"
         if name in ("ld", "ld.nc"):
-            return "load" if _is_global(instr, instr.operands[0], instr.operands[1]) else ""
+            return _moves_words(instr, instr.operands[0], instr.operands[1], {"global": "load", "shared": "ld.shared"})
         if name == "tcgen05.ld":
             plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
             return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
@@ -113,11 +117,11 @@ def _kind(instr: Instr, table: SlotTable) -> str:
     return "scalar" if known else ""
 
 
-def _is_global(instr: Instr, data: object, address: object) -> bool:
-    """Whether words of 32 bits move between registers and global memory."""
+def _moves_words(instr: Instr, data: object, address: object, kinds: dict[str, str]) -> str:
+    """The kind of an access by its state space, where it moves words of 32 bits; else ""."""
     based = isinstance(address, Address) and isinstance(address.base, Reg)
     words = all(isinstance(item, Reg) and width(item.type) == 32 for item in _items(data))
-    return based and words and width(instr.mods[-1]) == 32 and "global" in instr.mods
+    return kinds.get(space_of(instr) or "", "") if based and words and width(instr.mods[-1]) == 32 else ""
 
 
 def _items(operand: object) -> tuple[object, ...]:
@@ -148,16 +152,18 @@ class _Run:
         take = {
             "tensor": self._tensor,
             "load": self._load,
+            "ld.shared": self._load,
             "apply": self._apply,
             "store": self._store,
+            "st.shared": self._store_shared,
             "scalar": self._scalar,
         }
-        stored = False
+        stored = ""
         while at < len(self.body) and (at == self.start or at not in leaders):
             kind = _kind(self.body[at], self.table)
-            if not kind or (stored and kind != "store") or not take[kind](self.body[at]):
+            if not kind or (stored and kind != stored) or not take[kind](self.body[at]):
                 break
-            stored = kind == "store"
+            stored = kind if kind in STORES else ""
             at += 1
         return at
 
@@ -221,7 +227,8 @@ class _Run:
             return False
         slots = _slots(instr.operands[0])
         # A pack reads one row: words that follow one another.
-        self._follow("load", base, address.offset, Pack("load", [instr.index], 0, [], slots), len(slots))
+        kind = _kind(instr, self.table)
+        self._follow(kind, base, address.offset, Pack(kind, [instr.index], 0, [], slots), len(slots))
         return True
 
     def _follow(self, kind: str, base: int, offset: int, pack: Pack, words: int) -> None:
@@ -263,6 +270,17 @@ class _Run:
         self._follow("store", base, address.offset, pack, len(slots))
         return True
 
+    def _store_shared(self, instr: Instr) -> bool:
+        """Every store has an address of its own: rows of shared memory are swizzled."""
+        slots = _slots(instr.operands[1])
+        if instr.guard is not None or self._outside(instr.operands[0]) is None:
+            return False
+        key = ("st.shared", len(slots))
+        if key not in self.open and any(pack.kind == "st.shared" for pack in self.packs):
+            return False
+        self._grow(key, Pack("st.shared", [instr.index], 1 << 30, [[self._source(slot) for slot in slots]]))
+        return True
+
 
 def _guard(instr: Instr) -> tuple[int, bool] | None:
     guard: Guard | None = instr.guard
@@ -277,6 +295,7 @@ def inputs_of(segment: Segment, body: tuple[Instr, ...]) -> list[int]:
         first = body[pack.members[0]]
         if first.guard is not None:
             found.add(first.guard.slot)
-        bases = [operand.base for operand in first.operands if isinstance(operand, Address)]
-        found.update(base.slot for base in bases if isinstance(base, Reg))
+        for member in pack.members if pack.kind == "st.shared" else pack.members[:1]:
+            bases = [operand.base for operand in body[member].operands if isinstance(operand, Address)]
+            found.update(base.slot for base in bases if isinstance(base, Reg))
     return sorted(found)

@@ -7,7 +7,7 @@ places, which they do unless CTAs diverge.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -137,6 +137,13 @@ class PutOff(Protocol):
         ...
 
 
+class Covered(NamedTuple):
+    """A write that waits although other bytes have been written over some of its own: bool ``over``, for each byte."""
+
+    write: PutOff
+    over: np.ndarray
+
+
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024.
 
@@ -144,7 +151,8 @@ class SharedMemory:
     `part` settles the addresses that are asked for, `bytes` and `chunks` all of them.
 
     Attributes:
-        put_off: the writes that wait, by the address where they start; no two of them overlap.
+        put_off: the writes that wait, by the address where they start; no two of them overlap. None of their bytes has
+            been written since; those of which some have are in ``_covered``.
         seen: whether a write that waited was performed, or anybody has taken all bytes.
     """
 
@@ -158,6 +166,7 @@ class SharedMemory:
         self._room = self._pool.unused((ctas, self.padded), np.uint8)
         self._fresh = np.ones(self.padded // BLOCK, bool)  # blocks that hold anything: to be poisoned
         self._all_used = False
+        self._covered: dict[int, Covered] = {}
 
     @property
     def bytes(self) -> np.ndarray:
@@ -174,8 +183,27 @@ class SharedMemory:
         """All bytes, of which only those from ``low`` up to and without ``high`` may be looked at or written."""
         if not self._all_used:
             self._poison(low, high)
-        if self.put_off:
+        if self.put_off or self._covered:
             self._settle(low, high)
+        return self._room
+
+    def to_overwrite(self, places: np.ndarray, size: int) -> np.ndarray:
+        """All bytes, of which the units of ``size`` bytes from ``places`` on are to be written, and none looked at.
+
+        Of writes that wait for such bytes the rest goes on waiting; who looks at it finds the later write as well.
+        """
+        low = int(places.min())
+        high = int(places.max()) + size
+        if not self._all_used:
+            self._poison(low, high)
+        for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
+            del self.put_off[write.start]
+            self._covered[write.start] = Covered(write, np.zeros(write.stop - write.start, bool))
+        for start, (write, over) in list(self._covered.items()):
+            inside = places[(places >= start) & (places < write.stop)] - start
+            over[(inside[:, None] + np.arange(size)).reshape(-1)] = True
+            if over.all():
+                del self._covered[start]
         return self._room
 
     def remember(self, write: PutOff) -> None:
@@ -184,12 +212,16 @@ class SharedMemory:
         stop = write.stop
         old = self.put_off.get(start)
         if old is None or old.stop != stop:
+            covered = self._covered.get(start)
+            if covered is not None and covered.write.stop == stop:
+                del self._covered[start]
             self._settle(start, stop)
         self.put_off[start] = write
 
     def release(self) -> None:
         """The CTAs have ended: give the memory back."""
         self.put_off.clear()
+        self._covered.clear()
         self._pool.keep(self._room)
 
     def _settle(self, low: int, high: int) -> None:
@@ -200,6 +232,15 @@ class SharedMemory:
                 self._poison(write.start, write.stop)
             write.perform(self._room)
             self.seen = True
+        for start, (write, over) in list(self._covered.items()):
+            if not over[max(low - start, 0) : max(high - start, 0)].all():
+                del self._covered[start]
+                if not self._all_used:
+                    self._poison(start, write.stop)
+                later = self._room[:, start : write.stop][:, over]
+                write.perform(self._room)
+                self._room[:, start : write.stop][:, over] = later
+                self.seen = True
 
     def _poison(self, low: int, high: int) -> None:
         """Fill the blocks of a range that nobody has used before."""

@@ -56,6 +56,9 @@ class TensorLoader:
         tmap: the tensor map; checked, `LaunchError` where it is wrong.
         memory: uint8 (bytes,): the buffer that the map names. It is read at each `load`; where the loader
             had to make its own copy of it (see `source_chunks`), that is renewed by `invalidate`.
+
+    Attributes:
+        grain: bits of which a start in dimension 0 is a multiple.
     """
 
     def __init__(self, tmap: TensorMap, memory: np.ndarray) -> None:
@@ -64,7 +67,7 @@ class TensorLoader:
         self.memory = memory
         self.walks = walks_of(tmap)
         self._bits = tmap.shared_bits
-        self._grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
+        self.grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
         self._forms: dict[tuple, Form] = {}
@@ -176,7 +179,7 @@ class TensorLoader:
                 hint="the hardware stops with a misaligned address (CUDA error 716)",
             )
         channel = _uniform(coords[0])
-        if channel is not None and channel * self._bits % self._grain:
+        if channel is not None and channel * self._bits % self.grain:
             unit = "128 elements" if tmap.dtype in PADDED else "16 bytes"
             raise MachineFault(
                 f"coordinate 0 of a tensor copy must be a multiple of {unit}, got element {channel} "

@@ -27,6 +27,7 @@ from convc.machine.tma.cache import Coordinate, signed
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.reduce import reduce_into, reduction
 from convc.machine.tma.source import CHUNK
+from convc.machine.tma.walk import Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def store(
             "there are no tensor stores of b4x16_p64 elements",
             hint="b4x16 maps have some: their shared memory is packed",
         )
-    shape = tensor.shape((0,) * (tmap.rank - 2) if mode == "im2col" else (), mode)
+    shape = _shape(tensor, mode)
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
     channel = tensor.channel(address, coords, mode)
     if channel is None:
@@ -113,6 +114,18 @@ def store(
     return StoreResult(bytes=place.bytes, read=place.written, target=target, inside=inside, size=size)
 
 
+def span(tensor: TensorLoader, address: int, mode: str | None, limit: int) -> tuple[int, int]:
+    """First shared address that a store from ``address`` reads, and the one behind the last; ``limit``: of the CTA."""
+    if address % 16:
+        return 0, limit  # `store` faults
+    return address, address + tensor.place(_shape(tensor, mode).steps.size, address, limit).extent
+
+
+def _shape(tensor: TensorLoader, mode: str | None) -> Form:
+    """The rows of a store."""
+    return tensor.shape((0,) * (tensor.tmap.rank - 2) if mode == "im2col" else (), mode)
+
+
 def packed_six(chunks: np.ndarray) -> np.ndarray:
     """Chunks (n,) of 16 bytes, of each the low 6 bits one after another: uint8 (n, 12)."""
     codes = np.ascontiguousarray(chunks).view(np.uint8).reshape(-1, 4, 4).astype(np.uint32) & np.uint32(63)
@@ -121,10 +134,10 @@ def packed_six(chunks: np.ndarray) -> np.ndarray:
 
 
 def _channels(tensor: TensorLoader, address: int, coords: tuple[Coordinate, ...], mode: str | None) -> np.ndarray:
-    """First channels of CTAs that start at different ones, int64 (ctas, 1); each is held to the rules of one."""
+    """First channels of CTAs that start at different ones, int64 (ctas, 1); the oddest is held to the rules."""
     channels = np.asarray(_signed(coords[0])).astype(np.int64)
-    for channel in np.unique(channels):
-        tensor.channel(address, (int(channel), *coords[1:]), mode)
+    odd = int(channels[(channels * tensor.tmap.shared_bits % tensor.grain).argmax()])
+    tensor.channel(address, (odd, *coords[1:]), mode)
     return channels[:, None]
 
 

@@ -136,3 +136,47 @@ def test_an_address_that_an_earlier_result_decides_ends_a_segment():
     result, found = both(body)
     assert not isinstance(result, Exception)
     assert [segment.start for segment in found]
+
+
+STAGED = """.shared .align 128 .b8 s[8192];
+.reg .b32 %q, %o<2>;
+mov.u32 %q, s; mad.lo.u32 %o0, %t, {row}, %q; and.b32 %n, %t, 1; shl.b32 %n, %n, 4; xor.b32 %o0, %o0, %n;
+xor.b32 %o1, %o0, {piece};
+ld.global.v4.f32 {{%b0, %b1, %b2, %b3}}, [%p_bias]; st.shared.v4.f32 [%q+4096], {{%b0, %b1, %b2, %b3}};
+bar.sync 0;
+"""
+READ_BACK = """
+bar.sync 0;
+ld.shared.v4.b32 {%h0, %h1, %h2, %h3}, [%o0]; ld.shared.v4.b32 {%h4, %h5, %h6, %h7}, [%o1];
+st.global.v4.b32 [%to], {%h0, %h1, %h2, %h3}; st.global.v4.b32 [%to+16], {%h4, %h5, %h6, %h7};
+"""
+
+
+def staging(*, row: int = 32, piece: int = 16, bias: tuple[int, ...] = (0, 0, 0, 0), guard: str = "") -> str:
+    """The epilogue with numbers from shared memory, where it leaves its results: swizzled, and read back then."""
+    head, body = epilogue(bias=bias, offsets=(0, 1), guard=guard).split("ld.global.v4", 1)
+    body = ("ld.global.v4" + body).replace("ld.global.nc", "ld.shared").replace("[%p_bias+", "[%q+4096+")
+    for i in (0, 1):
+        body = body.replace(f"st.global.v4.b32 [%to+{i}]", f"st.shared.v4.b32 [%o{i}]")
+    return head + STAGED.format(row=row, piece=piece) + body + READ_BACK
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"row": 64},
+        {"piece": 32},  # rows overlap in part: two stores meet
+        {"row": 0},  # threads meet
+        {"guard": "@%p"},  # what the others read back was never written
+        {"bias": (0, 0, 16, 0)},  # numbers that were never written
+        {"bias": (0, 4096, 0, 0)},  # a fault
+        {"piece": 8},  # and another
+    ],
+    ids=str,
+)
+def test_rows_staged_in_shared_memory(changes):
+    result, found = both(staging(**changes))
+    assert isinstance(result, MachineFault) == (changes in ({"bias": (0, 4096, 0, 0)}, {"piece": 8}))
+    kinds = {pack.kind for segment in found for pack in segment.packs}
+    assert ({"ld.shared", "st.shared"} <= kinds) == ("guard" not in changes)

@@ -35,7 +35,7 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.cache import Coordinate
 from convc.machine.tma.load import TensorLoader
-from convc.machine.tma.store import store
+from convc.machine.tma.store import span, store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
 from convc.ptx import Instr, Operand, TensorAddress
 
@@ -230,7 +230,9 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     launch = cohort.launch
     name = box.name
     launch.about_to_change(name)
-    result = store(box.loader, cohort.shared.bytes, where, box.coords, group.rows, box.mode, operation, launch.switches)
+    low, high = span(box.loader, where, box.mode, cohort.shared.padded)
+    room = cohort.shared.part(low, high)
+    result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
     if cohort.observer is not None:

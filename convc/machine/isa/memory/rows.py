@@ -1,6 +1,6 @@
-"""Many neighbouring words of global memory in one access: what a straight run of ld.global or st.global moves.
+"""Many words of memory in one access: what a straight run of loads or stores moves.
 
-Neither function faults: each says where an access is not plain, and changes nothing then.
+No function here faults: each says where an access is not plain, and changes nothing then.
 """
 
 from __future__ import annotations
@@ -87,6 +87,60 @@ def row_writer(
         rows = buffer.data[first:]
         rows[: rows.size // total * total].view(unit)[index[::step]] = units[::step]
         launch.contents_changed(buffer.name)
+
+    return write
+
+
+def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.ndarray | None:
+    """The ``words`` words of shared memory from an address on, uint32 (rows, 1, 1, words).
+
+    None where threads have different addresses, where loads of ``size`` bytes would fault, or where nobody wrote them.
+    """
+    cohort = strand.cohort
+    if isinstance(address, np.ndarray) or cohort.cluster_size > 1 or address % size:
+        return None
+    stop = address + 4 * words
+    shared = cohort.shared
+    if stop > shared.size or shared.written.missing(("row", address, stop), slice(address, stop), strand.rows):
+        return None
+    room = shared.part(address, stop)[:, address:stop]
+    own = room if strand.rows is None else room[strand.rows]
+    return np.ascontiguousarray(own).view(np.uint32)[:, None, None]
+
+
+def shared_writer(strand: Strand, addresses: list[Value], words: np.ndarray, size: int) -> Callable[[], None] | None:
+    """Prepare to store words of each thread to shared memory, as one store of ``size`` bytes after the other would.
+
+    Args:
+        strand: all of its threads are active.
+        addresses: of each store; uint32, the same in all CTAs.
+        words: uint32 (rows | 1, warps | 1, lanes | 1, words), those of one store after those of the other.
+        size: of one store.
+
+    Returns:
+        A function that stores; None where a store would fault, or where two threads or stores meet in an address.
+    """
+    cohort = strand.cohort
+    shape = thread_shape(strand)
+    arrays = [address for address in addresses if isinstance(address, np.ndarray)]
+    if cohort.cluster_size > 1 or len(arrays) < len(addresses) or any(len(address) != 1 for address in arrays):
+        return None
+    wide = np.broadcast_to(np.stack(arrays, axis=-1), (1, *shape[1:], len(arrays)))
+    places = wide.reshape(-1).astype(np.int64)
+    if int(places.max()) + size > cohort.shared.size or (places % size).any():
+        return None
+    if np.unique(places).size < places.size:
+        return None
+    unit = UNITS[size]
+    full = np.ascontiguousarray(np.broadcast_to(words, (*shape, words.shape[-1])))
+    units = full.view(unit).reshape(shape[0], -1)
+
+    def write() -> None:
+        cohort.core.seal()
+        shared = cohort.shared
+        room = shared.to_overwrite(places, size).view(unit)
+        room[slice(None) if strand.rows is None else strand.rows[:, None], places // size] = units
+        shared.written.mark((places[:, None] + np.arange(size)).reshape(-1), strand.rows)
 
     return write
 
