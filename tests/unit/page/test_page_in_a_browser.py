@@ -6,26 +6,12 @@ the page's end, does what a reader would.
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import subprocess
-
 import pytest
 
 import convc
 from convc.api.paging import page_report
 from convc.page.lane_data import lane_data
 from convc.page.render import page_html
-
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
-BROWSER = os.environ.get("CONVC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason="no browser: apt-get install chromium-headless-shell, or set CONVC_BROWSER to the program of a Chromium",
-)
 
 WATCH = """<script>
 window.faults = [];
@@ -98,18 +84,10 @@ def report():
 
 
 @pytest.fixture(scope="module", params=[400, 2000], ids=["narrow", "wide"])
-def told(request, report, tmp_path_factory):
+def told(request, browser, report):
     """What the reader in the page saw, in a window of so many pixels."""
     page = page_html(report).decode().replace("<head>", f"<head>{WATCH}").replace("</body>", f"{READER}</body>")
-    folder = tmp_path_factory.mktemp("browser")
-    (folder / "page.html").write_text(page)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-    size = f"--window-size={request.param},1200"
-    call = [str(BROWSER), *flags, size, f"--user-data-dir={folder}/profile", f"file://{folder}/page.html"]
-    dumped = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
-    found = re.search(r'<script type="application/json" id="told">(.*?)</script>', dumped, re.DOTALL)
-    assert found, "the reader came to no end"
-    return json.loads(found[1])
+    return browser.told(page, request.param)
 
 
 def test_nothing_fails_and_nothing_is_asked_of_a_network(told):
