@@ -62,20 +62,31 @@ def _tint(found: ExplainedDescriptor, field: Field) -> str:
 
 
 def _line(found: ExplainedDescriptor, first: int, top: float) -> Iterator[str]:
-    """The bits from ``first`` on: their numbers, a box for each piece of a field, and each bit's value in it."""
-    for bit in range(first, first + LINE):
-        x = MARGIN + (first + LINE - 1 - bit) * BIT + BIT / 2
-        yield text(x, top + HEAD - 4, str(bit), "soft mid")
+    """The bits from ``first`` on: the numbers at the ends of fields, and a box with bits for each piece of a field.
+
+    The pieces of a tensor map, whose fields are numbers of 8 to 64 bits, have hexadecimal digits instead.
+    """
     for field in found.fields:
         low = max(field.low, first)
         high = min(field.low + field.width, first + LINE)
         if low >= high:
             continue
-        x = MARGIN + (first + LINE - high) * BIT
+        for bit in sorted({low, high - 1}):
+            yield text(_middle(bit - first), top + HEAD - 4, str(bit), "soft mid")
+        left = MARGIN + (first + LINE - high) * BIT
         tip = f"bits {field.bits}, {field.name or 'no field'} = {field.digits}: {field.meaning}"
-        box = rect(x, top + HEAD, (high - low) * BIT, BOX, f"{_tint(found, field)} box", tip)
-        bits = [
-            text(MARGIN + (first + LINE - 1 - bit) * BIT + BIT / 2, top + HEAD + 16, str(found.word >> bit & 1), "mid")
-            for bit in range(high - 1, low - 1, -1)
-        ]
-        yield group((box, *bits))
+        parts = [rect(left, top + HEAD, (high - low) * BIT, BOX, f"{_tint(found, field)} box", tip)]
+        piece = found.word >> low & ((1 << (high - low)) - 1)
+        if found.size > 64:
+            parts.append(
+                text((_middle(low - first) + _middle(high - 1 - first)) / 2, top + HEAD + 16, f"{piece:#x}", "mid")
+            )
+        else:
+            for bit in range(high - 1, low - 1, -1):
+                parts.append(text(_middle(bit - first), top + HEAD + 16, str(found.word >> bit & 1), "mid"))
+        yield group(parts, piece=f"{low}-{high - 1}", bits=piece)
+
+
+def _middle(place: int) -> float:
+    """The middle of a bit by its place in its line, from the right."""
+    return MARGIN + (LINE - 1 - place) * BIT + BIT / 2

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import InputError, MachineFault
+from convc.ir.tensormap import TensorMap
 from convc.machine.tma import tensormap_bytes
 from convc.ptx.descriptors import (
     BLOCK_SCALED_FIELDS,
@@ -213,6 +214,11 @@ def explain_tensormap(raw: bytes) -> ExplainedDescriptor:
             meanings[label] = _tensormap_meaning(name, kind.base)
     word = int.from_bytes(raw, "little")
     return _explained("tensormap", "", word, places, meanings, lambda: tensormap_bytes.decode(raw))
+
+
+def explain_map(tensor_map: TensorMap) -> ExplainedDescriptor:
+    """Explain a tensor map of a launch file, as the machine would encode it at address 0."""
+    return explain_tensormap(tensormap_bytes.encode(tensor_map, 0))
 
 
 def _tensormap_meaning(name: str, kind: np.dtype) -> Meaning:

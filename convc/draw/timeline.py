@@ -98,7 +98,7 @@ def _steps() -> Iterator[int]:
 
 def _boxes(runs: Iterable[_Run], x: float, y: float, scale: float) -> Iterator[str]:
     for run in runs:
-        tip = f"{run.name}: cycles {run.start:.0f} to {run.end:.0f}"
+        tip = f"{run.name}: {run.start:.0f} to {run.end:.0f}"
         yield rect(
             x + run.start * scale,
             y + 2,

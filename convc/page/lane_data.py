@@ -21,8 +21,8 @@ def lane_data(tiles: Tiles) -> dict[str, Any]:
         ``tile``, ``unit`` (``lane`` or ``column``), ``image`` (images, height, width), ``kernel`` (rows, columns),
         ``outputs`` (n, p, q of each lane, or None), ``first`` (filter row and column to show first), ``copies`` (the
         rows of shared memory that each copy fills: n, h, w), and ``taps``: each with ``r``, ``s``, ``copy`` (which
-        copy holds its rows), ``said`` (a sentence) and ``lanes``: row, n, h, w of the pixel held, and the place of its
-        state in ``states``; n, h, w of the pixel needed too where the lane is masked.
+        copy holds its rows), ``said`` (a sentence) and ``lanes``: the row that holds the lane's pixel, the place of
+        its state in ``states``, and n, h, w of the pixel needed where the lane is masked.
     """
     typical = tiles.typical()
     problem = typical.problem
@@ -59,7 +59,7 @@ def _taps(table: LaneTable, buffer: BufferLanes, copy: int) -> Iterator[dict[str
 
 def _numbers(cell: Cell) -> list[int]:
     """A lane at a filter tap."""
-    numbers = [cell.row, cell.held.n, cell.held.h, cell.held.w, STATES.index(state_of(cell))]
+    numbers = [cell.row, STATES.index(state_of(cell))]
     if cell.masked and cell.needed is not None:
         numbers += [cell.needed.n, cell.needed.h, cell.needed.w]
     return numbers

@@ -131,6 +131,10 @@ function drawRows(data, tap, picked) {
 
 for (const panel of document.querySelectorAll(".lanes")) {
   const data = JSON.parse(document.getElementById(panel.dataset.lanes).textContent);
+  for (const tap of data.taps) {
+    const pixels = data.copies[tap.copy];
+    tap.lanes = tap.lanes.map(([row, ...rest]) => [row, ...pixels[row], ...rest]);
+  }
   const shape = frame(data);
   const find = (name) => panel.querySelector(`.${name}`);
   const show = () => {
@@ -186,7 +190,7 @@ for (const linked of document.querySelectorAll(".linked")) {
 // A slice of the timeline shows the line of the PTX that it is about.
 for (const section of document.querySelectorAll(".kernel")) {
   section.querySelector(".zoomed").addEventListener("click", (event) => {
-    const line = Number(event.target.closest("[data-line]")?.dataset.line);
+    const line = Number(event.target.closest("[data-track] rect")?.textContent.match(/line (\d+)$/)?.[1]);
     const runs = [...section.querySelectorAll(".linked pre[id]")];
     const run = runs.findLast((one) => Number(one.id.split("-").pop()) <= line);
     if (run === undefined) return;
@@ -196,10 +200,37 @@ for (const section of document.querySelectorAll(".kernel")) {
   });
 }
 
+// A picture that stands further up is shown again where a lid is opened.
+function unfold(details) {
+  for (const each of details.querySelectorAll("[data-same]")) {
+    each.replaceChildren(...[...document.getElementById(each.dataset.same).children].map((one) => one.cloneNode(true)));
+    each.removeAttribute("data-same");
+  }
+}
+
+for (const each of document.querySelectorAll("details")) each.addEventListener("toggle", () => unfold(each));
+
 // Paper has no lids: everything is printed.
 window.addEventListener("beforeprint", () => {
-  for (const each of document.querySelectorAll("details")) each.open = true;
+  for (const each of document.querySelectorAll("details")) {
+    unfold(each);
+    each.open = true;
+  }
 });
+
+// A trace lies in the page as gzip in base64; the button saves the file that the viewer opens.
+for (const button of document.querySelectorAll("button.save")) {
+  button.addEventListener("click", async () => {
+    const packed = atob(document.getElementById(button.dataset.trace).textContent);
+    const bytes = new Blob([Uint8Array.from(packed, (one) => one.charCodeAt(0))]);
+    const unpacked = await new Response(bytes.stream().pipeThrough(new DecompressionStream("gzip"))).blob();
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(unpacked);
+    link.download = button.dataset.name;
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+}
 
 // The timeline grows along its cycles; its width is that of the picture times the zoom.
 for (const range of document.querySelectorAll(".zoom")) {

@@ -6,9 +6,13 @@ whose words `convc.draw.svg` escapes, and the data of scripts, which `script_jso
 
 from __future__ import annotations
 
+import base64
 import functools
+import gzip
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +25,17 @@ from convc.draw.roofline import roofline_picture
 from convc.draw.schedules import schedules_picture
 from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
+from convc.errors import ToolError
 from convc.explain.schedules import why_lines
 from convc.explain.show_nests import derivation_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import plan_tiles
 from convc.page.lane_data import lane_data
+from convc.page.layouts import layouts, tensor_maps
 from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
 from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
+from convc.report.perfetto import trace_bytes
 from convc.timing.kernel import KernelTime
 
 FOLDER = Path(__file__).parent
@@ -40,6 +47,39 @@ COLUMNS = ("layer", "convolution", "schedule", "us", "share", "waits for", "verd
 
 WAITS = 3
 """Causes that are named in an answer."""
+
+TRACK = re.compile(r'(<g data-track="[^"]*" data-group="[^"]*")>(?=<rect [^>]*? y="([^"]*)")')
+SLICE = re.compile(r'(<rect class="\w+" x="[^"]*") y="[^"]*"( width="[^"]*") height="[^"]*" data-state="[^"]*"[^>]*')
+"""A track of a timeline with the place of its first slice, and a slice with its attributes."""
+
+FEW = 4
+"""Kernels of a page up to which tensor maps are drawn, 27 KB each, and larger parts of MMAs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A picture in a page: its text, and the id of its place; "" in place of the text where it stands further up."""
+
+    place: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pictures:
+    """The pictures of a page, each there once: kernels have layouts and descriptors in common."""
+
+    places: dict[str, str] = field(default_factory=dict[str, str])
+
+    def told(self, pairs: Iterable[tuple[str, Picture]]) -> list[tuple[str, _Shown]]:
+        """Pictures with sentences, each at the place where it was shown first."""
+        return [(said, self._shown(picture)) for said, picture in pairs]
+
+    def _shown(self, picture: Picture) -> _Shown:
+        svg = _svg(picture)
+        if svg in self.places:
+            return _Shown(self.places[svg], "")
+        self.places[svg] = f"picture-{len(self.places)}"
+        return _Shown(self.places[svg], svg)
 
 
 @functools.cache
@@ -57,6 +97,7 @@ def page_html(report: PageReport) -> bytes:
     """The whole page, UTF-8: one file that needs nothing else."""
     points = [layer.point for layer in report.layers if layer.point is not None]
     several = len(report.layers) > 1 or not report.kernels
+    pictures = _Pictures()
     text = (
         _environment()
         .get_template("page.html.j2")
@@ -71,7 +112,7 @@ def page_html(report: PageReport) -> bytes:
             columns=COLUMNS if report.verdicts else COLUMNS[:-1],
             verified=bool(report.verdicts),
             roofline=_svg(roofline_picture(points, report.chip)) if several and points else None,
-            kernels=[_kernel(report, place) for place in range(len(report.kernels))],
+            kernels=[_kernel(report, place, pictures) for place in range(len(report.kernels))],
         )
     )
     return text.encode()
@@ -88,9 +129,10 @@ def _svg(picture: Picture) -> str:
     return picture.svg(style=False)
 
 
-def _plain(picture: Picture) -> str:
-    """A picture without what its sentences say as attributes too: half of a timeline."""
-    return re.sub(r' data-(?:state|start|end)="[^"]*"', "", _svg(picture))
+def _timeline(time: KernelTime) -> str:
+    """The timeline without what its sentences say as attributes too, and places of slices from the page's style."""
+    tracks = TRACK.sub(r'\1 style="--y:\2px">', _svg(timeline_picture(time)))
+    return SLICE.sub(r"\1\2", tracks)
 
 
 def _rows(report: PageReport) -> list[dict[str, Any]]:
@@ -128,13 +170,15 @@ def _waits(time: KernelTime, most: int) -> str:
     return ", ".join(f"{cause} {share:.0%}" for cause, share in list(time.waits.items())[:most])
 
 
-def _kernel(report: PageReport, place: int) -> dict[str, Any]:
+def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, Any]:
     """Everything about a kernel."""
     kernel = report.kernels[place]
     plan = kernel.compiled.plan
+    launch = kernel.compiled.artifact.launch
     tiles = plan_tiles(plan)
     lanes = lane_data(tiles)
     text = text_lines(kernel.text)
+    few = len(report.kernels) <= FEW
     names = [clean(layer.name) for layer in report.layers if layer.kernel == place]
     fused = next(layer.fused for layer in report.layers if layer.kernel == place)
     return {
@@ -153,11 +197,25 @@ def _kernel(report: PageReport, place: int) -> dict[str, Any]:
         "first": lanes["first"],
         "lanes": script_json(lanes),
         "memory": _svg(memory_picture(plan)),
-        "descriptors": [(step, _svg(descriptor_picture(found))) for step, found in descriptors(kernel.text)],
-        "timeline": _plain(timeline_picture(kernel.time)),
+        "layouts": pictures.told(layouts(plan, kernel.text, launch, 16 if few else 8)),
+        "descriptors": pictures.told(
+            (f"first given at step {step}", descriptor_picture(found)) for step, found in descriptors(kernel.text)
+        ),
+        "maps": pictures.told(tensor_maps(launch) if few else ()),
+        "trace": _trace(kernel.time),
+        "timeline": _timeline(kernel.time),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
     }
+
+
+def _trace(time: KernelTime) -> str:
+    """The trace of a kernel as gzip in base64; "" where the package that writes traces is not there."""
+    try:
+        content = trace_bytes(time)
+    except ToolError:
+        return ""
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,14 +11,20 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from support.drawings import marked, table
 
 import convc
 from convc.api.paging import page_report
+from convc.draw.issued import issued_mmas
 from convc.errors import BuildError
+from convc.explain.example import example_tiles
 from convc.explain.tiles import plan_tiles
+from convc.ir.launch import TensorMapParam
 from convc.page.lane_data import STATES, lane_data
+from convc.page.layouts import layouts, tensor_maps
 from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
 from convc.page.render import page_html, script_json
+from convc.ptx.descriptors import decode_shared
 
 EVIL = "</script><script>alert(1)</script>"
 VOID = {"meta", "input", "br", "hr", "link", "img"}
@@ -118,7 +125,7 @@ def test_names_of_layers_are_words(text, page):
     assert any(tag == "a" and words == EVIL for tag, words in page.words)
     assert any("last & least" in words for _, words in page.words)
     scripts = page.named("script")
-    assert len(scripts) == 3
+    assert len(scripts) == 5  # lanes and trace of two kernels, and the page's own
     assert all(set(attributes) <= {"type", "id"} for attributes in scripts)
 
 
@@ -136,8 +143,8 @@ def test_lanes_of_the_page_hold_what_the_machine_multiplies(model, page, tmp_pat
     x[:, 0] = 1 + np.arange(99).reshape(9, 11)
     y = convc.run(convc.compile(model, tmp_path / "build", layer="again"), x)
     shown = 0
-    for output, (row, n, h, w, state, *_) in zip(data["outputs"], tap["lanes"], strict=True):
-        assert data["copies"][tap["copy"]][row] == [n, h, w]
+    for output, (row, state, *_) in zip(data["outputs"], tap["lanes"], strict=True):
+        n, h, w = data["copies"][tap["copy"]][row]
         if output is None:
             assert STATES[state] == "idle"
             continue
@@ -148,16 +155,19 @@ def test_lanes_of_the_page_hold_what_the_machine_multiplies(model, page, tmp_pat
     assert data["outputs"][57] is not None
 
 
-def test_lane_data_is_the_lane_tables(report):
-    tiles = plan_tiles(report.kernels[0].compiled.plan)
+@pytest.mark.parametrize("tiles", [None, example_tiles()], ids=["compiled", "example"])
+def test_lane_data_is_the_lane_tables(report, tiles):
+    tiles = tiles or plan_tiles(report.kernels[0].compiled.plan)
     data = lane_data(tiles)
     assert [(tap["r"], tap["s"]) for tap in data["taps"]] == [(r, s) for r in range(3) for s in range(3)]
     for tap in data["taps"]:
         table = tiles.lanes(data["tile"], tap["r"])
         (buffer,) = (each for each in table.buffers if tap["s"] in each.taps)
         held = [lane.cells[buffer.taps.index(tap["s"])] for lane in buffer.lanes]
-        assert [numbers[:4] for numbers in tap["lanes"]] == [[c.row, c.held.n, c.held.h, c.held.w] for c in held]
-        assert [len(numbers) == 8 for numbers in tap["lanes"]] == [c.masked and c.needed is not None for c in held]
+        pixels = [data["copies"][tap["copy"]][row] for row, *_ in tap["lanes"]]
+        assert pixels == [[c.held.n, c.held.h, c.held.w] for c in held]
+        needed = [None if c.needed is None or not c.masked else [c.needed.n, c.needed.h, c.needed.w] for c in held]
+        assert [rest or None for _, _, *rest in tap["lanes"]] == needed
 
 
 def test_steps_and_lines_of_the_text_meet(report):
@@ -181,6 +191,32 @@ def test_descriptors_of_the_text_are_right(report):
         assert not any(each.wrong for _, each in found)
         (instruction,) = {each.word for _, each in found if each.name == "instruction"}
         assert f"mov.b32 %shape, {instruction:#010x};" in kernel.text
+
+
+def test_layouts_are_those_of_the_launch(report):
+    """Addresses of the first MMA and numbers of the tensor maps are read back from the pictures."""
+    kernel = report.kernels[0]
+    plan = kernel.compiled.plan
+    launch = kernel.compiled.artifact.launch
+    found = dict(layouts(plan, kernel.text, launch, 8))
+    mma = issued_mmas(kernel.text, launch)[0]
+    drawn = table(found["MMA 0 of the first CTA, at its addresses"].svg(), "A")
+    assert int(drawn[0][0], 16) == decode_shared(mma.a).start
+    assert len(drawn) == 8
+    assert sum(said.startswith("swizzle") for said in found) == len({tile.swizzle for tile in plan.storage.smem})
+    assert [said for said in found if said.startswith("a warp")] == [
+        f"a warp of the epilogue loads tensor memory with .{'.'.join(each)}"
+        for each in dict.fromkeys(re.findall(r"tcgen05\.ld\S*\.(32x32b)\.(x\d+)", kernel.text))
+    ]
+    maps = list(tensor_maps(launch))
+    given = [each.map for each in launch.params if isinstance(each, TensorMapParam)]
+    for (_, picture), tensor_map in zip(maps, given, strict=True):
+        fields = {each["field"]: int(each["value"]) for each in marked(picture.svg(), "field")}
+        assert fields["global_dim[0]"] + 1 == tensor_map.dims[0]
+        assert fields["channels"] == tensor_map.channels
+        pieces = {each["piece"]: int(each["bits"]) for each in marked(picture.svg(), "piece")}
+        assert pieces["192-223"] == fields["global_dim[0]"]
+    assert len(maps) == 2
 
 
 def test_times_are_those_of_the_timing_engine(report, page):

@@ -6,26 +6,13 @@ the page's end, does what a reader would.
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import subprocess
-
 import pytest
 
 import convc
 from convc.api.paging import page_report
 from convc.page.lane_data import lane_data
 from convc.page.render import page_html
-
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
-BROWSER = os.environ.get("CONVC_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
-
-pytestmark = pytest.mark.skipif(
-    BROWSER is None,
-    reason="no browser: apt-get install chromium-headless-shell, or set CONVC_BROWSER to the program of a Chromium",
-)
+from convc.report.perfetto import trace_bytes
 
 WATCH = """<script>
 window.faults = [];
@@ -33,7 +20,7 @@ window.addEventListener("error", (event) => window.faults.push(event.message));
 document.addEventListener("securitypolicyviolation", (event) => window.faults.push(event.blockedURI));
 </script>"""
 
-READER = """<script>
+READER = r"""<script>
 const told = {};
 const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
 const panel = document.querySelector("#kernel-0 .lanes");
@@ -65,9 +52,10 @@ wait(() => panel.querySelector(".stage svg") !== null, () => {
   button.click();
   told.down = names();
   told.sorted = button.parentElement.getAttribute("aria-sort");
-  for (const slice of document.querySelectorAll("#kernel-0 .zoomed [data-line]")) {
+  for (const slice of document.querySelectorAll("#kernel-0 .zoomed [data-track] rect")) {
+    if (!/line \d+$/.test(slice.textContent)) continue;
     slice.dispatchEvent(new MouseEvent("click", { bubbles: true }));
-    told.line = Number(slice.dataset.line);
+    told.line = Number(slice.textContent.match(/line (\d+)$/)[1]);
     told.shown = [...document.querySelectorAll("#kernel-0 pre.chosen")].map((one) => one.textContent);
     if (told.shown.length > 0) break;  // the first slices are of lines that belong to no step
   }
@@ -83,12 +71,25 @@ wait(() => panel.querySelector(".stage svg") !== null, () => {
   told.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   told.asked = performance.getEntriesByType("resource").length;
   told.faults = window.faults;
+  told.same = document.querySelectorAll("[data-same]").length;
+  const operand = (kernel) => document.querySelector(`${kernel} [data-table=operand]`).textContent;
+  told.operands = [operand("#kernel-0"), operand("#kernel-1")];
+  URL.createObjectURL = (blob) => {
+    blob.arrayBuffer().then((bytes) => end(new Uint8Array(bytes)));
+    return "#";
+  };
+  HTMLAnchorElement.prototype.click = () => {};
+  document.querySelector("#kernel-1 button.save").click();
+});
+
+function end(trace) {
+  told.trace = [...trace].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const answer = document.createElement("script");
   answer.type = "application/json";
   answer.id = "told";
   answer.textContent = JSON.stringify(told);
   document.body.append(answer);
-});
+}
 </script>"""
 
 
@@ -98,18 +99,10 @@ def report():
 
 
 @pytest.fixture(scope="module", params=[400, 2000], ids=["narrow", "wide"])
-def told(request, report, tmp_path_factory):
+def told(request, browser, report):
     """What the reader in the page saw, in a window of so many pixels."""
     page = page_html(report).decode().replace("<head>", f"<head>{WATCH}").replace("</body>", f"{READER}</body>")
-    folder = tmp_path_factory.mktemp("browser")
-    (folder / "page.html").write_text(page)
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-    size = f"--window-size={request.param},1200"
-    call = [str(BROWSER), *flags, size, f"--user-data-dir={folder}/profile", f"file://{folder}/page.html"]
-    dumped = subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
-    found = re.search(r'<script type="application/json" id="told">(.*?)</script>', dumped, re.DOTALL)
-    assert found, "the reader came to no end"
-    return json.loads(found[1])
+    return browser.told(page, request.param)
 
 
 def test_nothing_fails_and_nothing_is_asked_of_a_network(told):
@@ -124,12 +117,20 @@ def test_sliders_move_the_lanes(told, report):
     assert len(told["frames"]) == len(data["taps"]) == 25
     for frame, tap in zip(told["frames"], data["taps"], strict=True):
         assert (frame["r"], frame["s"]) == (tap["r"], tap["s"])
-        held = [[lane, ",".join(map(str, numbers[1:4]))] for lane, numbers in enumerate(tap["lanes"])]
+        pixels = data["copies"][tap["copy"]]
+        held = [[lane, ",".join(map(str, pixels[row]))] for lane, (row, *_) in enumerate(tap["lanes"])]
         assert sorted(frame["lanes"]) == held
     (tap,) = (tap for tap in data["taps"] if (tap["r"], tap["s"]) == (1, 2))
-    row, n, h, w, _ = tap["lanes"][57]
+    row = tap["lanes"][57][0]
+    n, h, w = data["copies"][tap["copy"]][row]
     assert told["picked"] == f"{n},{h},{w}"
     assert told["sentence"].startswith(f"lane 57 at filter tap (1, 2): pixel ({n}, {h}, {w}) from row {row} of shared ")
+
+
+def test_the_button_saves_the_trace_and_pictures_in_common_are_shown_again(told, report):
+    assert bytes.fromhex(told["trace"]) == trace_bytes(report.kernels[1].time)
+    assert told["same"] == 0
+    assert told["operands"][0] == told["operands"][1]
 
 
 def test_tables_sort_and_steps_light_up(told):
