@@ -144,7 +144,8 @@ class SharedMemory:
     `part` settles the addresses that are asked for, `bytes` and `chunks` all of them.
 
     Attributes:
-        put_off: the writes that wait, by the address where they start; no two of them overlap.
+        put_off: the writes that wait, by the address where they start; no two of them overlap. A write that reaches
+            behind a later one from the same address waits below it.
         seen: whether a write that waited was performed, or anybody has taken all bytes.
     """
 
@@ -153,10 +154,11 @@ class SharedMemory:
         self.padded = max(BLOCK, -(-size // BLOCK) * BLOCK)
         self.written = InitMask(ctas, self.padded)
         self.put_off: dict[int, PutOff] = {}
+        self._below: dict[int, list[PutOff]] = {}  # by their start: what a later write of fewer bytes covers in part
         self.seen = False
         self._pool = pool or ArrayPool()
         self._room = self._pool.unused((ctas, self.padded), np.uint8)
-        self._fresh = np.ones(self.padded // BLOCK, bool)  # blocks that hold anything: to be poisoned
+        self._fresh = bytearray([1] * (self.padded // BLOCK))  # blocks that hold anything: to be poisoned
         self._all_used = False
 
     @property
@@ -179,35 +181,55 @@ class SharedMemory:
         return self._room
 
     def remember(self, write: PutOff) -> None:
-        """Put a write off. What waited for just these bytes is forgotten: nobody can see it any more."""
+        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more."""
         start = write.start
         stop = write.stop
         old = self.put_off.get(start)
         if old is None or old.stop != stop:
+            longer = [each for each in self._stack(start) if each.stop > stop]
+            self.put_off.pop(start, None)
+            self._below.pop(start, None)
             self._settle(start, stop)
+            if longer:  # the stage of a ring that held a larger tile before
+                self._below[start] = longer
         self.put_off[start] = write
 
     def release(self) -> None:
         """The CTAs have ended: give the memory back."""
         self.put_off.clear()
+        self._below.clear()
         self._pool.keep(self._room)
 
     def _settle(self, low: int, high: int) -> None:
         """Perform the writes that reach into a range of addresses."""
-        for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
-            del self.put_off[write.start]
-            if not self._all_used:
-                self._poison(write.start, write.stop)
-            write.perform(self._room)
+        starts = [s for s, top in self.put_off.items() if s < high and (top.stop > low or self._ends_behind(s, low))]
+        for start in starts:
+            stack = self._stack(start)
+            del self.put_off[start]
+            self._below.pop(start, None)
+            for write in stack:
+                if not self._all_used:
+                    self._poison(start, write.stop)
+                write.perform(self._room)
             self.seen = True
+
+    def _ends_behind(self, start: int, address: int) -> bool:
+        """Whether a write that waits below the one from ``start`` on reaches behind an address."""
+        return any(write.stop > address for write in self._below.get(start, ()))
+
+    def _stack(self, start: int) -> list[PutOff]:
+        """All writes that wait from an address on, the latest last."""
+        top = self.put_off.get(start)
+        return [] if top is None else [*self._below.get(start, ()), top]
 
     def _poison(self, low: int, high: int) -> None:
         """Fill the blocks of a range that nobody has used before."""
         first = low // BLOCK
-        fresh = self._fresh[first : -(-high // BLOCK)]
-        for block in (first + np.flatnonzero(fresh)).tolist() if not fresh.all() else ():
-            self._room[:, block * BLOCK : (block + 1) * BLOCK] = 0xFF
-        if fresh.all():
-            self._room[:, first * BLOCK : (first + fresh.size) * BLOCK] = 0xFF
-        fresh[:] = False
-        self._all_used = not self._fresh.any()
+        end = -(-high // BLOCK)
+        while (block := self._fresh.find(1, first, end)) >= 0:
+            stop = self._fresh.find(0, block, end)
+            stop = end if stop < 0 else stop
+            self._room[:, block * BLOCK : stop * BLOCK] = 0xFF
+            self._fresh[block:stop] = bytes(stop - block)
+            first = stop
+        self._all_used = 1 not in self._fresh
