@@ -41,7 +41,7 @@ class RunOptions:
     """How to run.
 
     Attributes:
-        cohort: most CTAs to run in lockstep; more is faster up to the size of the caches.
+        cohort: most CTAs to run in lockstep; more share what an instruction costs, up to the size of the caches.
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
         switches: how to read what the manual leaves open, and how the tensor core adds.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
@@ -56,7 +56,7 @@ class RunOptions:
         repeats: a launch may take the course of an earlier one (`convc.machine.state.course`); no result differs.
     """
 
-    cohort: int = 148
+    cohort: int = 296
     cohort_bytes: int = 256 << 20
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"

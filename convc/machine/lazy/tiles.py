@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.widen import Rooms, widened
 from convc.machine.tensor_core.mma import LaneMask
+from convc.machine.tma.cache import Walk
 from convc.machine.tma.load import TensorLoader
 
 Ids = tuple[int, ...]
@@ -64,23 +66,21 @@ class Tiles:
 
     def _distinct(self, masks: Sequence[LaneMask | None]) -> tuple[np.ndarray, np.ndarray]:
         """CTAs differ in a tile where a walk or a mask of theirs differs."""
-        numbers: dict[bytes, np.ndarray] = {}
+        numbers: list[np.ndarray] = []
         everyone = np.arange(self.ctas)
         for walk in {id(r.walk): r.walk for step in self.steps for r in step.regions}.values():
             if len(walk.base) > 1:
-                own = everyone if walk.members is None else walk.members
-                numbers[own.tobytes()] = own
-        for mask in {mask.enabled.tobytes(): mask for mask in masks if mask is not None}.values():
+                if walk.members is None:
+                    return everyone, everyone
+                numbers.append(walk.members)
+        for mask in {id(mask): mask for mask in masks if mask is not None}.values():
             if len(mask.enabled) > 1:
                 kinds: dict[bytes, int] = {}
                 lines = [line.tobytes() for line in mask.enabled]
-                own = np.array([kinds.setdefault(line, len(kinds)) for line in lines])
-                numbers[own.tobytes()] = own
+                numbers.append(np.array([kinds.setdefault(line, len(kinds)) for line in lines]))
         if not numbers:
             return np.zeros(1, np.int64), np.zeros(self.ctas, np.int64)
-        table = np.stack(list(numbers.values()))
-        _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
-        return first, which.reshape(-1)
+        return distinct_columns(np.stack(numbers))
 
     def _groups(self) -> tuple[list[_Group], int]:
         """Steps by the rows that they read, and the bytes of a piece.
@@ -93,12 +93,16 @@ class Tiles:
             kinds.setdefault((tuple([id(r.walk) for r in step.regions]), id(step.rows)), []).append(number)
         found: list[tuple[list[int], np.ndarray, np.ndarray]] = []
         bits = self.steps[0].units
+        walks: dict[int, Walk] = {}
         for numbers in kinds.values():
             step = self.steps[numbers[0]]
+            walks.update({id(region.walk): region.walk for region in step.regions})
             base = self._joined([r.walk.base for r in step.regions], step)
             shifts = np.array([self.steps[n].regions[0].shift + self.steps[n].first for n in numbers], np.int64)
             found.append((numbers, base, shifts))
-            bits |= int(np.bitwise_or.reduce(base, axis=None)) | int(np.bitwise_or.reduce(shifts))
+            bits |= int(np.bitwise_or.reduce(shifts))
+        for walk in walks.values():
+            bits |= walk.bits()
         unit = bits & -bits
         while self.loader.source.size < unit:
             unit >>= 1
@@ -107,7 +111,7 @@ class Tiles:
         for numbers, base, shifts in found:
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             where = slice(numbers[0], numbers[-1] + 1) if run else np.array(numbers)
-            groups.append(_Group(base >> power, where, (shifts >> power)[:, None]))
+            groups.append(_Group(base >> power if power else base, where, (shifts >> power)[:, None]))
         return groups, 16 * unit
 
     def narrowed(self, size: int) -> Tiles:
@@ -135,7 +139,12 @@ class Tiles:
             elif len(self.first) > 1:
                 table = table.repeat(len(self.first), axis=0)
             parts.append(table)
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).take(step.rows, axis=1)
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        first = int(step.rows[0])
+        last = int(step.rows[-1])
+        if last - first == len(step.rows) - 1 and (step.rows[1:] > step.rows[:-1]).all():
+            return whole[:, first : last + 1]
+        return whole.take(step.rows, axis=1)
 
     def _outside(self, step: TensorRows, mask: LaneMask | None) -> np.ndarray | None:
         """bool (tiles, rows): which rows are fill, outside the tensor or masked; None: none is."""
@@ -150,7 +159,7 @@ class Tiles:
             ]
             found = self._joined(tables, step)
             if mask is not None:
-                found |= ~(mask.enabled if len(mask.enabled) == 1 else mask.enabled[self.first])
+                found = found | ~(mask.enabled if len(mask.enabled) == 1 else mask.enabled[self.first])
             self._joints[key] = found
         return found
 

@@ -164,7 +164,7 @@ class SharedMemory:
         self.seen = False
         self._pool = pool or ArrayPool()
         self._room = self._pool.unused((ctas, self.padded), np.uint8)
-        self._fresh = np.ones(self.padded // BLOCK, bool)  # blocks that hold anything: to be poisoned
+        self._fresh = bytearray([1] * (self.padded // BLOCK))  # blocks that hold anything: to be poisoned
         self._all_used = False
         self._covered: dict[int, Covered] = {}
 
@@ -198,7 +198,7 @@ class SharedMemory:
             self._poison(low, high)
         for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
             del self.put_off[write.start]
-            self._covered[write.start] = Covered(write, np.zeros(write.stop - write.start, bool))
+            self._cover(write)
         for start, (write, over) in list(self._covered.items()):
             inside = places[(places >= start) & (places < write.stop)] - start
             over[(inside[:, None] + np.arange(size)).reshape(-1)] = True
@@ -207,14 +207,20 @@ class SharedMemory:
         return self._room
 
     def remember(self, write: PutOff) -> None:
-        """Put a write off. What waited for just these bytes is forgotten: nobody can see it any more."""
+        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more."""
         start = write.start
         stop = write.stop
         old = self.put_off.get(start)
         if old is None or old.stop != stop:
+            if old is not None:
+                del self.put_off[start]
+                if old.stop > stop:  # the stage of a ring that held a larger tile before
+                    self._cover(old)
             covered = self._covered.get(start)
-            if covered is not None and covered.write.stop == stop:
-                del self._covered[start]
+            if covered is not None:
+                covered.over[: stop - start] = True
+                if covered.over.all():
+                    del self._covered[start]
             self._settle(start, stop)
         self.put_off[start] = write
 
@@ -232,23 +238,34 @@ class SharedMemory:
                 self._poison(write.start, write.stop)
             write.perform(self._room)
             self.seen = True
-        for start, (write, over) in list(self._covered.items()):
+        for start, (_, over) in list(self._covered.items()):
             if not over[max(low - start, 0) : max(high - start, 0)].all():
-                del self._covered[start]
-                if not self._all_used:
-                    self._poison(start, write.stop)
-                later = self._room[:, start : write.stop][:, over]
-                write.perform(self._room)
-                self._room[:, start : write.stop][:, over] = later
-                self.seen = True
+                self._uncover(start)
+
+    def _cover(self, write: PutOff) -> None:
+        """Let a write go on waiting below others; one that waits there already from its address on is performed."""
+        if write.start in self._covered:
+            self._uncover(write.start)
+        self._covered[write.start] = Covered(write, np.zeros(write.stop - write.start, bool))
+
+    def _uncover(self, start: int) -> None:
+        """Perform a write that waits below others, but for the bytes that have been written over it."""
+        write, over = self._covered.pop(start)
+        if not self._all_used:
+            self._poison(start, write.stop)
+        later = self._room[:, start : write.stop][:, over]
+        write.perform(self._room)
+        self._room[:, start : write.stop][:, over] = later
+        self.seen = True
 
     def _poison(self, low: int, high: int) -> None:
         """Fill the blocks of a range that nobody has used before."""
         first = low // BLOCK
-        fresh = self._fresh[first : -(-high // BLOCK)]
-        for block in (first + np.flatnonzero(fresh)).tolist() if not fresh.all() else ():
-            self._room[:, block * BLOCK : (block + 1) * BLOCK] = 0xFF
-        if fresh.all():
-            self._room[:, first * BLOCK : (first + fresh.size) * BLOCK] = 0xFF
-        fresh[:] = False
-        self._all_used = not self._fresh.any()
+        end = -(-high // BLOCK)
+        while (block := self._fresh.find(1, first, end)) >= 0:
+            stop = self._fresh.find(0, block, end)
+            stop = end if stop < 0 else stop
+            self._room[:, block * BLOCK : stop * BLOCK] = 0xFF
+            self._fresh[block:stop] = bytes(stop - block)
+            first = stop
+        self._all_used = 1 not in self._fresh

@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from convc.ir.tensormap import TensorMap
+from convc.machine.base.values import distinct_columns
 from convc.machine.tma.walk import positions
 
 CACHE_BYTES = 16 << 20
@@ -55,6 +56,7 @@ class Walk:
             and what a copy does.
         size: bytes of all of these.
         kept: whether the cache still has it.
+        known_bits: what `bits` found out.
     """
 
     at: np.ndarray
@@ -66,6 +68,13 @@ class Walk:
     lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     size: int = 0
     kept: bool = True
+    known_bits: int | None = None
+
+    def bits(self) -> int:
+        """The bits that any number of ``base`` has set: a power of two that divides these divides every number."""
+        if self.known_bits is None:
+            self.known_bits = int(np.bitwise_or.reduce(self.base, axis=None))
+        return self.known_bits
 
 
 class WalkCache:
@@ -76,6 +85,7 @@ class WalkCache:
         self._limit = limit
         self._walks: dict[tuple, Walk] = {}
         self._bytes = 0
+        self._first: tuple[tuple, np.ndarray, np.ndarray] | None = None  # the latest as it is from last coordinate 0 on
 
     def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
         """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`).
@@ -92,14 +102,37 @@ class WalkCache:
         for axis, coordinate in enumerate(coords):
             array = isinstance(coordinate, np.ndarray)
             start[axis] = coordinate.astype(np.int32) if array else signed(coordinate)
-        distinct, members = _distinct(start)
-        at = distinct.T[None].copy() if len(coords) >= self._tmap.rank else positions(self._tmap, distinct, steps)
-        base = np.zeros(at.shape[1:], np.int64)
-        for axis, stride in enumerate(self._tmap.strides):
-            base += at[axis] * np.int64(stride >> 4)
+        start, members = _distinct(start)
+        lines = len(coords) >= self._tmap.rank
+        at, base = self._of_lines(start) if lines else self._along(start, steps)
         walk = self._walks[key] = Walk(at=at, base=base, ctas=ctas, members=members)
         self.keep(walk, at.nbytes + base.nbytes)
         return walk
+
+    def _of_lines(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`Walk.at` and `Walk.base` of a rows4 copy."""
+        at = start.T[None].copy()
+        return at, at[0] * np.int64(self._tmap.strides[0] >> 4)
+
+    def _along(self, start: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`Walk.at` and `Walk.base` from start coordinates (outer, copies) on.
+
+        A walk goes on as it began whatever its last coordinate is, which alone moves from filter row to filter row.
+        """
+        if not len(start):  # rank 1: one row
+            at = positions(self._tmap, start, steps)
+            return at, np.zeros(at.shape[1:], np.int64)
+        key = (start[:-1].tobytes(), start.shape, steps.size)
+        if self._first is None or self._first[0] != key:
+            at = positions(self._tmap, np.concatenate([start[:-1], np.zeros_like(start[-1:])]), steps)
+            base = np.zeros(at.shape[1:], np.int64)
+            for axis, stride in enumerate(self._tmap.strides[:-1]):
+                base += at[axis] * np.int64(stride >> 4)
+            self._first = (key, at, base)
+        _, at, base = self._first
+        at = at.copy()
+        at[-1] += start[-1, :, None]
+        return at, base + at[-1] * np.int64(self._tmap.strides[-1] >> 4)
 
     def keep(self, walk: Walk, size: int) -> None:
         """Account for ``size`` more bytes of ``walk``."""
@@ -126,11 +159,8 @@ def signed(coordinate: int) -> int:
 
 def _distinct(start: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Distinct columns of start coordinates, and which of them each CTA has (None: see `Walk`)."""
-    columns = [column.tobytes() for column in start.T]
-    numbers = {column: number for number, column in enumerate(dict.fromkeys(columns))}
-    if len(numbers) == 1:
+    copies = start.shape[1]
+    if copies == 1 or (start == start[:, :1]).all():
         return start[:, :1], None
-    if 2 * len(numbers) > len(columns):
-        return start, None
-    members = np.array([numbers[column] for column in columns])
-    return start[:, np.unique(members, return_index=True)[1]], members
+    first, members = distinct_columns(start)
+    return (start, None) if 2 * len(first) > copies else (start[:, first], members)

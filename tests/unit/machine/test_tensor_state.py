@@ -1,12 +1,15 @@
-"""Tensor memory's allocations and the record of written cells, where CTAs do different things."""
+"""Allocations, the record of written cells where CTAs do different things, and writes of shared memory that wait."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from convc.machine.memory.shared_memory import InitMask
+from convc.machine.base.values import distinct_columns
+from convc.machine.memory.shared_memory import InitMask, SharedMemory
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
@@ -105,3 +108,39 @@ def test_tensor_memory_that_grows_keeps_its_panels():
     memory.allocate(32, None, False)
     assert (memory.cells[0, :, 8:16] == 5).all()
     assert memory.cells.shape == (1, LANES, 64)
+
+
+@dataclass
+class Write:
+    """A write of one number that waits."""
+
+    start: int
+    stop: int
+    number: int
+
+    def perform(self, memory: np.ndarray) -> None:
+        memory[:, self.start : self.stop] = self.number
+
+
+@given(st.lists(st.tuples(st.integers(0, 7), st.integers(1, 20), st.none() | st.integers(0, 7)), max_size=12))
+@example([(0, 20, None), (0, 1, 2)])  # what is read lies below, behind the end of the later one
+def test_writes_that_wait_come_in_their_order(steps):
+    """Whatever of the one below another still shows is there, and what somebody reads on the way too."""
+    shared = SharedMemory(1, 1024)
+    expected = np.full(1024, 0xFF, np.uint8)
+    for number, (start, count, read) in enumerate(steps):
+        write = Write(128 * start, 128 * start + 16 * count, number)
+        shared.remember(write)
+        write.perform(expected[None])
+        if read is not None:
+            place = slice(128 * read, 128 * read + 80)
+            assert np.array_equal(shared.part(place.start, place.stop)[0, place], expected[place])
+    assert np.array_equal(shared.bytes[0], expected)
+
+
+@given(st.integers(1, 3), st.lists(st.sampled_from([-(2**31), -1, 0, 5, 2**31 - 1]), min_size=6, max_size=30))
+def test_distinct_columns_are_those_of_numpy(axes, numbers):
+    table = np.array(numbers[: len(numbers) // axes * axes], np.int32).reshape(axes, -1)
+    _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    got = distinct_columns(table)
+    assert [part.tolist() for part in got] == [first.tolist(), which.reshape(-1).tolist()]

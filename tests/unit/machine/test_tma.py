@@ -138,6 +138,7 @@ def test_a_loader_that_remembers_copies_like_a_new_one(seed):
     loader = TensorLoader(tmap, memory)
     loader.walks = WalkCache(tmap, rng.choice([0, 20_000, 1 << 20]))
     starts = [make_coords(rng, tmap)[1:] for _ in range(2)]
+    starts.append((*starts[0][:-1], *starts[1][-1:]))  # as the first, from another last coordinate on
     for _ in range(6):
         coords = (make_coords(rng, tmap)[0], *rng.choice(starts))
         offsets, address = make_offsets(rng, tmap), 128 * rng.randint(0, 9)

@@ -89,6 +89,9 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
     if rows is None and strand.mask is not None and (strand.mask != strand.mask[:1]).any():
         rows = rows_of(strand)  # other lanes in other CTAs
     if rows is None:
+        if not offset.strides[0]:  # the same in all CTAs
+            offset = offset[:1]
+            mask = None if mask is None else mask[:1]
         active = offset if mask is None else offset[mask]
         written.mark((np.unique(active)[:, None] + np.arange(size)).reshape(-1), strand.rows)
         return
@@ -112,11 +115,22 @@ def load_shared(
     if isinstance(offset, int) and rows is None:
         first = offset // (bits // 8)
         own = words if strand.rows is None else words[strand.rows]
-        return [narrow(own[:, first + i, None, None].copy()) for i in range(count)]
+        return _columns(own[:, first : first + count])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
     rows = rows_of(strand) if rows is None else rows
     return [narrow(words[rows, index + i]) for i in range(count)]
+
+
+def _columns(words: np.ndarray) -> list[Value]:
+    """Each column of words (rows, n) as the value of a register: a number where all CTAs have the same."""
+    if words.dtype.kind == "c":  # 128 bits, which are compared as such
+        return [narrow(words[:, at, None, None].copy()) for at in range(words.shape[1])]
+    same = (words == words[0]).all(axis=0).tolist()
+    return [
+        first if alike else words[:, at, None, None].copy()
+        for at, (first, alike) in enumerate(zip(words[0].tolist(), same, strict=True))
+    ]
 
 
 def store_shared(

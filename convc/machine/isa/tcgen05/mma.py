@@ -7,11 +7,12 @@ words of disable-output-lane, which tell borders of an image and so differ betwe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine.base.values import Value, plain
+from convc.machine.base.values import Value, fixed, plain
 from convc.machine.isa.operands import Read, address_of, modifier, number, reader
 from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair
@@ -25,6 +26,9 @@ from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx import Address, Instr
 
 Rows = tuple[int, ...] | None
+
+MASKS = 64
+"""Sets of disabled lanes that are kept: a loop comes to the same ones again and again."""
 
 
 def issues(
@@ -198,8 +202,11 @@ def _collector(usage: str) -> tuple[str, str]:
     return buffer, what
 
 
-def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuers: Rows) -> LaneMask:
-    """Lanes of D that are written: bit j of word i covers lane 32 i + j; words 4 to 7 the odd CTA of a pair."""
+def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuers: Rows) -> LaneMask | None:
+    """Lanes of D that are written: bit j of word i covers lane 32 i + j; words 4 to 7 the odd CTA of a pair.
+
+    None where all are, in every CTA.
+    """
     if len(words) == 8 and strand.cohort.launch.switches.pair_mask == "odd":
         words = words[4:] + words[:4]
     picked = [strand.pick(strand.regs[word], thread) for word in words]
@@ -212,11 +219,18 @@ def _lane_mask(strand: Strand, thread: tuple[int, int], words: list[int], issuer
         if issuers is not None:
             own = strand.cohort.rows_or_all(strand.rows)
             table = table[np.isin(own, issuers)]
-    enabled = np.unpackbits(~table.astype("<u4", copy=False).view(np.uint8), bitorder="little").view(bool)
-    enabled = enabled.reshape(-1, 128)
-    if len(words) == 8 and len(table) == 1:
-        count = strand.row_count if issuers is None else len(issuers)
+    count = strand.row_count if issuers is None else len(issuers)
+    return _enabled(table.astype("<u4", copy=False).tobytes(), len(words), count)
+
+
+@lru_cache(maxsize=MASKS)
+def _enabled(table: bytes, words: int, count: int) -> LaneMask | None:
+    """The lanes that words (CTAs or 1, ``words``) leave to an instruction of ``count`` CTAs; None: all of them."""
+    if not any(table):
+        return None
+    enabled = np.unpackbits(~np.frombuffer(table, np.uint8), bitorder="little").view(bool).reshape(-1, 128)
+    if words == 8 and len(table) == 4 * words:
         enabled = np.tile(enabled, (count, 1))
     elif (enabled == enabled[:1]).all():
         enabled = enabled[:1]
-    return LaneMask(enabled)
+    return LaneMask(fixed(enabled))
