@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from convc.api.inspecting import Inspection
 from convc.api.options import ChipOptions, ScheduleOptions
-from convc.api.timing import chip_of, only
+from convc.api.timer import chip_of
+from convc.api.timing import only
 from convc.compiler.kernels import compile_shared
 from convc.compiler.schedules.all import schedule_of
 from convc.timing.kernel import KernelTime, time_kernel

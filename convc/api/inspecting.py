@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +12,14 @@ from convc.api.arguments import given_options
 from convc.api.inputs import opened
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
+from convc.api.working import timer_of
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import pick_layer
-from convc.compiler.compile import Compiled
-from convc.compiler.kernels import compile_shared
+from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.kernels import compile_shared, shared_problem
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
-from convc.errors import BuildError, InputError
+from convc.errors import BuildError, InputError, PlanError
 from convc.explain.inspect import About, print_inspection
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.ir.launch import LaunchSpec
@@ -139,7 +141,7 @@ def inspect(
     scheduling = given_options(schedule, ScheduleOptions, "schedule")
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
-    compiled = compile_shared(conv.problem, scheduling)
+    compiled = compile_shared(conv.problem, scheduling, timer_of(scheduling))
     return Inspection(node=conv, compiled=compiled)
 
 
@@ -164,8 +166,10 @@ def _of_build(build: Build, layer: str | None) -> Inspection:
     compiled = compile_shared(record.problem)
     plan = folder / "plan.json"
     if compiled.artifact.ptx != text and plan.is_file():
-        # Not what the planner takes by itself: somebody fixed the schedule, or changed the text.
-        compiled = compile_shared(record.problem, _as_planned(plan.read_bytes()))
+        # Not what the planner takes by itself: somebody fixed the schedule, let the engine choose, or changed the text.
+        options, block_n = _as_planned(plan.read_bytes())
+        with suppress(PlanError):  # a plan that somebody changed leads nowhere
+            compiled = compile_problem(shared_problem(record.problem), options=options, block_n=block_n)
     return Inspection(node=record, compiled=compiled, found=text)
 
 
@@ -199,19 +203,24 @@ class _Storage(msgspec.Struct):
     results: msgspec.Raw | None = None
 
 
+class _Tiling(msgspec.Struct):
+    block_n: int
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
     storage: _Storage
     indexing: _Indexing
+    tiling: _Tiling
 
 
-def _as_planned(plan: bytes) -> ScheduleOptions:
-    """The options that lead to a plan; all schedules where it is damaged, or one of another version."""
+def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
+    """The options and the width that lead to a plan; all where it is damaged, or one of another version."""
     try:
         read = msgspec.json.decode(plan, type=_Planned)
     except msgspec.MsgspecError:
-        return ScheduleOptions()
+        return ScheduleOptions(), None
     reuse = read.indexing.reuse
     options = ScheduleOptions(
         schedule=read.schedule.name,
@@ -220,5 +229,6 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
         store=None if read.storage.results is None else "tma",
     )
     if reuse is None:
-        return options
-    return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")
+        return options, read.tiling.block_n
+    options = replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")
+    return options, read.tiling.block_n

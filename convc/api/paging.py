@@ -10,7 +10,9 @@ from convc.api.drawing import time_schedules
 from convc.api.inspecting import Inspection, build_of, check_settled, inspect
 from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
-from convc.api.timing import chip_of, element_bits
+from convc.api.timer import chip_of
+from convc.api.timing import element_bits
+from convc.api.working import timer_of
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.kernels import compile_shared, shared_problem
@@ -59,7 +61,7 @@ def page_report(
     if build is None:
         assert not isinstance(source, Build)
         name = name_of(source)
-        found = list(_of_model(source, layer, read, schedule, told.part(0.0, 0.5)))
+        found = list(_of_model(source, layer, read, schedule, model, told.part(0.0, 0.5)))
     else:
         check_settled(read, schedule)
         name = str(build.path)
@@ -101,6 +103,7 @@ def _of_model(
     layer: LayerNames | None,
     read: ReadOptions | None,
     schedule: ScheduleOptions | None,
+    chip: ChipOptions,
     told: Progress,
 ) -> Iterator[Found]:
     """The layers of a model, each distinct problem compiled once."""
@@ -112,7 +115,9 @@ def _of_model(
         if key not in known:
             told(f"plan {conv.name}", index / len(convs))
             try:
-                known[key] = Inspection(node=conv, compiled=compile_shared(conv.problem, options))
+                known[key] = Inspection(
+                    node=conv, compiled=compile_shared(conv.problem, options, timer_of(options, chip))
+                )
             except PlanError as error:
                 known[key] = error.message
         yield conv, known[key]

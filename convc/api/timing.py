@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from convc.api.inputs import opened
+from convc.api.inspecting import check_settled
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.timer import chip_of, settings_of
 from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
@@ -27,11 +29,8 @@ from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
 from convc.support.progress import Progress
 from convc.timing.kernel import KernelTime, target_of, time_kernel, waits_of_all
-from convc.timing.parameters import Chip, check_target, chip_for, read_chip
+from convc.timing.parameters import Chip, check_target
 from convc.timing.what_if import Candidate, WhatIf, asks_for_choices, check_what_if, what_if
-
-TARGET = ScheduleOptions().target
-"""The target of kernels where nothing else is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,13 +162,13 @@ def time(
         1
     """
     model = chip or ChipOptions()
-    settings = _settings(model)
+    settings = settings_of(model)
     parameters = chip_of(model)
     check_what_if(parameters, model.what_if)  # before anything is compiled: all chips have the same names
     chosen = work or WorkOptions()
     told = Progress(chosen.progress)
     jobs: list[_Job] = []
-    for job in _jobs(source, launch, layer, read, schedule, chosen):
+    for job in _jobs(source, launch, layer, read, schedule, chosen, model):
         if not jobs:
             parameters = chip_of(model, job.target)
         check_target(parameters, job.target, job.name)
@@ -204,16 +203,6 @@ def time(
     )
 
 
-def chip_of(options: ChipOptions, target: str = TARGET) -> Chip:
-    """The parameters that options name, or those of a target; InputError where there is no such chip or parameter."""
-    return read_chip(options.chip or chip_for(target), _settings(options))
-
-
-def _settings(options: ChipOptions) -> list[str]:
-    """Parameters that are set otherwise."""
-    return [*options.settings, *([] if options.clock is None else [f"chip.clock={options.clock}"])]
-
-
 def _timed(job: _Job, options: ChipOptions, chip: Chip) -> KernelTime:
     """The time of a kernel."""
     buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
@@ -236,6 +225,7 @@ def _jobs(
     read: ReadOptions | None,
     schedule: ScheduleOptions | None,
     work: WorkOptions,
+    chip: ChipOptions,
 ) -> Iterator[_Job]:
     """The kernels that a source stands for."""
     if launch is not None:
@@ -247,9 +237,10 @@ def _jobs(
             "a kernel is timed with its launch file", where=str(path), hint="convc time KERNEL.ptx LAUNCH.json"
         )
     if isinstance(source, Build) or (path is not None and path.is_dir()):
+        check_settled(read, schedule)
         yield from _built(source if isinstance(source, Build) else opened(str(path)), layer)
         return
-    yield from _compiled(source, layer, read, schedule, work)
+    yield from _compiled(source, layer, read, schedule, work, chip)
 
 
 def _foreign(source: object, launch: Path) -> _Job:
@@ -274,10 +265,11 @@ def _compiled(
     read: ReadOptions | None,
     schedule: ScheduleOptions | None,
     work: WorkOptions,
+    chip: ChipOptions,
 ) -> Iterator[_Job]:
     """The kernels of a model's layers."""
     network = read_network(model, read, layer)
-    with open_kernels(schedule, work) as kernels:
+    with open_kernels(schedule, work, chip) as kernels:
         for conv in chosen_convolutions(network, layer):
             kernel = kernels.compiled(conv.problem)
             artifact = kernel.artifact

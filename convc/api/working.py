@@ -6,17 +6,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from convc.api.arguments import given_options
-from convc.api.options import ScheduleOptions, WorkOptions
+from convc.api.options import ChipOptions, ScheduleOptions, WorkOptions
 from convc.compiler.cache import kept_kernels
-from convc.compiler.kernels import Kernels
+from convc.compiler.kernels import Kernels, KernelTimer
 from convc.workers.pool import Pool
 
 
 @contextmanager
-def open_kernels(schedule: ScheduleOptions | None, work: WorkOptions) -> Iterator[Kernels]:
-    """Give what compiles kernels and keeps them; the cache is closed at the end of the block."""
+def open_kernels(
+    schedule: ScheduleOptions | None, work: WorkOptions, chip: ChipOptions | None = None
+) -> Iterator[Kernels]:
+    """Give what compiles kernels and keeps them; the cache is closed at the end of the block.
+
+    Where candidates are timed, ``chip`` says on what.
+    """
+    options = given_options(schedule, ScheduleOptions, "schedule")
     with kept_kernels(work.cache) as cache:
-        yield Kernels(given_options(schedule, ScheduleOptions, "schedule"), cache)
+        yield Kernels(options, cache, timer_of(options, chip))
+
+
+def timer_of(options: ScheduleOptions, chip: ChipOptions | None = None) -> KernelTimer | None:
+    """The timing engine where options ask for it: on ``chip``, by default on the one that kernels are for."""
+    if not options.timed:
+        return None
+    # Imported where it is asked for: who compiles by estimates needs no engine.
+    from convc.api.timer import EngineTimer
+
+    return EngineTimer(chip or ChipOptions())
 
 
 @contextmanager

@@ -266,7 +266,6 @@ host_option = click.option(
 
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
 
-
 wide_option = click.option("--wide", is_flag=True, help="All columns of the table, each layer in one line.")
 
 
@@ -299,7 +298,9 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target``: the fields of one record."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target`` and ``--timed``."""
+    words = "Let the timing engine decide among the candidates that are estimated best."
+    command = click.option("--timed", is_flag=True, help=words)(command)
     command = click.option(
         "--target",
         type=_ScheduleChoice("target"),
@@ -324,10 +325,7 @@ def schedule_options(command: Command) -> Command:
 
 
 def model_options(command: Command) -> Command:
-    """``--batch``, ``--shape``, ``--dtype``, ``--precision``, ``--no-fuse`` and those of the schedule.
-
-    They say how a model is read and compiled.
-    """
+    """Options that say how a model is read, ``--batch`` to ``--no-fuse``, and those of the schedule."""
     for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
         command = option(command)
     return command

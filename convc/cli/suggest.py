@@ -55,7 +55,10 @@ def arguments(chosen: Chosen) -> list[str]:
             if field.name == "shapes":
                 words += [word for name, shape in value.items() for word in ("--shape", _shape(name, shape))]
                 continue
-            words += ["--no-fuse"] if field.name == "fuse" else [f"--{field.name}", str(value)]
+            if isinstance(value, bool):
+                words.append(f"--{field.name}" if value else f"--no-{field.name}")
+            else:
+                words += [f"--{field.name}", str(value)]
     return words
 
 

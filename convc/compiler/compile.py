@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import ScheduleName
@@ -15,6 +18,9 @@ from convc.layout.device_layout import DeviceLayout, device_layout
 if TYPE_CHECKING:
     from convc.compiler.plan.records import Plan
     from convc.compiler.tile.program import TileProgram
+
+Timer = Callable[[KernelArtifact], float]
+"""Gives the cycles that a kernel takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,20 +66,68 @@ def compile_problem(
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
     # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
-    from convc.compiler.emit.kernel import emit
     from convc.compiler.schedules.planner import plan
-    from convc.compiler.schedules.program import build
-    from convc.compiler.tile.verify import verify
 
     layout = device_layout(problem)
     refused: dict[ScheduleName, str] = {}
     while True:
         decided = plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
         try:
-            program = build(decided)
-            verify(program)
-            artifact = emit(program)
+            return _written(problem, layout, decided)
         except PlanError as error:
             refused[decided.schedule] = error.message
-            continue
-        return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=artifact)
+
+
+def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) -> Compiled:
+    """Compile one convolution as the best few candidates by the estimate, and take the one that a timer finds fastest.
+
+    The plan says what was timed (`convc.compiler.plan.records.Plan.timed`).
+
+    Args:
+        problem: what to compute.
+        options: which schedules to consider.
+        timer: gives the cycles of a kernel.
+
+    Raises:
+        InputError, PlanError: see `compile_problem`.
+    """
+    from convc.compiler.plan.records import TimedCandidate
+    from convc.compiler.schedules.planner import contenders, quickest
+
+    layout = device_layout(problem)
+    refused: dict[ScheduleName, str] = {}
+    written: list[Compiled] = []
+    while not written:
+        for decided in contenders(layout, options=options, refused=refused):
+            try:
+                written.append(_written(problem, layout, decided))
+            except PlanError as error:
+                refused[decided.schedule] = error.message
+                written.clear()
+                break
+    timed = [
+        TimedCandidate(
+            schedule=one.plan.schedule,
+            tiling=one.plan.tiling,
+            estimated=one.plan.estimate.cycles,
+            cycles=timer(one.artifact),
+            preferred=number == 0,
+        )
+        for number, one in enumerate(written)
+    ]
+    number = timed.index(quickest(timed))
+    timed[number] = msgspec.structs.replace(timed[number], taken=True)
+    best = written[number]
+    ranked = tuple(sorted(timed, key=lambda one: one.cycles))
+    return replace(best, plan=msgspec.structs.replace(best.plan, timed=ranked))
+
+
+def _written(problem: ConvProblem, layout: DeviceLayout, decided: Plan) -> Compiled:
+    """Write a plan's kernel down; PlanError where that is not possible."""
+    from convc.compiler.emit.kernel import emit
+    from convc.compiler.schedules.program import build
+    from convc.compiler.tile.verify import verify
+
+    program = build(decided)
+    verify(program)
+    return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=emit(program))

@@ -11,11 +11,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
 from convc.compiler.cache import KernelCache
-from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.compile import Compiled, compile_problem, compile_timed
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
 from convc.errors import LaunchError, PlanError
@@ -39,6 +40,23 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     debug_info: bytes
 
 
+class KernelTimer(Protocol):
+    """The one who decides where candidates are timed (`ScheduleOptions.timed`); it is sent to workers.
+
+    Attributes:
+        key: all that its answers depend on besides the kernel and convc itself; part of a kernel's name in the cache.
+    """
+
+    @property
+    def key(self) -> str:
+        """Everything that the answers depend on, as a text."""
+        ...
+
+    def __call__(self, artifact: KernelArtifact, /) -> float:
+        """Cycles of a kernel."""
+        ...
+
+
 @dataclass(slots=True)
 class Kernels:
     """Compiles problems, each distinct one once.
@@ -46,10 +64,12 @@ class Kernels:
     Attributes:
         options: with which schedules: all of them by default.
         cache: where kernels are kept from one process to the next; None: nowhere.
+        timer: decides among candidates where ``options.timed`` asks for it.
     """
 
     options: ScheduleOptions = ScheduleOptions()  # noqa: RUF009 - frozen record
     cache: KernelCache | None = None
+    timer: KernelTimer | None = None
     _made: dict[ConvProblem, Kernel] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -61,7 +81,7 @@ class Kernels:
         shared = shared_problem(problem)
         kernel = self.known(shared)
         if kernel is None:
-            kernel = kernel_of(compile_shared(problem, self.options))
+            kernel = kernel_of(compile_shared(problem, self.options, self.timer))
             self.add(shared, kernel)
         return kernel
 
@@ -69,7 +89,7 @@ class Kernels:
         """The kernel for a problem of any name where it need not be compiled; None where it must."""
         shared = shared_problem(problem)
         if shared not in self._made and self.cache is not None:
-            kept = self.cache.get(cache_key(shared, self.options))
+            kept = self.cache.get(cache_key(shared, self.options, self.timer))
             kernel = None if kept is None else _decoded(kept)
             if kernel is not None:
                 self._made[shared] = kernel
@@ -80,7 +100,7 @@ class Kernels:
         shared = shared_problem(problem)
         self._made[shared] = kernel
         if self.cache is not None:
-            self.cache.put(cache_key(shared, self.options), msgspec.msgpack.encode(kernel))
+            self.cache.put(cache_key(shared, self.options, self.timer), msgspec.msgpack.encode(kernel))
 
 
 def shared_problem(problem: ConvProblem) -> ConvProblem:
@@ -88,14 +108,19 @@ def shared_problem(problem: ConvProblem) -> ConvProblem:
     return dataclasses.replace(problem, name=kernel_name(problem))
 
 
-def compile_shared(problem: ConvProblem, options: ScheduleOptions | None = None) -> Compiled:
-    """Compile a problem under the name of its kernel.
+def compile_shared(
+    problem: ConvProblem, options: ScheduleOptions | None = None, timer: KernelTimer | None = None
+) -> Compiled:
+    """Compile a problem under the name of its kernel; ``timer`` decides where ``options.timed`` asks for it.
 
     Raises:
         PlanError: there is no kernel; ``where`` begins with the problem's own name.
     """
     shared = shared_problem(problem)
     try:
+        if options is not None and options.timed:
+            assert timer is not None, "who asks for timed kernels gives the timer"
+            return compile_timed(shared, options, timer)
         return compile_problem(shared, options=options)
     except PlanError as error:
         if problem.name != shared.name:
@@ -120,9 +145,13 @@ def kernel_of(compiled: Compiled) -> Kernel:
     )
 
 
-def cache_key(problem: ConvProblem, options: ScheduleOptions) -> str:
-    """Name of a kernel in the compile cache: SHA-256 of the problem, the options, and the compiler itself."""
-    asked = msgspec.json.encode((problem, options))
+def cache_key(problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None) -> str:
+    """Name of a kernel in the compile cache: SHA-256 of all that it depends on.
+
+    That is the problem, the options, the timer where it has a say, and the compiler itself.
+    """
+    deciding = timer.key if timer is not None and options.timed else ""
+    asked = msgspec.json.encode((problem, options, deciding))
     return hashlib.sha256(asked + b"\0" + compiler_digest().encode()).hexdigest()
 
 

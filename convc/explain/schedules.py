@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, slack
-from convc.compiler.plan.records import Plan, ScheduleSummary
+from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
 from convc.compiler.schedules.all import schedule_of
 from convc.report.console import Console
 from convc.report.format import human_bytes
@@ -28,14 +28,14 @@ on and that nobody published or tested."""
 def print_choices(console: Console, plan: Plan) -> None:
     """Every schedule that was considered, the fastest first, then those that are illegal here, then the reasons."""
     print_grid(console, COLUMNS, _rows(plan))
-    for line in (*illegal_lines(plan), *why_lines(plan)):
+    for line in (*illegal_lines(plan), *timed_lines(plan), *why_lines(plan)):
         console.print(line, soft_wrap=True)
 
 
 def choice_lines(plan: Plan) -> list[str]:
     """The table of schedules and the reasons below it as lines, however long."""
     table = [line for line, _ in grid_lines(COLUMNS, _rows(plan), None)]
-    return [*table, *illegal_lines(plan), *why_lines(plan)]
+    return [*table, *illegal_lines(plan), *timed_lines(plan), *why_lines(plan)]
 
 
 def illegal_lines(plan: Plan) -> Iterator[str]:
@@ -48,6 +48,12 @@ def illegal_lines(plan: Plan) -> Iterator[str]:
         yield f"not here: {', '.join(titles)}: {reason}"
 
 
+def timed_lines(plan: Plan) -> Iterator[str]:
+    """The candidates that the timing engine chose among, the fastest first."""
+    for one in plan.timed:
+        yield f"timed: {_timed(one)}"
+
+
 def why_lines(plan: Plan) -> Iterator[str]:
     """Say why the schedule was taken: the rules of the planner's choice, with the numbers of this problem."""
     legal = legal_choices(plan)
@@ -55,6 +61,9 @@ def why_lines(plan: Plan) -> Iterator[str]:
     fell = [choice for choice in plan.choices if choice.fell]
     for choice in fell:
         yield f"{choice.schedule.title} was the one to take, until {choice.fell} failed: {choice.reason}"
+    if plan.timed:
+        yield from _decided(plan.timed)
+        return
     if len(legal) == 1:
         asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
         yield f"{chosen.schedule.title} is {asked}"
@@ -154,6 +163,31 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
             yield f"where they are the same, the time: {_title(chosen)}, about {chosen.cycles:.0f} cycles"
         elif len(same) > 1:
             yield f"where time is the same, too, the simplest: {_title(chosen)}"
+
+
+def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
+    """The choice of the timing engine, and what the estimates alone would have taken."""
+    fastest = timed[0]
+    taken = next(one for one in timed if one.taken)
+    preferred = next(one for one in timed if one.preferred)
+    if len(timed) == 1:
+        yield f"no estimate is near that of {_timed(taken)}"
+        return
+    yield f"the timing engine decided among the {len(timed)} candidates that are estimated best: {_timed(taken)}"
+    if taken is not fastest:
+        yield (
+            f"{_timed(fastest)} rests on assumed rules of the hardware, which are taken for granted from "
+            f"{ASSUMED_SLACK - 1:.0%} on"
+        )
+    if preferred is taken:
+        yield "the estimates alone would take the same"
+    else:
+        yield f"the estimates alone would take {_timed(preferred)}"
+
+
+def _timed(one: TimedCandidate) -> str:
+    """A candidate with both of its times."""
+    return f"{one.schedule.title}, {one.tiling} ({one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated)"
 
 
 def _rows(plan: Plan) -> list[Row]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from threadpoolctl import ThreadpoolController
 
 from convc.compiler.fingerprint import compiler_digest
-from convc.compiler.kernels import Kernel, Kernels, compile_shared, kernel_of, shared_problem
+from convc.compiler.kernels import Kernel, Kernels, KernelTimer, compile_shared, kernel_of, shared_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
@@ -64,7 +64,9 @@ _one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
 
 
-def compile_job(digest: str, problem: ConvProblem, options: ScheduleOptions) -> Kernel:
+def compile_job(
+    digest: str, problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None
+) -> Kernel:
     """Compile a problem in a worker; ``digest`` is that of the sender's convc (see `convc.compiler.fingerprint`).
 
     Raises:
@@ -73,7 +75,7 @@ def compile_job(digest: str, problem: ConvProblem, options: ScheduleOptions) -> 
     """
     _require(digest)
     with _one_at_a_time:
-        return kernel_of(compile_shared(problem, options))
+        return kernel_of(compile_shared(problem, options, timer))
 
 
 def part_job(
@@ -167,7 +169,7 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
     digest = compiler_digest()
     pieces: list[Task] = []
     for conv in distinct:
-        arguments = (digest, conv.problem, kernels.options)
+        arguments = (digest, conv.problem, kernels.options, kernels.timer)
         pieces.append(Task(name=f"compile {conv.name}", function=compile_job, arguments=arguments))
     if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)

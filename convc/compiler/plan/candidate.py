@@ -143,10 +143,12 @@ class ScheduleCandidates:
     Attributes:
         schedule: which.
         parts: what it offers, and what was turned down before any tiling was looked at.
+        picked: the candidate to take; None: `choose` says which.
     """
 
     schedule: ScheduleName
     parts: tuple[Offer | Rejection, ...]
+    picked: Candidate | None = None
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -164,7 +166,7 @@ class ScheduleCandidates:
     @cached_property
     def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
-        return self.legal[choose([candidate.cost for candidate in self.legal])]
+        return self.picked or self.legal[choose([candidate.cost for candidate in self.legal])]
 
     @property
     def summary(self) -> ScheduleSummary:

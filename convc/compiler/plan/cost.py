@@ -280,6 +280,14 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     )
 
 
+TIMED_MARGIN = 1.35
+"""A candidate whose estimate is longer than the shortest by more is not timed: the worst estimate of a launch is off by
+about as much."""
+
+MOST_TIMED = 6
+"""Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
+
+
 def slack(assumed: int, fastest: int) -> float:
     """The factor up to which a schedule counts as about as fast as the fastest.
 

@@ -224,6 +224,23 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     tiling: Tiling | None = None
 
 
+class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate that was written down and timed.
+
+    Attributes:
+        schedule, tiling: which.
+        estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
+        preferred: the estimates alone would take it. taken: it is the plan's own.
+    """
+
+    schedule: ScheduleName
+    tiling: Tiling
+    estimated: float
+    cycles: float
+    preferred: bool = False
+    taken: bool = False
+
+
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """A legal candidate that the estimate puts behind the chosen one."""
 
@@ -266,6 +283,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         alternatives: the next best candidates, best first.
         rejected: the candidates that break a rule.
         choices: the schedules that were considered.
+        timed: the candidates that were timed to choose among them, the fastest first; none where estimates chose.
     """
 
     layout: DeviceLayout
@@ -281,6 +299,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     alternatives: tuple[Alternative, ...]
     rejected: tuple[Rejection, ...]
     choices: tuple[ScheduleSummary, ...]
+    timed: tuple[TimedCandidate, ...] = ()
 
     @property
     def problem(self) -> ConvProblem:
@@ -296,6 +315,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def to_json(plan: Plan) -> bytes:
     """Write a plan for people as indented JSON; expressions as `convc.ir.expr.to_json` writes them, and as text."""
     data = msgspec.to_builtins(plan)
+    if not plan.timed:
+        del data["timed"]
     data["indexing"]["coordinates"] = [
         {
             "name": coordinate.name,

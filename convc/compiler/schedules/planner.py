@@ -12,8 +12,17 @@ from dataclasses import replace
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
-from convc.compiler.plan.cost import SLACK, slack
-from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
+from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.records import (
+    Alternative,
+    Indexing,
+    Launch,
+    Plan,
+    Rejection,
+    ScheduleName,
+    ScheduleSummary,
+    TimedCandidate,
+)
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
@@ -42,19 +51,7 @@ def plan(
         InputError: an option has a value that does not exist.
         PlanError: no candidate is legal, or no legal one can be proved right or written down; the message says why.
     """
-    options = options or ScheduleOptions()
-    schedules = asked(options)
-    arch = ARCHS[options.target]
-    request = Request(
-        border=next((border for border in BORDERS if border == options.border), None),
-        rows=next((rows for rows in ROWS if rows == options.rows), None),
-        block_n=block_n,
-        stages=stages,
-        store=next((store for store in STORES if store == options.store), None),
-    )
-    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in schedules}
-    for name, reason in (refused or {}).items():
-        found[name] = _turned_down(found[name], "emission", reason)
+    found = _found(layout, options or ScheduleOptions(), block_n, stages, refused or {})
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
         try:
@@ -64,6 +61,80 @@ def plan(
             continue
         return _finished(chosen, indexing, tuple(candidates.summary for candidates in found.values()))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
+
+
+def contenders(
+    layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[ScheduleName, str]
+) -> tuple[Plan, ...]:
+    """Plan the best few candidates of a problem, for somebody who can time their kernels.
+
+    Args:
+        layout, options, refused: see `plan`.
+
+    Returns:
+        The plan that `plan` makes, then those of other schedules and widths by their estimates, the shortest first: at
+        most `MOST_TIMED`, and none whose estimate is `TIMED_MARGIN` times the shortest.
+
+    Raises:
+        InputError, PlanError: see `plan`.
+    """
+    first = plan(layout, options=options, refused=refused)
+    found = _found(layout, options, None, None, refused)
+    for choice in first.choices:
+        if choice.fell:
+            found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
+    every = [(one, candidate) for one in found.values() for candidate in one.legal]
+    every.sort(key=lambda pair: pair[1].cost.cycles)
+    limit = TIMED_MARGIN * every[0][1].cost.cycles
+    plans = [first]
+    for candidates, candidate in every:
+        if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
+            break
+        if (candidates.schedule, candidate.tiled.tiling, candidate.work) == (first.schedule, first.tiling, first.work):
+            continue
+        picked = replace(candidates, picked=candidate)
+        try:
+            indexing = schedule_of(picked.schedule).indexing(candidate)
+        except PlanError:
+            continue  # its schedule is in the race with another width, or `plan` has said why it is not
+        others = {**found, picked.schedule: picked}
+        plans.append(_finished(picked, indexing, tuple(one.summary for one in others.values())))
+    return tuple(plans)
+
+
+def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
+    """The candidate to take by what was timed: the fastest, or a little slower one that rests on no assumed rules.
+
+    A little is `ASSUMED_SLACK`, where the fastest rests on some.
+    """
+    fastest = min(timed, key=lambda one: one.cycles)
+    if not schedule_of(fastest.schedule).assumed:
+        return fastest
+    trusted = [one for one in timed if not schedule_of(one.schedule).assumed]
+    near = [one for one in trusted if one.cycles <= ASSUMED_SLACK * fastest.cycles]
+    return min(near, key=lambda one: one.cycles, default=fastest)
+
+
+def _found(
+    layout: DeviceLayout,
+    options: ScheduleOptions,
+    block_n: int | None,
+    stages: int | None,
+    refused: Mapping[ScheduleName, str],
+) -> dict[ScheduleName, ScheduleCandidates]:
+    """Everything that the schedules that are asked for have to offer."""
+    request = Request(
+        border=next((border for border in BORDERS if border == options.border), None),
+        rows=next((rows for rows in ROWS if rows == options.rows), None),
+        block_n=block_n,
+        stages=stages,
+        store=next((store for store in STORES if store == options.store), None),
+    )
+    arch = ARCHS[options.target]
+    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in asked(options)}
+    for name, reason in refused.items():
+        found[name] = _turned_down(found[name], "emission", reason)
+    return found
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:

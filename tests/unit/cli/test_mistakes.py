@@ -346,6 +346,9 @@ draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
 draw operands m.onnx --mma 999 => 2 error[I100]: there is no MMA 999
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
+inspect b --timed => 2 error[I100]: a build folder has settled how its layers are read and scheduled
+time b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
+compile m.onnx -o x --timed slide => 2 Got unexpected extra argument (slide)
 draw memory b --schedule slide => 2 error[I100]: a build folder has settled how its layers are read and scheduled
 draw timeline two.onnx => 2 the picture is of one kernel: choose a layer with --layer, of stem, head
 draw roofline k/kernel.ptx k/launch.json => 2 error[I100]: a roofline has layers of a model or of a build folder, and

@@ -1,0 +1,48 @@
+"""The timer that decides where candidates are timed: the timing engine, which the compiler itself does not know."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import msgspec
+
+from convc.api.options import ChipOptions, ScheduleOptions
+from convc.ir.arch import ARCHS
+from convc.ir.launch import KernelArtifact
+from convc.timing.kernel import target_of, time_kernel
+from convc.timing.parameters import Chip, chip_for, read_chip
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimer:
+    """Times kernels with the timing engine, on a chip as options make it."""
+
+    chip: ChipOptions
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the parameters of the chip, or of each target's chip, and of the options."""
+        chips = [chip_of(self.chip, target) for target in ARCHS]
+        said = msgspec.json.encode(([dict(chip.parameters) for chip in chips], self.chip.cold, self.chip.sass))
+        return hashlib.sha256(said).hexdigest()
+
+    def __call__(self, artifact: KernelArtifact, /) -> float:
+        """Cycles of a kernel; the errors of `convc.timing.kernel.time_kernel`."""
+        chip = chip_of(self.chip, target_of(artifact.ptx))
+        options = self.chip
+        return time_kernel(artifact.ptx, artifact.launch, {}, chip, cold=options.cold, sass=options.sass).cycles
+
+
+TARGET = ScheduleOptions().target
+"""The target of kernels where nothing else is asked for."""
+
+
+def chip_of(options: ChipOptions, target: str = TARGET) -> Chip:
+    """The parameters that options name, or those of a target; InputError where there is no such chip or parameter."""
+    return read_chip(options.chip or chip_for(target), settings_of(options))
+
+
+def settings_of(options: ChipOptions) -> list[str]:
+    """Parameters that are set otherwise."""
+    return [*options.settings, *([] if options.clock is None else [f"chip.clock={options.clock}"])]

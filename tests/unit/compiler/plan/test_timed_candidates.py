@@ -1,0 +1,105 @@
+"""A timer decides among the candidates that are estimated best, and the plan and the page say so."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from convc import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions, inspect
+from convc import compile as compile_model
+from convc.api.timer import EngineTimer
+from convc.compiler.compile import compile_problem, compile_timed
+from convc.compiler.emit import kernel
+from convc.compiler.plan.cost import MOST_TIMED, TIMED_MARGIN
+from convc.compiler.plan.records import Tiling, TimedCandidate
+from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY, Schedule
+from convc.compiler.schedules.planner import quickest
+from convc.errors import PlanError
+from convc.explain.schedules import why_lines
+from convc.ir.problem import ConvProblem
+from convc.support.resources import model_folder
+
+PROBLEM = ConvProblem(in_channels=16, out_channels=32, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+TIMED = ScheduleOptions(timed=True)
+
+
+def test_the_timer_decides_among_the_best_few():
+    asked: list[str] = []
+
+    def timer(artifact):
+        asked.append(artifact.ptx)
+        return 1000.0 if len(asked) == 3 else 2000.0 + len(asked)
+
+    estimated = compile_problem(PROBLEM)
+    made = compile_timed(PROBLEM, TIMED, timer)
+    timed = made.plan.timed
+    assert made.artifact.ptx == asked[2] != estimated.artifact.ptx == asked[0]
+    assert len(asked) == len(set(asked)) == len(timed) == MOST_TIMED
+    assert [one.cycles for one in timed] == sorted(one.cycles for one in timed)
+    assert (timed[0].taken, timed[0].schedule, timed[0].tiling) == (True, made.plan.schedule, made.plan.tiling)
+    assert made.plan.estimate.cycles == timed[0].estimated
+    assert [one.cycles for one in timed if one.preferred] == [2001]
+    assert max(one.estimated for one in timed) <= TIMED_MARGIN * min(one.estimated for one in timed)
+    said = list(why_lines(made.plan))
+    assert "decided among the 6 candidates" in said[0]
+    assert f"(1000 cycles by the engine, {timed[0].estimated:.0f} estimated)" in said[0]
+    assert said[1].startswith(f"the estimates alone would take {estimated.plan.schedule.title}, ")
+
+
+def test_a_candidate_that_cannot_be_written_is_not_timed(monkeypatch):
+    written = kernel.emit
+    preferred = compile_problem(PROBLEM).plan.schedule
+
+    def emit(program):
+        if program.schedule == preferred.name:
+            raise PlanError("m may be (0, 9999999999), which 32 bits cannot hold")
+        return written(program)
+
+    monkeypatch.setattr(kernel, "emit", emit)
+    made = compile_timed(PROBLEM, TIMED, lambda artifact: 1000.0)
+    assert preferred not in {one.schedule for one in made.plan.timed}
+    assert [choice.fell for choice in made.plan.choices if choice.schedule == preferred] == ["emission"]
+
+
+@pytest.mark.parametrize(
+    ("cycles", "taken"),
+    [
+        ({SLIDE: 1000, RELOAD: 1001, STATIONARY: 1002}, SLIDE),
+        ({SLIDE: 1170, STATIONARY: 1000, RELOAD: 1175}, SLIDE),
+        ({SLIDE: 1190, STATIONARY: 1000}, STATIONARY),
+        ({CHAIN: 1010, STATIONARY: 1000}, STATIONARY),
+    ],
+)
+def test_assumed_rules_are_taken_for_granted_where_the_timer_finds_much(cycles, taken):
+    assert quickest([candidate(schedule, time) for schedule, time in cycles.items()]).schedule == taken.id
+
+
+def candidate(schedule: Schedule, cycles: float) -> TimedCandidate:
+    """A candidate with a tile that does not matter."""
+    tiling = Tiling(block_m=128, block_n=16, row_bytes=32, b_stages=2)
+    return TimedCandidate(schedule=schedule.id, tiling=tiling, estimated=1, cycles=cycles)
+
+
+def test_what_was_timed_is_kept_and_a_build_is_inspected_as_it_is(tmp_path, monkeypatch):
+    """The engine differs from the estimates here, by what `inspect` says of both."""
+    tiny = model_folder() / "tiny_conv.onnx"
+    work = WorkOptions(cache=tmp_path / "cache")
+    build = compile_model(tiny, tmp_path / "build", schedule=TIMED, work=work)
+    found = inspect(build)
+    assert found.text == found.compiled.artifact.ptx != inspect(tiny).text
+
+    def refuse(timer, artifact):
+        raise AssertionError("it is timed anew")
+
+    monkeypatch.setattr(EngineTimer, "__call__", refuse)
+    again = compile_model(tiny, tmp_path / "build", schedule=TIMED, work=work)
+    assert inspect(again).text == found.text
+    with pytest.raises(AssertionError, match="timed anew"):
+        compile_model(tiny, tmp_path / "build", schedule=TIMED, read=ReadOptions(dtype="bf16"), work=work)
+
+
+def test_the_chip_is_part_of_what_is_kept():
+    keys = [EngineTimer(options).key for options in (ChipOptions(), ChipOptions(chip="b300"), ChipOptions(cold=True))]
+    assert len({*keys, EngineTimer(ChipOptions(settings=("tma.latency=5000",))).key}) == 4
+    assert EngineTimer(ChipOptions()).key == keys[0]
+    assert msgspec.json.decode(msgspec.json.encode(TIMED), type=ScheduleOptions) == TIMED
