@@ -1,4 +1,4 @@
-"""Probes on a GPU that is none, the file that comes of it, and the answers of an H100, replayed."""
+"""Probes on a GPU that is none, the file that comes of it, and the answers of an H100 and an H200, replayed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from convc.probe.record import read_probed
 from convc.support.resources import schema_file
 from convc.timing.parameters import read_chip
 
-RECORDED_FILE = Path(__file__).parents[2] / "recordings" / "probes_h100.json"
+RECORDINGS = Path(__file__).parents[2] / "recordings"
+RECORDED_FILE = RECORDINGS / "probes_h100.json"
+BOTH_GPUS = pytest.mark.parametrize("file", [RECORDED_FILE, RECORDINGS / "probes_h200.json"], ids=["h100", "h200"])
 
 
 def command(*words: object):
@@ -45,8 +47,9 @@ def gpu(name: str, setting: str, now=BLACKWELL, **more) -> FakeDriver:
     return FakeDriver(sizes=[8] * len(kernel.launch.params), kernel=run, now=now, **more)
 
 
-def test_what_an_h100_answered_is_what_the_machine_does():
-    settled = convc.settle_probes(RECORDED_FILE)
+@BOTH_GPUS
+def test_what_a_gpu_answered_is_what_the_machine_does(file):
+    settled = convc.settle_probes(file)
     assert settled.switches == {name: getattr(DEFAULTS, name) for name in RECORDED}
     assert settled.switch_options == ()
     assert all(outcome.known for outcome in settled.outcomes)
@@ -54,9 +57,10 @@ def test_what_an_h100_answered_is_what_the_machine_does():
     assert {name for name, evidence in known.items() if evidence == "recorded"} == set(RECORDED)
 
 
-def test_what_an_h100_answered_lies_near_what_an_h200_measured():
+@BOTH_GPUS
+def test_what_a_gpu_answered_lies_near_what_was_measured_otherwise(file):
     chip = read_chip("h200")
-    settled = convc.settle_probes(RECORDED_FILE)
+    settled = convc.settle_probes(file)
     assert settled.chip == "h200"
     for name, each in settled.parameters.items():
         low, high = chip.parameters[name].range
@@ -67,6 +71,14 @@ def test_what_an_h100_answered_lies_near_what_an_h200_measured():
         "threads.alu", "threads.divide", "shared_memory.load_latency", "threads.global_latency", "mbarrier.arrive",
         "mbarrier.wake", "mbarrier.poll", "gpc.merged",
     }  # fmt: skip
+
+
+def test_every_probe_for_hopper_ran_on_an_h200():
+    record = read_probed(RECORDINGS / "probes_h200.json", PROBES)
+    assert [answer.error for answer in record.probes] == [""] * 18
+    assert {answer.probe for answer in record.probes} == {
+        name for name, probe in PROBES.items() if "sm_90a" in probe.targets
+    }
 
 
 def test_answers_become_options_and_a_chip(tmp_path):
