@@ -20,7 +20,8 @@ def time_schedules(
         chip: whose parameters are used.
         schedule: the options that the layer was inspected with.
     """
-    parameters = chip_of(chip or ChipOptions())
+    options = chip or ChipOptions()
+    parameters = chip_of(options)
     timed: dict[str, KernelTime] = {}
     for choice in found.plan.choices:
         if choice.tiling is None or choice.fell:
@@ -30,5 +31,5 @@ def time_schedules(
             compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), schedule))
         artifact = compiled.artifact
         title = choice.schedule.title
-        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title)
+        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass)
     return timed

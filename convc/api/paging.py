@@ -42,7 +42,7 @@ def page_report(
     Args:
         source: a model or a build folder, as for `convc.inspect`.
         layer: only this one: a name or a pattern, or several.
-        chip: whose parameters are used.
+        chip: whose parameters are used; with ``sass`` the page has the machine code of each kernel, which is timed.
         read: how a model is read.
         schedule: which schedules to consider for a model's layers.
         work: who is told.
@@ -52,7 +52,8 @@ def page_report(
         BuildError: the folder is damaged, or lacks a file that the page needs.
     """
     told = Progress((work or WorkOptions()).progress)
-    parameters = chip_of(chip or ChipOptions())
+    options = chip or ChipOptions()
+    parameters = chip_of(options)
     build = build_of(source)
     if build is None:
         assert not isinstance(source, Build)
@@ -70,8 +71,8 @@ def page_report(
     for index, text in enumerate(texts):
         one = next(each for _, each in found if isinstance(each, Inspection) and each.text == text)
         told.part(0.5, 1.0)(f"time {one.node.name}", index / len(texts))
-        times[text] = time_kernel(text, one.launch, {}, parameters, name=one.node.name)
-        others = time_schedules(one, chip) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
+        times[text] = time_kernel(text, one.launch, {}, parameters, name=one.node.name, sass=options.sass)
+        others = time_schedules(one, options) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
         kernels.append(PageKernel(compiled=one.compiled, text=text, time=times[text], schedules=others))
     layers = tuple(_layer(node, each, texts, times) for node, each in found)
     return PageReport(source=name, chip=parameters, layers=layers, kernels=tuple(kernels))
