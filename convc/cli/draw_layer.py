@@ -28,13 +28,16 @@ from convc.errors import InputError
 Command = Callable[..., Any]
 
 
-def layer_of_model(command: Command) -> Command:
+def layer_of_model(command: Command, required: bool = True) -> Command:
     """``MODEL|DIR``, ``--layer``, and the options that say how a model is read and scheduled, as ``chosen``."""
     command = chosen_options(command)
     for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
         command = option(command)
     command = layer_option(command)
-    return click.argument("model", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")(command)
+    shown = "MODEL|DIR" if required else "[MODEL|DIR]"
+    return click.argument("model", type=path_type, callback=read_model_argument, metavar=shown, required=required)(
+        command
+    )
 
 
 tile_option = click.option(

@@ -128,3 +128,19 @@ def schedules_command(model: Path, layer: str | None, output: Path | None, chip:
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     write_picture(schedules_picture(found.plan, time_schedules(found, chip, chosen.schedule)), output)
+
+
+@click.command("memory-time", short_help="Shared and tensor memory of a CTA, cycle by cycle.")
+@layer_of_model
+@chip_options
+@output_option
+def memory_time_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
+    """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first round."""
+    from convc.api.timing import chip_of
+    from convc.draw.memory_time import memory_time_picture
+    from convc.timing.kernel import time_kernel
+
+    check_output(output)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    kernel = time_kernel(found.text, found.launch, {}, chip_of(chip), name=found.node.name)
+    write_picture(memory_time_picture(kernel, found.program), output)

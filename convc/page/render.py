@@ -21,6 +21,7 @@ import jinja2
 from convc.compiler.plan.records import Plan
 from convc.draw.descriptors import descriptor_picture
 from convc.draw.memory import memory_picture
+from convc.draw.memory_time import memory_time_picture
 from convc.draw.roofline import roofline_picture
 from convc.draw.schedules import schedules_picture
 from convc.draw.svg import STYLE, Picture, clean
@@ -53,7 +54,7 @@ SLICE = re.compile(r'(<rect class="\w+" x="[^"]*") y="[^"]*"( width="[^"]*") hei
 """A track of a timeline with the place of its first slice, and a slice with its attributes."""
 
 FEW = 4
-"""Kernels of a page up to which tensor maps are drawn, 27 KB each, and larger parts of MMAs."""
+"""Kernels of a page up to which it has tensor maps and memory over time, 27 KB and more each, and more of the MMAs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "first": lanes["first"],
         "lanes": script_json(lanes),
         "memory": _svg(memory_picture(plan)),
+        "memory_time": _svg(memory_time_picture(kernel.time, kernel.compiled.program)) if few else "",
         "layouts": pictures.told(layouts(plan, kernel.text, launch, 16 if few else 8)),
         "descriptors": pictures.told(
             (f"first given at step {step}", descriptor_picture(found)) for step, found in descriptors(kernel.text)
