@@ -1,4 +1,4 @@
-"""The kernels of a layer in all its schedules: what a picture is drawn from that no single verb gives."""
+"""The kernels of a layer, timed: what a picture is drawn from that no single verb gives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from convc.api.timing import chip_of, only
 from convc.compiler.kernels import compile_shared
 from convc.compiler.schedules.all import schedule_of
 from convc.timing.kernel import KernelTime, time_kernel
+
+
+def time_inspected(found: Inspection, chip: ChipOptions | None = None) -> KernelTime:
+    """Time the kernel of a layer whose plan and tile program are at hand."""
+    options = chip or ChipOptions()
+    return time_kernel(found.text, found.launch, {}, chip_of(options), name=found.node.name, sass=options.sass)
 
 
 def time_schedules(

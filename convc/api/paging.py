@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from convc.api.arguments import given_options
-from convc.api.drawing import time_schedules
+from convc.api.drawing import time_inspected, time_schedules
 from convc.api.inspecting import Inspection, build_of, check_settled, inspect
 from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
@@ -19,7 +19,7 @@ from convc.errors import BuildError, InputError, PlanError
 from convc.ir.network import ConvNode
 from convc.page.records import PageKernel, PageLayer, PageReport
 from convc.support.progress import Progress
-from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.kernel import KernelTime
 
 Node = ConvNode | LayerRecord
 Found = tuple[Node, Inspection | str]
@@ -71,7 +71,7 @@ def page_report(
     for index, text in enumerate(texts):
         one = next(each for _, each in found if isinstance(each, Inspection) and each.text == text)
         told.part(0.5, 1.0)(f"time {one.node.name}", index / len(texts))
-        times[text] = time_kernel(text, one.launch, {}, parameters, name=one.node.name, sass=options.sass)
+        times[text] = time_inspected(one, options)
         others = time_schedules(one, options) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
         kernels.append(PageKernel(compiled=one.compiled, text=text, time=times[text], schedules=others))
     layers = tuple(_layer(node, each, texts, times) for node, each in found)

@@ -136,11 +136,9 @@ def schedules_command(model: Path, layer: str | None, output: Path | None, chip:
 @output_option
 def memory_time_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
     """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first round."""
-    from convc.api.timing import chip_of
+    from convc.api.drawing import time_inspected
     from convc.draw.memory_time import memory_time_picture
-    from convc.timing.kernel import time_kernel
 
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
-    kernel = time_kernel(found.text, found.launch, {}, chip_of(chip), name=found.node.name)
-    write_picture(memory_time_picture(kernel, found.program), output)
+    write_picture(memory_time_picture(time_inspected(found, chip), found.program), output)

@@ -8,7 +8,7 @@ import pytest
 from support.drawings import marked, parsed, words
 
 import convc
-from convc.api.drawing import time_schedules
+from convc.api.drawing import time_inspected, time_schedules
 from convc.api.timing import roof_points
 from convc.draw.memory_time import memory_time_picture
 from convc.draw.roofline import peak_tflops, roofline_picture
@@ -17,7 +17,6 @@ from convc.draw.timeline import timeline_picture
 from convc.errors import InputError
 from convc.explain.schedules import legal_choices
 from convc.support.resources import model_folder
-from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 from convc.timing.rings import stages
 from convc.timing.timeline import timeline, walk
@@ -109,7 +108,7 @@ def test_results_show_themselves_in_notebooks(report):
 @pytest.mark.parametrize("schedule", ["reload", "shift"])
 def test_memory_over_time_is_that_of_the_barriers_and_of_the_tensor_core(schedule):
     found = convc.inspect(TINY, schedule=convc.ScheduleOptions(schedule=schedule))
-    kernel = time_kernel(found.text, found.launch, {}, read_chip("b200"))
+    kernel = time_inspected(found)
     drawn = list(marked(memory_time_picture(kernel, found.program).svg(), "held"))
     for stage in stages(kernel.launch.replay):
         tiles = [each.name for each in found.plan.storage.smem if stage.ring in ("full", f"full_{each.name}")]
