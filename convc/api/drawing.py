@@ -1,4 +1,4 @@
-"""The kernels of a layer in all its schedules: what a picture is drawn from that no single verb gives."""
+"""The kernels of a layer, timed: what a picture is drawn from that no single verb gives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,26 @@ from convc.api.timing import only
 from convc.compiler.kernels import compile_shared
 from convc.compiler.schedules.all import schedule_of
 from convc.timing.kernel import KernelTime, time_kernel
-from convc.timing.parameters import check_target
+from convc.timing.parameters import Chip, check_target
+
+
+def time_inspected(found: Inspection, chip: ChipOptions | None = None) -> KernelTime:
+    """Time the kernel of a layer whose plan and tile program are at hand.
+
+    Raises:
+        InputError: there is no such chip, or the kernel is for another one.
+    """
+    options = chip or ChipOptions()
+    parameters = _parameters(found, options)
+    return time_kernel(found.text, found.launch, {}, parameters, name=found.node.name, sass=options.sass)
+
+
+def _parameters(found: Inspection, options: ChipOptions) -> Chip:
+    """The chip that was asked for, or the usual one of the layer's target; refused if it is of another architecture."""
+    target = found.plan.arch.name
+    parameters = chip_of(options, target)
+    check_target(parameters, target, found.node.name)
+    return parameters
 
 
 def time_schedules(
@@ -27,10 +46,9 @@ def time_schedules(
     Raises:
         InputError: there is no such chip, or the kernel is for another one.
     """
-    target = found.plan.arch.name
-    parameters = chip_of(chip or ChipOptions(), target)
-    check_target(parameters, target, found.node.name)
-    asked = replace(schedule or ScheduleOptions(), target=target)
+    options = chip or ChipOptions()
+    parameters = _parameters(found, options)
+    asked = replace(schedule or ScheduleOptions(), target=found.plan.arch.name)
     timed: dict[str, KernelTime] = {}
     for choice in found.plan.choices:
         if choice.tiling is None or choice.fell:
@@ -40,5 +58,5 @@ def time_schedules(
             compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), asked))
         artifact = compiled.artifact
         title = choice.schedule.title
-        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title)
+        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass)
     return timed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from convc.api.arguments import given_options
-from convc.api.drawing import time_schedules
+from convc.api.drawing import time_inspected, time_schedules
 from convc.api.inspecting import Inspection, build_of, check_settled, inspect
 from convc.api.models import Model, chosen_convolutions, name_of, read_network
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
@@ -21,8 +21,7 @@ from convc.errors import BuildError, InputError, PlanError
 from convc.ir.network import ConvNode
 from convc.page.records import PageKernel, PageLayer, PageReport
 from convc.support.progress import Progress
-from convc.timing.kernel import KernelTime, time_kernel
-from convc.timing.parameters import check_target
+from convc.timing.kernel import KernelTime
 
 Node = ConvNode | LayerRecord
 Found = tuple[Node, Inspection | str]
@@ -45,7 +44,7 @@ def page_report(
     Args:
         source: a model or a build folder, as for `convc.inspect`.
         layer: only this one: a name or a pattern, or several.
-        chip: whose parameters are used.
+        chip: whose parameters are used; with ``sass`` the page has the machine code of each kernel, which is timed.
         read: how a model is read.
         schedule: which schedules to consider for a model's layers.
         work: who is told.
@@ -55,13 +54,13 @@ def page_report(
         BuildError: the folder is damaged, or lacks a file that the page needs.
     """
     told = Progress((work or WorkOptions()).progress)
-    model = chip or ChipOptions()
-    parameters = chip_of(model)
+    options = chip or ChipOptions()
+    parameters = chip_of(options)
     build = build_of(source)
     if build is None:
         assert not isinstance(source, Build)
         name = name_of(source)
-        found = list(_of_model(source, layer, read, schedule, model, told.part(0.0, 0.5)))
+        found = list(_of_model(source, layer, read, schedule, options, told.part(0.0, 0.5)))
     else:
         check_settled(read, schedule)
         name = str(build.path)
@@ -74,10 +73,9 @@ def page_report(
     for index, text in enumerate(texts):
         one = next(each for _, each in found if isinstance(each, Inspection) and each.text == text)
         told.part(0.5, 1.0)(f"time {one.node.name}", index / len(texts))
-        parameters = chip_of(model, one.plan.arch.name)
-        check_target(parameters, one.plan.arch.name, one.node.name)
-        times[text] = time_kernel(text, one.launch, {}, parameters, name=one.node.name)
-        others = time_schedules(one, chip, schedule) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
+        times[text] = time_inspected(one, options)
+        parameters = times[text].chip
+        others = time_schedules(one, options, schedule) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
         kernels.append(PageKernel(compiled=one.compiled, text=text, time=times[text], schedules=others))
     layers = tuple(_layer(node, each, texts, times) for node, each in found)
     return PageReport(source=name, chip=parameters, layers=layers, kernels=tuple(kernels))

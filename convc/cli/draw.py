@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import click
 
-from convc.cli.draw_layer import lanes_command, memory_command, operands_command, tile_command
+from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_output import check_output, output_option, write_picture
-from convc.cli.draw_time import passes_command, roofline_command, schedules_command, timeline_command
+from convc.cli.draw_time import (
+    memory_time_command,
+    passes_command,
+    roofline_command,
+    schedules_command,
+    timeline_command,
+)
 from convc.cli.explain_descriptor import descriptor_options
 from convc.cli.once import OnceGroup
+from convc.cli.options import Chosen
 
 
 @click.group("draw", cls=OnceGroup)
@@ -73,8 +81,10 @@ def draw_descriptor(word: str, name: str | None, kind: str | None, output: Path 
     write_picture(descriptor_picture(explain_word(word, name, kind)), output)
 
 
-def _grid(ctx: click.Context, param: click.Parameter, given: str) -> tuple[int, int]:
+def _grid(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[int, int] | None:
     """Tiles along M and along N of ``PxQ``."""
+    if given is None:
+        return None
     numbers = given.split("x")
     if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
         raise click.BadParameter(f"expected tiles along M and along N, such as 16x12, got {given!r}", ctx, param)
@@ -82,15 +92,33 @@ def _grid(ctx: click.Context, param: click.Parameter, given: str) -> tuple[int, 
 
 
 @draw_command.command("tile-order", short_help="The order in which tiles begin.")
-@click.option("--grid", required=True, callback=_grid, metavar="PxQ", help="Tiles along M and along N.")
+@functools.partial(layer_of_model, required=False)
+@click.option("--grid", callback=_grid, metavar="PxQ", help="Tiles along M and along N, in place of a layer's.")
 @click.option("--order", default="rows", show_default=True, help="Of the CTAs: rows (tiles along M first).")
 @click.option("--sms", type=click.IntRange(min=1), default=148, show_default=True, help="SMs of the chip.")
 @output_option
-def draw_tile_order(grid: tuple[int, int], order: str, sms: int, output: Path | None) -> None:
-    """Draw the order in which the tiles of a grid begin, and the round of CTAs over the SMs that each is in."""
+def draw_tile_order(
+    model: Path | None,
+    layer: str | None,
+    grid: tuple[int, int] | None,
+    order: str,
+    sms: int,
+    output: Path | None,
+    chosen: Chosen,
+) -> None:
+    """Draw the order in which the tiles of a grid begin, and the round of CTAs over the SMs that each is in.
+
+    The grid is that of a layer's plan, or given with --grid.
+    """
+    from convc import api
     from convc.draw.tile_order import tile_order_picture
 
+    if (model is None) == (grid is None):
+        raise click.UsageError("expected a model, whose layer has a grid, or --grid PxQ, and not both")
     check_output(output)
+    if grid is None and model is not None:
+        grid = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).launch.grid[:2]
+    assert grid is not None
     write_picture(tile_order_picture(*grid, sms, order), output)
 
 
@@ -98,6 +126,7 @@ for each in (
     lanes_command,
     tile_command,
     memory_command,
+    memory_time_command,
     operands_command,
     passes_command,
     timeline_command,

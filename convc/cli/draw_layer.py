@@ -23,10 +23,13 @@ from convc.errors import InputError
 Command = Callable[..., Any]
 
 
-def layer_of_model(command: Command) -> Command:
+def layer_of_model(command: Command, required: bool = True) -> Command:
     """``MODEL|DIR``, ``--layer``, and the options that say how a model is read and scheduled, as ``chosen``."""
     command = layer_option(model_options(chosen_options(command)))
-    return click.argument("model", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")(command)
+    shown = "MODEL|DIR" if required else "[MODEL|DIR]"
+    return click.argument("model", type=path_type, callback=read_model_argument, metavar=shown, required=required)(
+        command
+    )
 
 
 tile_option = click.option(

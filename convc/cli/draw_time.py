@@ -139,3 +139,17 @@ def schedules_command(model: Path, layer: str | None, output: Path | None, chip:
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     write_picture(schedules_picture(found.plan, time_schedules(found, chip, chosen.schedule)), output)
+
+
+@click.command("memory-time", short_help="Shared and tensor memory of a CTA, cycle by cycle.")
+@layer_of_model
+@chip_options
+@output_option
+def memory_time_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
+    """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first round."""
+    from convc.api.drawing import time_inspected
+    from convc.draw.memory_time import memory_time_picture
+
+    check_output(output)
+    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    write_picture(memory_time_picture(time_inspected(found, chip), found.program), output)

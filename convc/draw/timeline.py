@@ -70,9 +70,8 @@ def timeline_picture(kernel: KernelTime) -> Picture:
                 parts.append(text(MARGIN, y + 12, track.name))
                 parts.append(group(_boxes(rows[id(track)], left, y, WIDTH / end), track=track.name, group=name))
                 y += ROW
-    ticks = _ticks(end, left, top + 16, y)
     title = f"{kernel.name}: first round on {kernel.chip.name}, {end:.0f} cycles"
-    return titled(title, left + WIDTH + 2 * MARGIN, y + MARGIN, [*keys, *ticks, *parts])
+    return titled(title, left + WIDTH + 2 * MARGIN, y + MARGIN, [*keys, *ticks(end, left, top + 16, y), *parts])
 
 
 def _said(state: str) -> str:
@@ -80,8 +79,8 @@ def _said(state: str) -> str:
     return f"waits for {state}" if state in WAITS else state
 
 
-def _ticks(end: float, x: float, top: float, low: float) -> Iterator[str]:
-    """Lines with numbers of cycles, at steps of 1, 2 or 5 and zeros."""
+def ticks(end: float, x: float, top: float, low: float) -> Iterator[str]:
+    """Lines with numbers of cycles from ``x`` on, at steps of 1, 2 or 5 and zeros; ``end`` is `WIDTH` further."""
     step = next(step for step in _steps() if step * WIDTH / end >= CLICK)
     for tick in range(0, int(end) + 1, step):
         at = x + tick * WIDTH / end

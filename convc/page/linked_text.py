@@ -1,17 +1,26 @@
-"""The tile program and the PTX side by side: lines of both that belong to one step."""
+"""The loop nest, the tile program, the PTX and its machine code side by side: lines that belong to one step.
+
+A step belongs to a line of the nest by what it does (its class) and by the number that its loop counts.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convc.compiler.tile.program import TileProgram
+from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show
+from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.epilogue import TileStore, ValueStep
+from convc.compiler.tile.steps.lanes import ClearAcc, MoveRows, Refresh, TensorFill
+from convc.compiler.tile.steps.operands import MmaTensor, Multiply, TensorCopy
 from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_matrix
 from convc.ptx.parser import parse
 from convc.timing.attribution import Part
+from convc.timing.sass import STEP, Sass
 
 INDENT = "    "
 """Before the line of a step in the text of a tile program; headings have less."""
@@ -20,6 +29,34 @@ MATRIX = re.compile(r"add\.u64 (%\w+), \1, (0x[0-9a-f]{16});")
 INSTRUCTION = re.compile(r"mov\.b32 %shape, (0x[0-9a-f]{8});")
 MARK = re.compile(r"\s*//@ step=(\S+)")
 KIND = re.compile(r"tcgen05\.mma\S*\.kind::(\w+)")
+
+NEST = (
+    ("clear", re.compile(r"acc\[\.\.\.] = 0")),
+    ("load", re.compile(r"A\[.*] = x\[")),
+    ("move", re.compile(r"if .*A\[lane, e] = A\[lane \+ 1, e]")),
+    ("multiply", re.compile(r".* \+= ")),
+    ("store", re.compile(r"out\[.*] = acc")),
+)
+"""Statements of a loop nest as `convc.explain.show_nests` writes them."""
+
+LOOP = re.compile(r"for (\w+) in 0\.\.")
+
+ACTS: tuple[tuple[str, tuple[type[Step], ...]], ...] = (
+    ("clear", (ClearAcc,)),
+    ("load", (TensorFill,)),
+    ("move", (MoveRows, Refresh)),
+    ("multiply", (Multiply,)),
+    ("store", (ValueStep, TileStore)),
+)
+"""Steps that do a statement; copies of activations and moves beside an MMA are `_kinds`'s."""
+
+
+@dataclass(frozen=True, slots=True)
+class NestLine:
+    """A line of the loop nest; ``kind``: its statement, or ``loop-`` and the number that it counts; "" for neither."""
+
+    words: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +69,7 @@ class StepLine:
         lines: lines of the PTX that have instructions of the step.
         first: where the first run of these begins; 0 where there is none.
         cycles: of the critical path that lie in the step.
+        kinds: of the lines of the nest that it does, as `NestLine` has them.
     """
 
     step: str
@@ -39,6 +77,7 @@ class StepLine:
     lines: int = 0
     first: int = 0
     cycles: float = 0.0
+    kinds: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +126,48 @@ def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
     return runs
 
 
+def nest_links(lines: Sequence[str]) -> list[NestLine]:
+    """The lines of a nest with what they do."""
+    found: list[NestLine] = []
+    for line in lines:
+        words = line.strip()
+        loop = LOOP.match(words)
+        kind = next((kind for kind, form in NEST if form.match(words)), "")
+        found.append(NestLine(line, f"loop-{loop[1]}" if loop else kind))
+    return found
+
+
+def _kinds(step: Step) -> str:
+    """The lines of the nest that a step does, separated by spaces."""
+    found = [kind for kind, steps in ACTS if isinstance(step, steps)]
+    match step:
+        case Loop(var=var):
+            found.append(f"loop-{var}")
+        case TensorCopy(tile="a"):
+            found.append("load")
+        case MmaTensor(moves=True):
+            found.append("move")
+        case _:
+            pass
+    return " ".join(found)
+
+
+def sass_runs(code: Sequence[Sass], lines: Sequence[TextLine]) -> list[TextRun]:
+    """Machine instructions in runs of one step: that of the PTX line which ptxas says they are from."""
+    starts = [line.number for line in lines if line.step]
+    steps = {line.number: line.step for line in lines}
+    runs: list[TextRun] = []
+    for number, one in enumerate(code):
+        place = bisect_right(starts, one.line)
+        step = steps[starts[place - 1]] if place and one.line else ""
+        words = f"{number * STEP:05x} {one.opcode:<28} {f'line {one.line}' if one.line else ''}".rstrip()
+        if runs and runs[-1].step == step:
+            runs[-1].words.append(words)
+        else:
+            runs.append(TextRun(number, step, [words]))
+    return runs
+
+
 def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[Part]) -> list[StepLine]:
     """The lines of a tile program, each step with its count of PTX lines and its cycles of the critical path."""
     counts = Counter(line.step for line in text if line.step)
@@ -96,11 +177,13 @@ def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[P
     cycles: dict[str, float] = defaultdict(float)
     for part in parts:
         cycles[part.step] += part.cycles
+    kinds = {step.id: _kinds(step) for role in program.all_roles for step in walk(role.steps)}
     found: list[StepLine] = []
     for words in show(program).splitlines()[2:]:
         step = words.split()[0] if words.startswith(INDENT) else ""
         if step and words.strip():
-            found.append(StepLine(step, words[2:], counts[step], first.get(step, 0), cycles.get(step, 0.0)))
+            spent = cycles.get(step, 0.0)
+            found.append(StepLine(step, words[2:], counts[step], first.get(step, 0), spent, kinds[step]))
         elif words.strip():
             found.append(StepLine("", words))
     return found

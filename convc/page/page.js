@@ -165,25 +165,37 @@ for (const panel of document.querySelectorAll(".lanes")) {
   seen.observe(panel);
 }
 
-// Lines of the tile program and of the PTX that belong to one step light up together.
+// Lines of the nest, of the tile program, of the PTX and of machine code that belong to one step light up together.
 for (const linked of document.querySelectorAll(".linked")) {
-  const mark = (step, kind) => {
-    for (const line of linked.querySelectorAll(`.${kind}`)) line.classList.remove(kind);
-    if (step === undefined) return;
-    for (const line of linked.querySelectorAll(`[data-step="${CSS.escape(step)}"]`)) line.classList.add(kind);
+  const rows = [...linked.querySelectorAll("tr[data-step]")];
+  const kinds = (element) => (element?.dataset.kind ?? "").split(" ").filter((kind) => kind !== "");
+  // A line of the nest stands for all steps that do it; a step for itself and the lines of the nest that it does.
+  const linesOf = (at) => {
+    const steps = at.dataset.step ? [at.dataset.step]
+      : rows.filter((row) => kinds(row).includes(at.dataset.kind)).map((row) => row.dataset.step);
+    const done = at.dataset.step ? kinds(rows.find((row) => row.dataset.step === at.dataset.step)) : kinds(at);
+    return [
+      ...steps.flatMap((step) => [...linked.querySelectorAll(`[data-step="${CSS.escape(step)}"]`)]),
+      ...done.flatMap((kind) => [...linked.querySelectorAll(`.nest [data-kind="${CSS.escape(kind)}"]`)]),
+    ];
   };
-  const stepOf = (event) => event.target.closest("[data-step]")?.dataset.step;
-  linked.addEventListener("mouseover", (event) => mark(stepOf(event), "same"));
-  linked.addEventListener("mouseleave", () => mark(undefined, "same"));
-  linked.addEventListener("focusin", (event) => mark(stepOf(event), "chosen"));
+  const mark = (at, how) => {
+    for (const line of linked.querySelectorAll(`.${how}`)) line.classList.remove(how);
+    const lines = at ? linesOf(at) : [];
+    for (const line of lines) line.classList.add(how);
+    return lines;
+  };
+  const lineOf = (event) => event.target.closest("[data-step], [data-kind]");
+  linked.addEventListener("mouseover", (event) => mark(lineOf(event), "same"));
+  linked.addEventListener("mouseleave", () => mark(null, "same"));
+  linked.addEventListener("focusin", (event) => mark(lineOf(event), "chosen"));
   linked.addEventListener("click", (event) => {
-    const step = stepOf(event);
-    if (step === undefined) return;
-    mark(step, "chosen");
-    const other = event.target.closest("table") === null ? "tr" : "pre";
-    const line = linked.querySelector(`${other}[data-step="${CSS.escape(step)}"]`);
-    const side = line?.closest(".side");
-    if (side) side.scrollTop += line.getBoundingClientRect().top - side.getBoundingClientRect().top - 40;
+    const lines = mark(lineOf(event), "chosen");
+    const here = event.target.closest(".side");
+    for (const side of linked.querySelectorAll(".side")) {
+      const line = side === here ? undefined : lines.find((one) => side.contains(one));
+      if (line) side.scrollTop += line.getBoundingClientRect().top - side.getBoundingClientRect().top - 40;
+    }
   });
 }
 

@@ -21,18 +21,19 @@ import jinja2
 from convc.compiler.plan.records import Plan
 from convc.draw.descriptors import descriptor_picture
 from convc.draw.memory import memory_picture
+from convc.draw.memory_time import memory_time_picture
 from convc.draw.roofline import roofline_picture
 from convc.draw.schedules import schedules_picture
 from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
 from convc.explain.schedules import why_lines
-from convc.explain.show_nests import derivation_lines
+from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import plan_tiles
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, nest_links, sass_runs, step_lines, text_lines, text_runs
 from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
@@ -53,7 +54,7 @@ SLICE = re.compile(r'(<rect class="\w+" x="[^"]*") y="[^"]*"( width="[^"]*") hei
 """A track of a timeline with the place of its first slice, and a slice with its attributes."""
 
 FEW = 4
-"""Kernels of a page up to which tensor maps are drawn, 27 KB each, and larger parts of MMAs."""
+"""Kernels of a page up to which it has tensor maps and memory over time, 27 KB and more each, and more of the MMAs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,9 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
     launch = kernel.compiled.artifact.launch
     tiles = plan_tiles(plan)
     lanes = lane_data(tiles)
+    derivation = tiles.derivation()
     text = text_lines(kernel.text)
+    code = kernel.time.assembly.code if kernel.time.assembly else ()
     few = len(report.kernels) <= FEW
     names = [clean(layer.name) for layer in report.layers if layer.kernel == place]
     fused = next(layer.fused for layer in report.layers if layer.kernel == place)
@@ -187,7 +190,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "answer": _answer(kernel),
         "summary": [(line[:LABEL].strip(), clean(line[LABEL:])) for line in _summary(kernel, fused)],
         "schedules": _svg(schedules_picture(plan, kernel.schedules)),
-        "nests": "\n".join(derivation_lines(tiles.derivation())),
+        "nests": "\n".join(derivation_lines(derivation)),
         "claims": [str(each) for each in tiles.claims],
         "cases": [str(each) for each in tiles.cases],
         "rows": plan.problem.kernel[0],
@@ -197,6 +200,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "first": lanes["first"],
         "lanes": script_json(lanes),
         "memory": _svg(memory_picture(plan)),
+        "memory_time": _svg(memory_time_picture(kernel.time, kernel.compiled.program)) if few else "",
         "layouts": pictures.told(layouts(plan, kernel.text, launch, 16 if few else 8)),
         "descriptors": pictures.told(
             (f"first given at step {step}", descriptor_picture(found)) for step, found in descriptors(kernel.text)
@@ -206,6 +210,8 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "timeline": _timeline(kernel.time),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
+        "nest": nest_links(nest_lines(derivation.algorithms[-1].nest)),
+        "sass": sass_runs(code, text),
     }
 
 

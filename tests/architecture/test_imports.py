@@ -32,7 +32,7 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
-    "draw": "ir ptx machine compiler.index compiler.plan compiler.schedules explain report timing",
+    "draw": "ir ptx machine compiler.index compiler.plan compiler.schedules compiler.tile explain report timing",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "

@@ -337,6 +337,7 @@ draw mma-layout --kind f16 --m 128 --n 64 --k 24 => 2 error[I100]: expected k as
 draw mma-layout --kind f16 --m 128 => 2 Missing option '--n'.
 draw registers --shape 16x256b --num x64 => 2 error[I100]: expected a number of x1, x2, x4, x8, x16, x32 for 16x2
 draw tile-order --grid 16 => 2 Invalid value for '--grid': expected tiles along M and along N, such as 16x12, got
+draw tile-order => 2 expected a model, whose layer has a grid, or --grid PxQ, and not both
 draw tile-order --grid 4x4 --order columns => 2 error[I100]: expected an order of rows, the only one that the com
 draw tile => 2 Missing argument 'MODEL|DIR'.
 draw tile nope.onnx => 2 error[O100]: cannot read the model: No such file or directory

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
-from support.drawings import marked, parsed, words
+from support.drawings import marked, parsed, table, words
 
 import convc
+from convc.cli.main import main
 from convc.draw.lanes import lanes_picture
 from convc.draw.memory import memory_picture
 from convc.draw.tile import tile_picture
 from convc.errors import InputError
 from convc.explain.example import example_tiles
+from convc.support.resources import model_folder
 
 R = 1
 S = 2
@@ -109,6 +112,14 @@ def test_memory_is_that_of_the_plan(impulse, schedule):
         for stage in range(tile.stages)
     ]
     assert f"tensor memory, {storage.tmem_columns} of 512 columns are allocated" in words(svg)
+
+
+def test_the_order_of_tiles_is_that_of_the_layers_grid():
+    model = str(model_folder() / "tiny_conv.onnx")
+    call = ["draw", "tile-order", model, "--schedule", "reload"]
+    drawn = table(CliRunner().invoke(main, call, catch_exceptions=False).stdout, "grid")
+    tiles_m, tiles_n, _ = convc.inspect(model, schedule=convc.ScheduleOptions(schedule="reload")).launch.grid
+    assert drawn == [[str(row + tiles_m * column) for column in range(tiles_n)] for row in range(tiles_m)]
 
 
 def test_a_chip_without_tensor_memory_has_none_in_the_picture(impulse):

@@ -8,8 +8,9 @@ import pytest
 from support.drawings import marked, parsed, words
 
 import convc
-from convc.api.drawing import time_schedules
+from convc.api.drawing import time_inspected, time_schedules
 from convc.api.timing import roof_points
+from convc.draw.memory_time import memory_time_picture
 from convc.draw.roofline import peak_tflops, roofline_picture
 from convc.draw.schedules import schedules_picture
 from convc.draw.timeline import timeline_picture
@@ -17,6 +18,7 @@ from convc.errors import InputError
 from convc.explain.schedules import legal_choices
 from convc.support.resources import model_folder
 from convc.timing.parameters import read_chip
+from convc.timing.rings import stages
 from convc.timing.timeline import timeline, walk
 
 TINY = model_folder() / "tiny_conv.onnx"
@@ -101,3 +103,23 @@ def test_results_show_themselves_in_notebooks(report):
     several = dataclasses.replace(report, layers=report.layers * 2)
     assert "roofline of b200: 2 layers" in several._repr_svg_()
     assert "filter column 0" in convc.inspect(TINY)._repr_svg_()
+
+
+@pytest.mark.parametrize("schedule", ["reload", "shift"])
+def test_memory_over_time_is_that_of_the_barriers_and_of_the_tensor_core(schedule):
+    found = convc.inspect(TINY, schedule=convc.ScheduleOptions(schedule=schedule))
+    kernel = time_inspected(found)
+    drawn = list(marked(memory_time_picture(kernel, found.program).svg(), "held"))
+    for stage in stages(kernel.launch.replay):
+        tiles = [each.name for each in found.plan.storage.smem if stage.ring in ("full", f"full_{each.name}")]
+        assert tiles
+        number = int(stage.name[-2])
+        for tile in (found.plan.storage.smem_tile(name) for name in tiles):
+            own = [each for each in drawn if each["held"] == f"{tile.name}{number}"]
+            assert {int(each["offset"]) for each in own} == {tile.offset + number * tile.stage_bytes}
+            full = [(each["start"], each["end"]) for each in own if each["state"] == "full"]
+            assert full == [(f"{turn.full:.1f}", f"{turn.free:.1f}") for turn in stage.turns]
+    works = [each for each in kernel.launch.events if each.track == "tensor core" and each.row == 0]
+    multiplied = [each for each in drawn if each["state"] in ("multiplied into", "written")]
+    assert [each["start"] for each in multiplied] == [f"{each.start:.1f}" for each in works]
+    assert {each["held"] for each in drawn if each["state"] == "read out"} == {"acc"}

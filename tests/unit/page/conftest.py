@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 from support.browser import MISSING, Browser, browser_program
 
@@ -13,3 +16,12 @@ def browser(tmp_path_factory):
     if program is None:
         pytest.skip(MISSING)
     return Browser(program, tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """The script that checks whether everybody can use a page, from a package that carries it."""
+    package = find_spec("axe_core_python")
+    if package is None:
+        pytest.skip("accessibility is checked with the package axe-core-python: pip install -e '.[test]'")
+    return (Path(str(package.origin)).parent / "axe.min.js").read_text()

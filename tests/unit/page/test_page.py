@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,13 +19,16 @@ from convc.api.paging import page_report
 from convc.draw.issued import issued_mmas
 from convc.errors import BuildError
 from convc.explain.example import example_tiles
+from convc.explain.nests import Accumulate, Load, Move
+from convc.explain.show_nests import nest_lines
 from convc.explain.tiles import plan_tiles
 from convc.ir.launch import TensorMapParam
 from convc.page.lane_data import STATES, lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, nest_links, sass_runs, step_lines, text_lines, text_runs
 from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared
+from convc.timing.assembler import assembly
 
 EVIL = "</script><script>alert(1)</script>"
 VOID = {"meta", "input", "br", "hr", "link", "img"}
@@ -182,6 +186,39 @@ def test_steps_and_lines_of_the_text_meet(report):
     runs = text_runs(lines)
     assert [words for run in runs for words in run.words] == [f"{line.number:5} {line.words}" for line in lines]
     assert {run.first: run.step for run in runs}.items() >= {(step.first, step.step) for step in steps if step.lines}
+
+
+def test_lines_of_a_nest_have_the_statements_of_its_body():
+    for algorithm in example_tiles().derivation().algorithms:
+        nest = algorithm.nest
+        lines = nest_links(nest_lines(nest))
+        body = {type(each) for each in nest.body}
+        kinds = Counter(line.kind for line in lines)
+        assert [line.words for line in lines] == nest_lines(nest)
+        assert {line.kind for line in lines} >= {f"loop-{axis.name}" for axis in nest.loops}
+        assert kinds["multiply"] == 1
+        assert kinds["clear"] == kinds["store"] == (Accumulate in body)
+        assert bool(kinds["load"]) == (Load in body)
+        assert bool(kinds["move"]) == (Move in body)
+
+
+def test_every_statement_of_the_nest_is_done_by_steps(report):
+    kernel = report.kernels[0]
+    steps = step_lines(kernel.compiled.program, text_lines(kernel.text), kernel.time.parts)
+    done = {kind for step in steps for kind in step.kinds.split()}
+    assert done >= {"load", "multiply", "store", "loop-r"}
+    (copy,) = (step for step in steps if step.step == "load.b")
+    assert copy.kinds == ""
+
+
+def test_machine_code_belongs_to_the_steps_of_its_lines(report):
+    kernel = report.kernels[1]
+    lines = text_lines(kernel.text)
+    code = assembly(kernel.text, kernel.compiled.artifact.launch.entry).code
+    runs = sass_runs(code, lines)
+    assert sum(len(run.words) for run in runs) == len(code)
+    steps = {run.step for run in runs for words in run.words if " UTCHMMA" in words or " UTCQMMA" in words}
+    assert {step.partition("_")[0] for step in steps} == {"mma.multiply"}
 
 
 def test_descriptors_of_the_text_are_right(report):

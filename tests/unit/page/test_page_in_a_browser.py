@@ -64,7 +64,11 @@ wait(() => panel.querySelector(".stage svg") !== null, () => {
   const step = document.querySelector("tr[data-step='mma.multiply'], tr[data-step^='mma.multiply']");
   step.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
   told.step = step.dataset.step;
-  told.lit = [...document.querySelectorAll("#kernel-0 pre.same")].map((one) => one.textContent);
+  told.lit = [...document.querySelectorAll("#kernel-0 pre[data-step].same")].map((one) => one.textContent);
+  told.nested = [...document.querySelectorAll("#kernel-0 .nest .same")].map((one) => one.dataset.kind);
+  const load = document.querySelector("#kernel-0 .nest [data-kind=load]");
+  load.dispatchEvent(new MouseEvent("mouseover", { bubbles: true }));
+  told.loads = [...document.querySelectorAll("#kernel-0 tr.same")].map((one) => one.dataset.step);
   document.querySelector("#kernel-0 tr[data-step] a").focus();
   told.chosen = document.querySelectorAll("#kernel-0 pre.chosen").length;
   told.unnamed = [...document.querySelectorAll("input")].filter((one) => one.labels.length === 0).length;
@@ -90,6 +94,20 @@ function end(trace) {
   answer.textContent = JSON.stringify(told);
   document.body.append(answer);
 }
+</script>"""
+
+
+AXE = """<script>
+document.getElementById("kernel-0").remove();  // one kernel is like another
+for (const each of document.querySelectorAll("details")) each.open = true;
+axe.run({ exclude: [["svg"]] }, { resultTypes: ["violations"] }).then((found) => {
+  const answer = document.createElement("script");
+  answer.type = "application/json";
+  answer.id = "told";
+  const told = found.violations.map((one) => [one.id, one.help, one.nodes.length, one.nodes[0].html.slice(0, 200)]);
+  answer.textContent = JSON.stringify(told);
+  document.body.append(answer);
+});
 </script>"""
 
 
@@ -140,5 +158,12 @@ def test_tables_sort_and_steps_light_up(told):
     assert told["lit"]
     assert all(f"//@ step={told['step']} " in words for words in told["lit"])
     assert told["chosen"] > 0
+    assert told["nested"] == ["multiply"]
+    assert told["loads"] == ["load.a_0", "load.a_1"]
     assert any(f"{told['line']:5} " in words for words in told["shown"])
     assert told["closed"] == 0
+
+
+def test_everybody_can_use_the_page(browser, report, axe):
+    page = page_html(report).decode().replace("</body>", f"<script>{axe}</script>{AXE}</body>")
+    assert browser.told(page, 1200) == []
