@@ -12,6 +12,7 @@ from dataclasses import replace
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
 from convc.compiler.schedules.all import asked, schedule_of
@@ -58,7 +59,7 @@ def plan(
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
         try:
-            indexing = schedule_of(chosen.schedule).indexing(chosen.best)
+            indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(chosen.best))
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
