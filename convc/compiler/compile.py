@@ -10,7 +10,7 @@ from convc.compiler.plan.names import ScheduleName
 from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout, device_layout
+from convc.layout.device_layout import DeviceLayout
 
 if TYPE_CHECKING:
     from convc.compiler.plan.records import Plan
@@ -61,14 +61,15 @@ def compile_problem(
     """
     # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
     from convc.compiler.emit.kernel import emit
-    from convc.compiler.schedules.planner import plan
+    from convc.compiler.schedules.columns import plan_problem
     from convc.compiler.schedules.program import build
     from convc.compiler.tile.verify import verify
 
-    layout = device_layout(problem)
     refused: dict[ScheduleName, str] = {}
     while True:
-        decided = plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
+        decided = plan_problem(
+            problem, options=options or ScheduleOptions(), block_n=block_n, stages=stages, refused=refused
+        )
         try:
             program = build(decided)
             verify(program)
@@ -76,4 +77,4 @@ def compile_problem(
         except PlanError as error:
             refused[decided.schedule] = error.message
             continue
-        return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=artifact)
+        return Compiled(problem=problem, layout=decided.layout, plan=decided, program=program, artifact=artifact)

@@ -17,6 +17,8 @@ class ScheduleOptions:
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
         target: a name in `convc.ir.arch.ARCHS`.
         store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
+        columns: whether filter columns become channels (`convc.layout.columns`): off, overlap or host. Left open, it is
+            chosen where the schedule is, and off where that is named.
     """
 
     schedule: str = "auto"
@@ -25,3 +27,4 @@ class ScheduleOptions:
     rows: str | None = None
     target: str = "sm_100a"
     store: str | None = None
+    columns: str | None = None
