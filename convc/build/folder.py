@@ -29,8 +29,9 @@ import msgspec
 import numpy as np
 
 from convc.build.selection import pick_layer
-from convc.errors import BuildError, InputError, ProblemError
+from convc.errors import BuildError, InputError, PlanError, ProblemError
 from convc.ir import dtypes
+from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
@@ -53,6 +54,7 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         stem: how its weight files start.
         kernel: folder of its kernel.
         problem: what it computes.
+        columns: whether its kernel takes filter columns as channels (see `convc.layout.columns`).
         input, output: its tensors in the model.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.
@@ -62,6 +64,7 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     stem: Stem
     kernel: Digest
     problem: ConvProblem
+    columns: Columns = "off"
     input: TensorRef
     output: TensorRef
     residual: TensorRef | None = None
@@ -153,7 +156,10 @@ class Build:
         record = self.record(name)
         folder = self.path / "kernels" / record.kernel
         weights = self.path / "weights"
-        layout = device_layout(record.problem)
+        try:
+            layout = device_layout(record.problem, record.columns)
+        except PlanError as problem:
+            raise BuildError(f"damaged: {problem.message}", where=str(self.path / "network.json")) from None
         launch = self.launch(record)
         _check_buffers(launch, layout, folder / "launch.json")
         return Layer(

@@ -34,7 +34,7 @@ def layer_of(
         bias: float32 (K,), or None.
         multiplier: float32 (K,) of a requantised problem, else None.
     """
-    layout = device_layout(problem)
+    layout = device_layout(problem, kernel.columns)
     filters, sums = pack_weights(layout, weight, bias, multiplier)
     return Layer(
         name=problem.name,
@@ -77,12 +77,13 @@ def write_build(
                 build.write_kernel(
                     folder, digest, kernel.artifact, kernel.debug_info, kernel.plan, kernel.program, cubin
                 )
-            layout = device_layout(conv.problem)
+            layout = device_layout(conv.problem, kernel.columns)
             build.write_weights(folder, stem, *pack_weights(layout, conv.weight, conv.bias, conv.multiplier))
             record = LayerRecord(
                 name=conv.name,
                 stem=stem,
                 kernel=digest,
+                columns=kernel.columns,
                 problem=conv.problem,
                 input=conv.input,
                 output=conv.output,

@@ -298,7 +298,7 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target`` and ``--timed``."""
+    """``--schedule`` and ``--shift``, ``--border``, ``--rows``, ``--store``, ``--columns``, ``--target``, ``--timed``."""
     words = "Let the timing engine decide among the candidates that are estimated best."
     command = click.option("--timed", is_flag=True, help=words)(command)
     command = click.option(
@@ -309,6 +309,7 @@ def schedule_options(command: Command) -> Command:
         help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
     )(command)
     for name, words in (
+        ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
         ("store", "Store results from registers, or through shared memory and TMA."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),

@@ -13,7 +13,7 @@ from convc.compiler.plan.names import ScheduleName
 from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout, device_layout
+from convc.layout.device_layout import DeviceLayout
 
 if TYPE_CHECKING:
     from convc.compiler.plan.records import Plan
@@ -66,14 +66,15 @@ def compile_problem(
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
     # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
-    from convc.compiler.schedules.planner import plan
+    from convc.compiler.schedules.columns import plan_problem
 
-    layout = device_layout(problem)
     refused: dict[ScheduleName, str] = {}
     while True:
-        decided = plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
+        decided = plan_problem(
+            problem, options=options or ScheduleOptions(), block_n=block_n, stages=stages, refused=refused
+        )
         try:
-            return _written(problem, layout, decided)
+            return _written(problem, decided)
         except PlanError as error:
             refused[decided.schedule] = error.message
 
@@ -92,15 +93,16 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
         InputError, PlanError: see `compile_problem`.
     """
     from convc.compiler.plan.records import TimedCandidate
+    from convc.compiler.schedules.columns import plan_problem
     from convc.compiler.schedules.planner import contenders, quickest
 
-    layout = device_layout(problem)
+    by_estimate = plan_problem(problem, options=options, refused={})
     refused: dict[ScheduleName, str] = {}
     written: list[Compiled] = []
     while not written:
-        for decided in contenders(layout, options=options, refused=refused):
+        for decided in contenders(by_estimate.layout, options=options, refused=refused):
             try:
-                written.append(_written(problem, layout, decided))
+                written.append(_written(problem, decided))
             except PlanError as error:
                 refused[decided.schedule] = error.message
                 written.clear()
@@ -119,10 +121,10 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
     timed[number] = msgspec.structs.replace(timed[number], taken=True)
     best = written[number]
     ranked = tuple(sorted(timed, key=lambda one: one.cycles))
-    return replace(best, plan=msgspec.structs.replace(best.plan, timed=ranked))
+    return replace(best, plan=msgspec.structs.replace(best.plan, timed=ranked, columns=by_estimate.columns))
 
 
-def _written(problem: ConvProblem, layout: DeviceLayout, decided: Plan) -> Compiled:
+def _written(problem: ConvProblem, decided: Plan) -> Compiled:
     """Write a plan's kernel down; PlanError where that is not possible."""
     from convc.compiler.emit.kernel import emit
     from convc.compiler.schedules.program import build
@@ -130,4 +132,4 @@ def _written(problem: ConvProblem, layout: DeviceLayout, decided: Plan) -> Compi
 
     program = build(decided)
     verify(program)
-    return Compiled(problem=problem, layout=layout, plan=decided, program=program, artifact=emit(program))
+    return Compiled(problem=problem, layout=decided.layout, plan=decided, program=program, artifact=emit(program))

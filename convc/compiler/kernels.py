@@ -20,6 +20,7 @@ from convc.compiler.compile import Compiled, compile_problem, compile_timed
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
 from convc.errors import LaunchError, PlanError
+from convc.ir.columns import Columns
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 
@@ -29,11 +30,13 @@ class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         schedule: the schedule and its variant, for people.
+        columns: how its filter columns are laid out.
         artifact: the text and its launch.
         plan, program, debug_info: the contents of plan.json, tile.json and debug_info.json (see `convc.build.folder`).
     """
 
     schedule: str
+    columns: Columns
     artifact: KernelArtifact
     plan: bytes
     program: bytes
@@ -138,6 +141,7 @@ def kernel_of(compiled: Compiled) -> Kernel:
 
     return Kernel(
         schedule=compiled.schedule,
+        columns=compiled.layout.columns,
         artifact=compiled.artifact,
         plan=to_json(compiled.plan),
         program=program_json(compiled.program),

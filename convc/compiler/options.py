@@ -19,6 +19,8 @@ class ScheduleOptions:
         store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
         timed: write down the best few candidates, and let a timer that the caller gives decide among them
             (`convc.compiler.compile.compile_timed`).
+        columns: whether filter columns become channels (`convc.layout.columns`): off, overlap or host. Left open, it is
+            chosen where the schedule is, and off where that is named.
     """
 
     schedule: str = "auto"
@@ -28,3 +30,4 @@ class ScheduleOptions:
     target: str = "sm_100a"
     store: str | None = None
     timed: bool = False
+    columns: str | None = None

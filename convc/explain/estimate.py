@@ -57,7 +57,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
 
 
 def _joined_groups(plan: Plan) -> Iterator[str]:
-    """Of groups that are joined: what is left of the tensor core's speed, beside a kernel that does without it."""
+    """Of joined groups and filled pixels: what is left of the tensor core's speed, beside a kernel without it."""
     share = plan.estimate.model_share
     if share is None:
         return
@@ -67,8 +67,9 @@ def _joined_groups(plan: Plan) -> Iterator[str]:
     if blocks is not None:
         elements *= blocks.packed  # fp4: two elements a byte
     speed = share * work.m * work.n * elements / mma_interval(work, plan.arch.rates)
+    cause = "groups being joined" if plan.layout.overlap is None else "pixels being filled up"
     yield (
-        f"{share:.1%} are the model's own, groups being joined: {speed:.0f} a cycle while the tensor core multiplies; "
+        f"{share:.1%} are the model's own, {cause}: {speed:.0f} a cycle while the tensor core multiplies; "
         f"without it an SM makes {plan.arch.rates.fmas} a cycle."
     )
 

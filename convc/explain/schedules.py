@@ -55,7 +55,8 @@ def timed_lines(plan: Plan) -> Iterator[str]:
 
 
 def why_lines(plan: Plan) -> Iterator[str]:
-    """Say why the schedule was taken: the rules of the planner's choice, with the numbers of this problem."""
+    """Say why the schedule was taken, and the layout: the rules of the planner's choice, with the problem's numbers."""
+    yield from _column_line(plan)
     legal = legal_choices(plan)
     chosen = next(choice for choice in legal if choice.schedule == plan.schedule)
     fell = [choice for choice in plan.choices if choice.fell]
@@ -73,6 +74,24 @@ def why_lines(plan: Plan) -> Iterator[str]:
     moved = _best(legal, "tensor memory")
     if still and moved and _numbers(still) != _numbers(moved):
         yield verdict_on_moving(still, moved, chosen)
+
+
+def _column_line(plan: Plan) -> Iterator[str]:
+    """What the planner made of filter columns as channels, where it had a choice."""
+    ways = {
+        each.columns: f"about {each.cycles:.0f} cycles" if not each.reason else f"no kernel ({each.reason})"
+        for each in plan.columns
+    }
+    taken = plan.layout.columns
+    if len(ways) < 2:
+        return
+    words = {
+        "off": "as taps",
+        "overlap": "as channels of rows that overlap",
+        "host": "as channels that the host writes",
+    }
+    others = "; ".join(f"{words[way]} {text}" for way, text in ways.items() if way != taken)
+    yield f"filter columns {words[taken]}: {ways[taken]}; {others}"
 
 
 def legal_choices(plan: Plan) -> list[ScheduleSummary]:

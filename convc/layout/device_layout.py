@@ -24,21 +24,27 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 
 **Folding.** An axis beyond the limits of tensor maps is folded on the host, and rows and volumes become images, see
 `convc.layout.fold`. The problem that the kernel runs, `DeviceLayout.problem`, is then another one than was asked,
-`DeviceLayout.model`. The arrays themselves are repacked by `convc.layout.repack`.
+`DeviceLayout.model`. So it is where filter columns become channels, see `convc.layout.columns`; of rows that overlap,
+pixels of the activation buffer are not those of `DeviceLayout.problem`. The arrays themselves are repacked by
+`convc.layout.repack`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import msgspec
 import numpy as np
 
+from convc.errors import PlanError
 from convc.ir import dtypes
 from convc.ir.arch import SM_100A
+from convc.ir.columns import Columns
 from convc.ir.dtypes import DType
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS, BlockFormat
+from convc.layout.columns import Overlap, columns_fold, overlap_of, why_not_joined
 from convc.layout.expand import expanded
 from convc.layout.fold import AxisFold, choose_fold, fold_problem, images
 from convc.layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
@@ -66,9 +72,11 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
         model: the problem that was asked.
         problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
             is folded, or where the model has rows or volumes in place of images.
-        base: the problem that repacking starts from: with zero padding, and with parts of numbers as channels
-            (see `convc.layout.expand`); mostly `ordinary` itself.
+        base: the problem that repacking starts from: with zero padding, with parts of numbers as channels (see
+            `convc.layout.expand`), and with the channels of rows that overlap; mostly `ordinary` itself.
         folds: per spatial axis of the model how it is folded, None where it is not.
+        columns: whether filter columns are channels, and in which way.
+        overlap: how rows of the activations overlap; None where they do not.
         packing: how groups are joined; None where there is one group.
         forward: the ordinary convolution in place of a transposed one; None where the model's is ordinary.
         activation, filter, bias, output: the buffers.
@@ -78,6 +86,8 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
     base: ConvProblem
     problem: ConvProblem
     folds: tuple[AxisFold | None, ...]
+    columns: Columns = "off"
+    overlap: Overlap | None = None
     packing: GroupPacking | None = None
     forward: ForwardEquivalent | None = None
     activation: BufferLayout
@@ -126,12 +136,29 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
         return self.output.shape[-1]
 
 
-def device_layout(problem: ConvProblem) -> DeviceLayout:
-    """Choose the device layout of a problem."""
+def device_layout(problem: ConvProblem, columns: Columns = "off") -> DeviceLayout:
+    """Choose the device layout of a problem.
+
+    Args:
+        problem: what was asked.
+        columns: whether filter columns become channels, and in which way (see `convc.layout.columns`).
+
+    Raises:
+        PlanError: they cannot; the message says why.
+    """
     forward = forward_equivalent(problem) if problem.transposed else None
     ordinary = problem if forward is None else forward.problem
     base = expanded(ordinary)
     folds = tuple(choose_fold(base, axis) for axis in range(base.rank))
+    overlap = None
+    if columns != "off":
+        reason = why_not_joined(base, columns)
+        if reason is not None:
+            raise PlanError(f"filter columns cannot become channels: {reason}", where=problem.describe())
+        folds = (*folds[:-1], columns_fold(base))
+        if columns == "overlap":
+            overlap = overlap_of(base)
+            base = dataclasses.replace(base, in_channels=overlap.channels)
     folded = images(fold_problem(base, folds))
     packing = choose_packing(folded)
     device = folded if packing is None else packed_problem(folded, packing)
@@ -142,12 +169,17 @@ def device_layout(problem: ConvProblem) -> DeviceLayout:
     pixel = device.groups * (c_pitch + factors)
     tap = c_pitch + factors
     bias = (_round_up(device.out_channels, LIMITS.mma_n_max),)  # whole tiles, so that no load of it needs a guard
-    activation = BufferLayout(dtype=_stored(device.operand), shape=(device.batch, *device.in_extent, pixel))
+    image = (*device.in_extent, pixel)
+    if overlap is not None:
+        image = (device.in_extent[0], overlap.width, overlap.channels)
+    activation = BufferLayout(dtype=_stored(device.operand), shape=(device.batch, *image))
     return DeviceLayout(
         model=problem,
         base=base,
         problem=device,
         folds=folds,
+        columns=columns,
+        overlap=overlap,
         packing=packing,
         forward=forward,
         activation=activation,

@@ -14,6 +14,7 @@ from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import bytes_of, filled_channels, filter_blocks, quantise, tensor_scale
+from convc.layout.columns import filled_taps, overlapping_pixels
 from convc.layout.device_layout import DeviceLayout, has_multipliers, output_channels
 from convc.layout.expand import expand_activation, expand_filter
 from convc.layout.fold import fold_pixels, fold_taps
@@ -54,6 +55,8 @@ def scaled_bias(layout: DeviceLayout, bias: np.ndarray, x: np.ndarray) -> np.nda
 def _pixels(layout: DeviceLayout, x: np.ndarray, step: int = 1) -> np.ndarray:
     """Channels last, folded and packed; `step` of the kernel's channels have one number of x."""
     pixels = _channels_last(layout, x, "x")
+    if layout.overlap is not None:
+        return overlapping_pixels(pixels, layout.overlap).reshape(layout.activation.shape)
     for axis, fold in reversed(tuple(enumerate(layout.folds))):
         if fold is not None:
             blocks = layout.base.out_extent[axis] + fold.blocks - 1
@@ -80,6 +83,8 @@ def pack_filter(layout: DeviceLayout, w: np.ndarray) -> np.ndarray:
 def _taps(layout: DeviceLayout, w: np.ndarray, step: int = 1) -> np.ndarray:
     """Channels last, folded and packed; `step` of the kernel's channels have one number of w."""
     taps = _channels_last(layout, w, "w")
+    if layout.overlap is not None:
+        taps = filled_taps(taps, layout.overlap)
     for axis, fold in reversed(tuple(enumerate(layout.folds))):
         if fold is not None:
             taps = fold_taps(taps, axis + 1, fold)

@@ -72,7 +72,7 @@ def print_build(
     _print_fallen(console, build, plans)
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:
-        for note in layout_notes(device_layout(layer.problem)):
+        for note in layout_notes(device_layout(layer.problem, layer.columns)):
             notes.setdefault(note, []).append(layer.name)
     for note, names in notes.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""

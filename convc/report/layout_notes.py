@@ -27,7 +27,9 @@ def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
         f"{human_bytes(before)} become {human_bytes(after)} ({after / before:.2f}x)"
     )
     notes += _expansion(asked)
-    notes += [_fold(asked, axis, fold) for axis, fold in enumerate(layout.folds) if fold is not None]
+    folds = layout.folds if layout.columns == "off" else layout.folds[:-1]
+    notes += [_fold(asked, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
+    notes += _columns(layout)
     notes += _padding(layout) if layout.packing is None else [_packing(layout.folded, layout.packing)]
     return tuple(notes)
 
@@ -71,6 +73,22 @@ def _fold(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
         f"{cause}: folded on the host, {len(fold.places)} pixels of every block of {fold.step} become "
         f"channels, and the kernel sees {fold.blocks} tap(s) with stride 1"
     )
+
+
+def _columns(layout: DeviceLayout) -> list[str]:
+    """How filter columns became channels, where they did."""
+    overlap = layout.overlap
+    if layout.columns == "off":
+        return []
+    columns = layout.base.kernel[-1]
+    start = f"the {columns} columns of a filter row are channels"
+    if overlap is None:
+        return [f"{start}: the host writes each pixel once for every column that reads it"]
+    step = overlap.step * overlap.channels * layout.problem.operand_dtype.bytes
+    return [
+        f"{start}: a row of the tensor map is {columns} pixels of {overlap.channels} channels and begins {step} bytes "
+        f"after the one before it, so that rows overlap; image rows have {overlap.width} pixels, padding included"
+    ]
 
 
 def _expansion(problem: ConvProblem) -> list[str]:

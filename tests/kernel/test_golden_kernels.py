@@ -23,6 +23,10 @@ PROBLEMS = {
         name="stem_7x7_bf16", in_channels=3, out_channels=64, in_extent=(224, 224), kernel=(7, 7), stride=(2, 2),
         pad_lo=(3, 3), pad_hi=(3, 3), operand="bf16", out="bf16", bias=True,
     ),
+    "joined_columns_f16": ConvProblem(
+        name="joined_columns_f16", in_channels=3, out_channels=64, in_extent=(224, 224), kernel=(7, 7), stride=(2, 2),
+        pad_lo=(3, 3), pad_hi=(3, 3), bias=True,
+    ),
     "dilated_tf32": ConvProblem(
         name="dilated_tf32", in_channels=24, out_channels=20, in_extent=(13, 17), kernel=(3, 2), dilation=(2, 3),
         pad_lo=(2, 0), pad_hi=(1, 3), operand="tf32", out="f32",
@@ -88,6 +92,7 @@ SCALED = ConvProblem(
 )
 """Scale factors of blocks, and of whole tensors."""
 
+JOINED = ScheduleOptions(schedule="reload", columns="overlap")
 HOPPER = ScheduleOptions(schedule="reload", target="sm_90a")
 
 CHOICES = {
@@ -98,6 +103,8 @@ CHOICES = {
         "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
         "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
         "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
+        # rows that overlap: 7 pixels of 4 channels, 16 bytes apart
+        "joined_columns_f16": {"options": JOINED, "block_n": 64, "stages": 5},
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M

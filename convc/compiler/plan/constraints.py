@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from convc.compiler.plan.loads import corners, dims_and_strides
+from convc.compiler.plan.loads import activation_axes, corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import STORE_BYTES
@@ -81,8 +81,8 @@ def tensor_map_steps(layout: DeviceLayout, arch: Arch) -> str | None:
 
 def tensor_map_extents(layout: DeviceLayout, arch: Arch) -> str | None:
     """Extents and byte strides of tensor maps are limited (CUDA driver, ``cuTensorMapEncodeTiled``)."""
-    for name, buffer in (("activation", layout.activation), ("filter", layout.filter)):
-        dims, strides = dims_and_strides(buffer)
+    filters = dims_and_strides(layout.filter)
+    for name, (dims, strides) in (("activation", activation_axes(layout)), ("filter", filters)):
         if max(dims) > arch.limits.tma_extent:
             return f"the {name} buffer has an extent of {max(dims)}; a tensor map takes up to {arch.limits.tma_extent}"
         if max(strides) >= arch.limits.tma_stride_bytes:

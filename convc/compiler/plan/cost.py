@@ -320,9 +320,11 @@ def _peak_share(tiled: TiledProblem, work: CtaWork, cycles: float) -> float:
 
 
 def _model_share(tiled: TiledProblem, products: int) -> float | None:
-    """Of joined groups: the part of the multiplications that is the model's own; None where no groups are joined."""
+    """The part of the multiplications that is the model's own, where groups are joined or the pixels of rows that
+    overlap are filled up; None where neither.
+    """
     layout = tiled.layout
-    if layout.packing is None:
+    if layout.packing is None and layout.overlap is None:
         return None
     elements = 1 if layout.blocks is None else layout.blocks.packed
     return layout.ordinary.macs / (products * elements)

@@ -38,6 +38,18 @@ def dims_and_strides(buffer: BufferLayout) -> tuple[tuple[int, ...], tuple[int, 
     return dims, tuple(strides)[1:]
 
 
+def activation_axes(layout: DeviceLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Extents of the activations, innermost first, and the byte strides of all but the innermost.
+
+    Where rows overlap, a row is all that the columns of a filter row read, and rows begin `Overlap.step` pixels apart.
+    """
+    dims, strides = dims_and_strides(layout.activation)
+    overlap = layout.overlap
+    if overlap is None:
+        return (layout.pixel_pitch, *dims[1:]), strides
+    return (overlap.run, layout.problem.in_extent[1], *dims[2:]), (overlap.step * strides[0], *strides[1:])
+
+
 def map_dtype(buffer: BufferLayout) -> str:
     """Element type of a buffer's map: of all types of 8 bits tensor maps know u8 alone (``CUtensorMapDataType``)."""
     return "u8" if dtypes.BY_NAME[buffer.dtype].bits == 8 else buffer.dtype
@@ -47,12 +59,12 @@ def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
     """The two maps for a tiling."""
     channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
     lower, upper = corners(layout)
-    dims, strides = dims_and_strides(layout.activation)
+    dims, strides = activation_axes(layout)
     a = TensorMap(
         mode="im2col",
         buffer="activation",
         dtype=map_dtype(layout.activation),
-        dims=(layout.pixel_pitch, *dims[1:]),
+        dims=dims,
         strides=strides,
         element_strides=(1, *reversed(layout.problem.stride), 1),
         lower=lower[::-1],
@@ -76,7 +88,7 @@ def wide_loads_of(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, haloed: bo
     channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
     if reuse.stream.boxed:
         return _boxed_loads(layout, tiling, reuse, channels)
-    dims, strides = dims_and_strides(layout.activation)
+    dims, strides = activation_axes(layout)
     steps = (1, layout.problem.stride[1])
     if reuse.stream.merged:
         dims, strides = (*dims[:2], dims[2] * dims[3]), strides[:2]
@@ -104,7 +116,6 @@ def _boxed_loads(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, channels: i
     usual = loads_of(layout, tiling)
     a = msgspec.structs.replace(
         usual.a,
-        dims=(layout.activation.shape[-1], *usual.a.dims[1:]),
         lower=(reuse.walk.lower, *usual.a.lower[1:]),
         upper=(reuse.walk.upper, *usual.a.upper[1:]),
         pixels=reuse.tile.lanes + max(buffer.halo for buffer in reuse.walk.buffers),

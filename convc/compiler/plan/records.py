@@ -21,6 +21,7 @@ from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
+from convc.ir.columns import Columns
 from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
@@ -119,7 +120,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         waves: rounds of CTAs over the SMs.
         last_wave_fill: part of the places on SMs that the last round takes, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
-        model_share: the same of the model's convolution, before groups were joined; None where none were.
+        model_share: the same of the model's convolution, before groups were joined or pixels filled up; None where
+            neither was done.
         traffic_bytes: what all CTAs together read through L2.
         memory_bytes: what they read from memory and write to it; 0 where L2 holds all buffers.
         fill_rate, factor_rate, l2_rate: bytes a cycle at which TMA fills shared memory with operands and with scale
@@ -210,6 +212,20 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
     fell: str = ""
 
 
+class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to lay out filter columns that was considered.
+
+    Attributes:
+        columns: which.
+        cycles: of its best plan; 0 where there is none.
+        reason: why there is none; empty where there is one.
+    """
+
+    columns: Columns
+    cycles: float = 0.0
+    reason: str = ""
+
+
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that breaks a rule.
 
@@ -284,6 +300,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         rejected: the candidates that break a rule.
         choices: the schedules that were considered.
         timed: the candidates that were timed to choose among them, the fastest first; none where estimates chose.
+        columns: the ways to lay out filter columns that were considered; none where there was one alone.
     """
 
     layout: DeviceLayout
@@ -300,6 +317,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     rejected: tuple[Rejection, ...]
     choices: tuple[ScheduleSummary, ...]
     timed: tuple[TimedCandidate, ...] = ()
+    columns: tuple[ColumnSummary, ...] = ()
 
     @property
     def problem(self) -> ConvProblem:

@@ -15,6 +15,7 @@ from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
+from convc.ir.columns import COLUMNS
 
 
 def _reload(schedule: Schedule) -> Method:
@@ -123,6 +124,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "border": BORDERS,
         "rows": ROWS,
         "store": STORES,
+        "columns": COLUMNS,
         "target": tuple(ARCHS),
     }
 

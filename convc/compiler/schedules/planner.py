@@ -12,6 +12,7 @@ from dataclasses import replace
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.records import (
     Alternative,
@@ -55,7 +56,7 @@ def plan(
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
         try:
-            indexing = schedule_of(chosen.schedule).indexing(chosen.best)
+            indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(chosen.best))
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
@@ -94,7 +95,7 @@ def contenders(
             continue
         picked = replace(candidates, picked=candidate)
         try:
-            indexing = schedule_of(picked.schedule).indexing(candidate)
+            indexing = with_columns(layout, schedule_of(picked.schedule).indexing(candidate))
         except PlanError:
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, picked.schedule: picked}

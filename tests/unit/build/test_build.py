@@ -211,10 +211,10 @@ def test_weights_that_do_not_fit_are_refused(folder):
     with pytest.raises(BuildError, match="cut short"):
         load_build(folder).load("stem")
     np.save(path, good.astype(np.float64))
-    with pytest.raises(BuildError, match=r"expected float32 \[16, 25, 4\], got float64"):
+    with pytest.raises(BuildError, match=r"expected float32 \[16, 5, 20\], got float64"):
         load_build(folder).load("stem")
     np.save(path, good[1:])
-    with pytest.raises(BuildError, match=r"got float32 \[15, 25, 4\]"):
+    with pytest.raises(BuildError, match=r"got float32 \[15, 5, 20\]"):
         load_build(folder).load("stem")
     path.unlink()
     with pytest.raises(BuildError, match="does not exist") as caught:

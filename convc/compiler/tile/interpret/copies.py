@@ -10,18 +10,31 @@ from numpy.typing import NDArray
 from convc.compiler.tile.interpret.state import Array, CtaState
 from convc.errors import TileError
 from convc.ir import dtypes
-from convc.ir.tensormap import TensorMap
+from convc.ir.tensormap import TensorMap, check
 
 Rows = NDArray[np.float32]
 """(pixels, channels), or (outer positions, inner extent)."""
 
 
 def tensor_of(cta: CtaState, source: TensorMap) -> Array:
-    """The tensor that a map lies over, its elements as numbers."""
-    stored = dtypes.BY_NAME[cta.program.launch.buffers[source.buffer].dtype]
-    tensor = dtypes.widen(stored, cta.buffers[source.buffer])
-    first = source.offset // dtypes.BY_NAME[source.dtype].bytes
-    return tensor[..., first : first + source.dims[0]]
+    """The tensor that a map lies over, its elements as numbers; outermost dimension first.
+
+    It follows the strides of the map: rows may overlap.
+
+    Raises:
+        LaunchError: the map leaves its buffer.
+    """
+    spec = cta.program.launch.buffers[source.buffer]
+    check(source, spec.size_bytes, source.buffer)
+    numbers = np.ravel(dtypes.widen(dtypes.BY_NAME[spec.dtype], cta.buffers[source.buffer]))
+    element = source.element_bytes
+    strides = (element, *source.strides)[::-1]
+    return np.lib.stride_tricks.as_strided(
+        numbers[source.offset // element :],
+        source.dims[::-1],
+        tuple(stride // element * numbers.itemsize for stride in strides),
+        writeable=False,
+    )
 
 
 def box(source: TensorMap, tensor: Array, coords: Sequence[int]) -> Rows:
@@ -80,7 +93,7 @@ def im2col_wide(source: TensorMap, tensor: Array, coords: Sequence[int], *, halo
     at_w, at_n = np.array(walked).T
     indices = [at_n[:, None], *(np.array([[place]]) for place in reversed(fixed)), at_w[:, None]]
     indices.append(channel + np.arange(source.channels)[None, :])
-    return _gathered(tensor.reshape(source.dims[::-1]), np.broadcast_arrays(*indices))
+    return _gathered(tensor, np.broadcast_arrays(*indices))
 
 
 def _gathered(tensor: Array, indices: Sequence[NDArray[np.int64]]) -> Rows:

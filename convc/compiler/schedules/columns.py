@@ -1,0 +1,80 @@
+"""Filter columns as channels, or not: the layout is planned every way that is possible, and the fastest is taken.
+
+The ways are those of `convc.layout.columns`. Where the caller leaves the schedule and the columns to the planner, it
+looks at the problems whose channels are fewer than one MMA takes; of the ways about as fast as the fastest, it takes
+the one with the smallest activation buffer, which is the least work for the host. A schedule that is named is planned
+on the layout as it is, so that schedules can be compared, and so that the one with sharing has columns to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.records import ColumnSummary, Plan, ScheduleName
+from convc.compiler.schedules.all import AUTO, asked
+from convc.compiler.schedules.planner import plan
+from convc.errors import PlanError
+from convc.ir.arch import SM_100A
+from convc.ir.columns import COLUMNS, Columns
+from convc.ir.problem import ConvProblem
+from convc.layout.columns import why_not_joined
+from convc.layout.device_layout import DeviceLayout, device_layout
+
+OFF: Columns = "off"
+
+_BY_NAME: dict[str, Columns] = {columns: columns for columns in COLUMNS}
+
+
+def plan_problem(
+    problem: ConvProblem,
+    *,
+    options: ScheduleOptions,
+    block_n: int | None = None,
+    stages: int | None = None,
+    refused: Mapping[ScheduleName, str],
+) -> Plan:
+    """Lay out and plan a problem, with the filter columns as they are asked for, or as it is fastest.
+
+    Raises:
+        InputError: an option has a value that does not exist.
+        PlanError: no kernel exists (see `convc.compiler.schedules.planner.plan`), or the columns cannot become
+            channels in the way that was asked for.
+    """
+    asked(options)
+
+    def planned(columns: Columns) -> Plan:
+        layout = device_layout(problem, columns)
+        return plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
+
+    if options.columns is not None or options.schedule != AUTO or not _few_channels(device_layout(problem)):
+        return planned(_BY_NAME.get(options.columns or OFF, OFF))
+    plans: list[Plan] = []
+    summaries: list[ColumnSummary] = []
+    for columns in COLUMNS:
+        try:
+            found = planned(columns)
+        except PlanError as error:
+            summaries.append(ColumnSummary(columns=columns, reason=error.message))
+            continue
+        plans.append(found)
+        summaries.append(ColumnSummary(columns=columns, cycles=found.estimate.cycles))
+    if not plans:
+        raise PlanError(summaries[0].reason, where=problem.describe())
+    limit = SLACK * min(each.estimate.cycles for each in plans)
+    near = [each for each in plans if each.estimate.cycles <= limit]
+    return replace(min(near, key=_buffer_bytes), columns=tuple(summaries))
+
+
+def _few_channels(layout: DeviceLayout) -> bool:
+    """Whether filter columns can become channels, and one column leaves most of an MMA empty."""
+    base = layout.base
+    atom = SM_100A.limits.mma_atom_bytes
+    return why_not_joined(base, "host") is None and base.in_channels * base.operand_dtype.bytes < atom
+
+
+def _buffer_bytes(found: Plan) -> int:
+    return found.layout.activation.size_bytes

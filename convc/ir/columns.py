@@ -1,0 +1,8 @@
+"""The ways to lay out the columns of a filter; `convc.layout.columns` says what they mean."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Columns = Literal["off", "overlap", "host"]
+COLUMNS: tuple[Columns, ...] = ("off", "overlap", "host")
