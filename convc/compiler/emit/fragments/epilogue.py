@@ -211,7 +211,7 @@ def _(step: GlobalStore, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: StageRow, context: RoleContext) -> Names:
-    """Sixteen bytes a piece, each with its distance in an unswizzled row and the registers that hold them.
+    """Sixteen bytes a piece: the register of its address, its distance in an unswizzled row, those that hold it.
 
     The tile and its rows lie at multiples of their size, so that a distance can be added by XOR, before and after the
     swizzle (PTX manual, swizzling modes).
@@ -220,7 +220,7 @@ def _(step: StageRow, context: RoleContext) -> Names:
     element = dtypes.BY_NAME[step.out].bytes
     register = "v" if element == 4 else "h"
     pieces = [
-        (piece * PIECE_BYTES, braces(f"%{register}{4 * piece + word}" for word in range(4)))
+        (f"%to{piece}", piece * PIECE_BYTES, braces(f"%{register}{4 * piece + word}" for word in range(4)))
         for piece in range(step.columns * element // PIECE_BYTES)
     ]
     return {
@@ -232,6 +232,7 @@ def _(step: StageRow, context: RoleContext) -> Names:
         "chunk": step.chunk or "",
         "chunk_bytes": step.columns * element,
         "lane": step.lane,
+        "count": len(pieces),
         "line_shift": tile.row_bytes.bit_length() - 4,  # a line of 128 bytes counts in 16 bytes
         "line_mask": tile.row_bytes - PIECE_BYTES,
         "pieces": pieces,
