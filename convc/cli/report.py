@@ -31,7 +31,8 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 
 @click.command("report")
-@click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR")
+@click.argument("source", type=path_type, callback=read_model_argument, metavar="[MODEL|DIR]", required=False)
+@click.option("--example", is_flag=True, help="The worked example, 9x9 pixels, in place of a model.")
 @layers_option
 @click.option(
     "-o",
@@ -49,7 +50,13 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 @chip_options
 @chosen_options
 def report_command(
-    source: Path, layer: Layers, output: Path, verified: bool, chip: ChipOptions, chosen: Chosen
+    source: Path | None,
+    example: bool,
+    layer: Layers,
+    output: Path,
+    verified: bool,
+    chip: ChipOptions,
+    chosen: Chosen,
 ) -> None:
     """Write a page about a model or a build folder: one HTML file that a browser opens, and that needs no network.
 
@@ -63,6 +70,16 @@ def report_command(
     from convc.report.format import counted
     from convc.report.output import check_reports, write_report
 
+    if (source is None) != example:
+        raise click.UsageError("expected a model, a build folder or --example, and one of them.")
+    if source is None:
+        from convc.page.example import example_html
+
+        quiet = check_reports(output)
+        write_report(output, example_html())
+        if not quiet:
+            console().print(f"wrote {output}: the worked example", soft_wrap=True)
+        return
     if verified and isinstance(source, Path) and source.is_dir():
         raise click.UsageError("--verify is for a model: of a build folder, convc run compares single layers.")
     quiet = check_reports(output)

@@ -13,6 +13,9 @@ from convc.explain.tiles import Tiles
 STATES = ("held", "fresh", "masked", "padding", "idle")
 """States of a lane at a filter tap; the data names them by their places here."""
 
+FIRST = 2
+"""Filter column that a page shows at first, where there is one: rows have moved, borders are masked."""
+
 
 def lane_data(tiles: Tiles) -> dict[str, Any]:
     """A typical tile of a kernel at every filter tap.
@@ -42,7 +45,7 @@ def lane_data(tiles: Tiles) -> dict[str, Any]:
         "image": [problem.batch, *problem.in_extent],
         "kernel": problem.kernel,
         "outputs": [lane.output for lane in typical.buffers[0].lanes],
-        "first": [typical.r, 0],
+        "first": [typical.r, min(FIRST, problem.kernel[1] - 1)],
         "states": STATES,
         "copies": copies,
         "taps": taps,

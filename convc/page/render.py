@@ -27,10 +27,11 @@ from convc.draw.schedules import schedules_picture
 from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
+from convc.explain.derivation import Derivation
 from convc.explain.schedules import why_lines
 from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.explain.summary import summary_lines
-from convc.explain.tiles import plan_tiles
+from convc.explain.tiles import Tiles, plan_tiles
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
 from convc.page.linked_text import descriptors, nest_links, sass_runs, step_lines, text_lines, text_runs
@@ -99,24 +100,42 @@ def page_html(report: PageReport) -> bytes:
     points = [layer.point for layer in report.layers if layer.point is not None]
     several = len(report.layers) > 1 or not report.kernels
     pictures = _Pictures()
-    text = (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            title=clean(f"{report.source} on {report.chip.name}"),
-            style=f"{STYLE}\n{(FOLDER / 'page.css').read_text()}",
-            script=(FOLDER / "page.js").read_text(),
-            rows=_rows(report),
-            several=several,
-            total=f"{report.microseconds:.1f}",
-            clock=f"{report.chip['chip.clock']:g}",
-            columns=COLUMNS if report.verdicts else COLUMNS[:-1],
-            verified=bool(report.verdicts),
-            roofline=_svg(roofline_picture(points, report.chip)) if several and points else None,
-            kernels=[_kernel(report, place, pictures) for place in range(len(report.kernels))],
-        )
+    return filled(
+        "page.html.j2",
+        title=clean(f"{report.source} on {report.chip.name}"),
+        rows=_rows(report),
+        several=several,
+        total=f"{report.microseconds:.1f}",
+        clock=f"{report.chip['chip.clock']:g}",
+        columns=COLUMNS if report.verdicts else COLUMNS[:-1],
+        verified=bool(report.verdicts),
+        roofline=_svg(roofline_picture(points, report.chip)) if several and points else None,
+        kernels=[_kernel(report, place, pictures) for place in range(len(report.kernels))],
     )
-    return text.encode()
+
+
+def filled(template: str, **values: object) -> bytes:
+    """A page of a template, with the style and the script that all pages have, UTF-8."""
+    style = f"{STYLE}\n{(FOLDER / 'page.css').read_text()}"
+    script = (FOLDER / "page.js").read_text()
+    return _environment().get_template(template).render(style=style, script=script, **values).encode()
+
+
+def tile_parts(tiles: Tiles, derivation: Derivation) -> dict[str, Any]:
+    """The lanes of a tile and its loop nests, as ``parts.html.j2`` shows them."""
+    lanes = lane_data(tiles)
+    rows, columns = lanes["kernel"]
+    return {
+        "nests": "\n".join(derivation_lines(derivation)),
+        "claims": [str(each) for each in tiles.claims],
+        "cases": [str(each) for each in tiles.cases],
+        "rows": rows,
+        "columns": columns,
+        "unit": lanes["unit"],
+        "lane_count": len(lanes["outputs"]),
+        "first": lanes["first"],
+        "lanes": script_json(lanes),
+    }
 
 
 def script_json(data: object) -> str:
@@ -177,7 +196,6 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
     plan = kernel.compiled.plan
     launch = kernel.compiled.artifact.launch
     tiles = plan_tiles(plan)
-    lanes = lane_data(tiles)
     derivation = tiles.derivation()
     text = text_lines(kernel.text)
     code = kernel.time.assembly.code if kernel.time.assembly else ()
@@ -190,15 +208,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "answer": _answer(kernel),
         "summary": [(line[:LABEL].strip(), clean(line[LABEL:])) for line in _summary(kernel, fused)],
         "schedules": _svg(schedules_picture(plan, kernel.schedules)),
-        "nests": "\n".join(derivation_lines(derivation)),
-        "claims": [str(each) for each in tiles.claims],
-        "cases": [str(each) for each in tiles.cases],
-        "rows": plan.problem.kernel[0],
-        "columns": plan.problem.kernel[1],
-        "unit": lanes["unit"],
-        "lane_count": len(lanes["outputs"]),
-        "first": lanes["first"],
-        "lanes": script_json(lanes),
+        **tile_parts(tiles, derivation),
         "memory": _svg(memory_picture(plan)),
         "memory_time": _svg(memory_time_picture(kernel.time, kernel.compiled.program)) if few else "",
         "layouts": pictures.told(layouts(plan, kernel.text, launch, 16 if few else 8)),

@@ -316,7 +316,7 @@ time m.onnx --what-if tmem.banks=8x64 => 2 error[I100]: what-if takes a name alo
 time m.onnx --set tmem.banks=8x46 => 2 error[I100]: tmem.banks must be one of published, 8x64, 4x128, got '8x46'
 time m.onnx --set tmem.bank=8x64 => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
 time m.onnx --what-if => 2 Option '--what-if' requires an argument.
-report => 2 Missing argument 'MODEL|DIR'.
+report => 2 Missing option '-o' / '--output'.
 report m.onnx => 2 Missing option '-o' / '--output'.
 report nope.onnx -o x.html => 2 error[O100]: cannot read the model: No such file or directory
 report m.onnx -o x.svg => 2 Invalid value for '-o' / '--output': expected FILE.html or - for stdout, got 'x.svg'
@@ -325,6 +325,7 @@ report m.onnx --layer cnov -o x.html => 2 error[I100]: there is no layer 'cnov'
 report m.onnx --chip b2000 -o x.html => 2 error[I100]: there is no chip 'b2000'
 report b --dtype bf16 -o x.html => 2 error[I100]: a build folder has settled how its layers are read and scheduled
 report b --verify -o x.html => 2 --verify is for a model
+report -o x.html => 2 expected a model, a build folder or --example, and one of them.
 report broken/noplan -o x.html => 2 error[B100]: a report is made from plan.json, and the folder of the kernel has none
 draw swizle 128B => 2 No such command 'swizle'. Did you mean 'swizzle'?
 draw swizzle 12B => 2 error[I100]: expected a swizzle of none, 32B, 64B, 128B, got '12B'

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 from support.drawings import marked, table
 
 import convc
 from convc.api.paging import page_report
+from convc.cli.main import main
 from convc.draw.issued import issued_mmas
 from convc.errors import BuildError
 from convc.explain.example import example_tiles
@@ -254,6 +256,21 @@ def test_layouts_are_those_of_the_launch(report):
         pieces = {each["piece"]: int(each["bits"]) for each in marked(picture.svg(), "piece")}
         assert pieces["192-223"] == fields["global_dim[0]"]
     assert len(maps) == 2
+
+
+def test_the_worked_example_is_a_page_of_its_own(tmp_path):
+    done = CliRunner().invoke(
+        main, ["report", "--example", "-o", str(tmp_path / "example.html")], catch_exceptions=False
+    )
+    page = Page((tmp_path / "example.html").read_text())
+    assert done.exit_code == 0
+    assert not page.open
+    data = json.loads(page.data["example-lanes"])
+    assert data == json.loads(json.dumps(lane_data(example_tiles())))
+    (tap,) = (tap for tap in data["taps"] if [tap["r"], tap["s"]] == data["first"] == [1, 2])
+    row, state, *needed = tap["lanes"][8]
+    assert (STATES[state], data["copies"][tap["copy"]][row], needed) == ("masked", [1, 4, 0], [0, 4, 9])
+    assert any("-- Algorithm 1: the definition --" in words for _, words in page.words)
 
 
 def test_times_are_those_of_the_timing_engine(report, page):
