@@ -298,7 +298,7 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule`` and ``--shift``, ``--border``, ``--rows``, ``--store``, ``--columns``, ``--target``, ``--timed``."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--columns``, ``--target`` and the rest."""
     words = "Let the timing engine decide among the candidates that are estimated best."
     command = click.option("--timed", is_flag=True, help=words)(command)
     command = click.option(
