@@ -199,10 +199,16 @@ class _Storage(msgspec.Struct):
     results: msgspec.Raw | None = None
 
 
+class _Launch(msgspec.Struct):
+    grid: tuple[int, int, int]
+    persistent: bool = False
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
     storage: _Storage
+    launch: _Launch
     indexing: _Indexing
 
 
@@ -218,6 +224,8 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
         shift=read.schedule.variant or None,
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
+        persistent="on" if read.launch.persistent else "off",
+        ctas=read.launch.grid[0] if read.launch.persistent else None,
     )
     if reuse is None:
         return options

@@ -299,13 +299,23 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target``: the fields of one record."""
+    """``--schedule`` to ``--store``, ``--persistent``, ``--ctas`` and ``--target``: the fields of one record."""
     command = click.option(
         "--target",
         type=_ScheduleChoice("target"),
         default="sm_100a",
         show_default=True,
         help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
+    )(command)
+    command = click.option(
+        "--ctas", type=click.IntRange(1), metavar="N", help="How many CTAs walk over tiles; by default one for each SM."
+    )(command)
+    command = click.option(
+        "--persistent",
+        type=_ScheduleChoice("persistent"),
+        default="auto",
+        show_default=True,
+        help="CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
     )(command)
     for name, words in (
         ("store", "Store results from registers, or through shared memory and TMA."),

@@ -17,6 +17,9 @@ class ScheduleOptions:
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
         target: a name in `convc.ir.arch.ARCHS`.
         store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
+        persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
+            or auto, where that is faster by the estimate.
+        ctas: how many CTAs walk; by default as many as the target has SMs.
     """
 
     schedule: str = "auto"
@@ -25,3 +28,5 @@ class ScheduleOptions:
     rows: str | None = None
     target: str = "sm_100a"
     store: str | None = None
+    persistent: str = "auto"
+    ctas: int | None = None

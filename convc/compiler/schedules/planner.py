@@ -6,6 +6,7 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,7 @@ from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
-from convc.ir.arch import ARCHS
+from convc.ir.arch import ARCHS, Arch
 from convc.layout.device_layout import DeviceLayout
 
 
@@ -51,18 +52,21 @@ def plan(
         block_n=block_n,
         stages=stages,
         store=next((store for store in STORES if store == options.store), None),
+        persistent={"on": True, "off": False}.get(options.persistent),
+        ctas=options.ctas,
     )
     found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in schedules}
     for name, reason in (refused or {}).items():
         found[name] = _turned_down(found[name], "emission", reason)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
+        best, why = _walking(chosen, layout, arch, request)
         try:
-            indexing = schedule_of(chosen.schedule).indexing(chosen.best)
+            indexing = schedule_of(chosen.schedule).indexing(best)
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
-        return _finished(chosen, indexing, tuple(candidates.summary for candidates in found.values()))
+        return _finished(chosen, best, indexing, why, tuple(candidates.summary for candidates in found.values()))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -85,10 +89,32 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     return min(near, key=key)
 
 
-def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...]) -> Plan:
-    """The plan of a schedule's best candidate."""
+def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Candidate, str]:
+    """The candidate to take, whose CTAs walk over tiles where that is faster, and the reason."""
     best = chosen.best
+    if request.persistent is not None:
+        return best, f"persistent CTAs are switched {'on' if request.persistent else 'off'}"
+    tiles = math.prod(best.tiled.grid)
+    if tiles <= arch.rates.sms:
+        return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
+    walk = replace(request, persistent=True, block_n=best.tiled.tiling.block_n)
+    walking = schedule_of(chosen.schedule).candidates(layout, arch, walk)
+    if not walking.legal:
+        return best, f"a CTA for each tile: {walking.rejected[0].reason}"
+    cycles = walking.best.cost.cycles
+    both = f"{cycles:.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
+    alone = f"{best.cost.cycles:.0f} with a CTA for each"
+    if cycles * SLACK > best.cost.cycles:
+        return best, f"a CTA for each tile: {both}, {alone}"
+    return walking.best, f"persistent: {both}, {alone}"
+
+
+def _finished(
+    chosen: ScheduleCandidates, best: Candidate, indexing: Indexing, why: str, choices: tuple[ScheduleSummary, ...]
+) -> Plan:
+    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles, or do not."""
     name = chosen.schedule
+    walkers = best.tiled.ctas
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
@@ -98,7 +124,14 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
         tiling=best.tiled.tiling,
         storage=best.storage,
         pipeline=best.pipeline,
-        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=threads),
+        launch=Launch(
+            entry=f"conv_{name.name}",
+            grid=(*best.tiled.grid, 1) if walkers is None else (walkers, 1, 1),
+            threads=threads,
+            tiles=best.tiled.grid,
+            persistent=walkers is not None,
+            why=why,
+        ),
         indexing=indexing,
         estimate=best.cost,
         alternatives=_alternatives(best, chosen.legal),
