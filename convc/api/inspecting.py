@@ -207,10 +207,16 @@ class _Tiling(msgspec.Struct):
     block_n: int
 
 
+class _Launch(msgspec.Struct):
+    grid: tuple[int, int, int]
+    persistent: bool = False
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
     storage: _Storage
+    launch: _Launch
     indexing: _Indexing
     tiling: _Tiling
 
@@ -227,6 +233,8 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         shift=read.schedule.variant or None,
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
+        persistent="on" if read.launch.persistent else "off",
+        ctas=read.launch.grid[0] if read.launch.persistent else None,
     )
     if reuse is None:
         return options, read.tiling.block_n

@@ -304,6 +304,8 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         rows=asked.rows if schedule.shares else None,
         store=asked.store if asked.store in schedule.stores else None,
         target=asked.target,
+        persistent=asked.persistent,
+        ctas=asked.ctas,
     )
 
 

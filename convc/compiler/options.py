@@ -21,6 +21,9 @@ class ScheduleOptions:
             (`convc.compiler.compile.compile_timed`).
         columns: whether filter columns become channels (`convc.layout.columns`): off, overlap or host. Left open, it is
             chosen where the schedule is, and off where that is named.
+        persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
+            or auto, where that is faster by the estimate.
+        ctas: how many CTAs walk; by default as many as the target has SMs.
     """
 
     schedule: str = "auto"
@@ -31,3 +34,5 @@ class ScheduleOptions:
     store: str | None = None
     timed: bool = False
     columns: str | None = None
+    persistent: str = "auto"
+    ctas: int | None = None

@@ -22,6 +22,10 @@ Expr = Any
 """An integer expression as JSON, see `convc.ir.expr.to_json`."""
 
 
+WALK = "tile"
+"""Variable of the loop in which a CTA walks over tiles, of which a `Scope` counts the turns."""
+
+
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a step knows when it runs.
 
@@ -49,6 +53,8 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block.
         in_channels: channels of the convolution.
         steps: the scope of every step, by its id.
+        tiles: along M and along N, where CTAs walk over them, each from its own number on by the number of CTAs; None:
+            each CTA has the tile of its place in the grid.
     """
 
     pixel: Expr
@@ -63,11 +69,12 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     block_channels: int
     in_channels: int
     steps: dict[str, Scope]
+    tiles: tuple[int, int] | None = None
 
     def outputs(self, tile: tuple[int, int], lanes: Bounds, columns: Bounds) -> tuple[Bounds | None, Bounds | None]:
         """First and last output pixel and channel that lanes and columns of the accumulator hold; None: none at all.
 
-        ``tile`` is the CTA's place in the grid; columns count from the accumulator's first.
+        ``tile`` is its place along M and N; columns count from the accumulator's first.
         """
         env = {
             "tile_m": tile[0],
@@ -77,6 +84,16 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         }
         pixels, channels = (evaluate(from_json(expr), env) for expr in (self.pixel, self.channel))
         return _known(pixels, self.pixels), _known(channels, self.channels)
+
+    def tile_of(self, cta: int, grid: tuple[int, ...], step: str | None, nth: int | None) -> tuple[int, int] | None:
+        """The tile that a CTA makes when it executes a step; None where that is not certain."""
+        if self.tiles is None:
+            return cta % grid[0], cta // grid[0]
+        loops = self._loops(step, nth)
+        if loops is None or WALK not in loops:
+            return None
+        number = cta + math.prod(grid) * loops[WALK]
+        return number % self.tiles[0], number // self.tiles[0]
 
     def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
         """Columns of the accumulator that an execution of a step works on, where they are certain."""

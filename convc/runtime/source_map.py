@@ -37,9 +37,10 @@ def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
     """What a site is part of; None where no CTA is known."""
     if site.cta is None:
         return None
-    tile = (site.cta % layer.launch.grid[0], site.cta // layer.launch.grid[0])
-    lanes, columns = _in_accumulator(site, info)
-    pixels, channels = info.outputs(tile, lanes, columns)
+    tile = info.tile_of(site.cta, layer.launch.grid, site.step, site.nth)
+    pixels = channels = None
+    if tile is not None:
+        pixels, channels = info.outputs(tile, *_in_accumulator(site, info))
     region = site.region
     if region is not None and (region.space, region.buffer) == ("global", "output"):
         pixels, channels = _in_output(layer, region)
@@ -58,6 +59,8 @@ def _in_accumulator(site: Site, info: DebugInfo) -> tuple[Bounds, Bounds]:
         return region.lanes, columns
     # Columns of tensor memory that are not the accumulator's say nothing about channels.
     first, last = (column - info.first_column for column in region.columns)
+    if info.tiles is not None and first >= info.columns:  # the other half
+        first, last = first - info.columns, last - info.columns
     return (region.lanes, (first, last)) if first >= 0 and last < info.columns else (lanes, columns)
 
 

@@ -9,6 +9,7 @@ meet; inner tiles are drawn at random.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -49,7 +50,8 @@ class TileMap:
     """
 
     def __init__(self, info: DebugInfo, layout: DeviceLayout, launch: LaunchSpec) -> None:
-        self.grid = launch.grid
+        self.grid = info.tiles or launch.grid[:2]
+        self.ctas = launch.ctas
         self._info = info
         self._layout = layout
         self._pixel = from_json(info.pixel)
@@ -86,13 +88,22 @@ class TileMap:
         return None
 
     def outputs(self, cta: int) -> Outputs:
-        """List what a CTA must write."""
+        """List what a CTA must write: one tile, or those that it walks over."""
+        made = [self._outputs(tile) for tile in range(cta, math.prod(self.grid), self.ctas)]
+        return Outputs(
+            element=tuple(np.concatenate(axis) for axis in zip(*(one.element for one in made), strict=True)),
+            place=np.concatenate([one.place for one in made]),
+            written=np.concatenate([one.written for one in made]),
+        )
+
+    def _outputs(self, tile: int) -> Outputs:
+        """List what belongs to a tile."""
         layout = self._layout
         env = {
             "lane": np.arange(self._info.lanes)[:, None],
             "column": np.arange(self._info.columns)[None, :],
-            "tile_m": cta % self.grid[0],
-            "tile_n": cta // self.grid[0],
+            "tile_m": tile % self.grid[0],
+            "tile_n": tile // self.grid[0],
         }
         pixel, channel = np.broadcast_arrays(evaluate(self._pixel, env), evaluate(self._channel, env))
         here = pixel < self._info.pixels
@@ -129,8 +140,8 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
         tile = tiles.tile_of(pixel)
         column = tile_columns - 1 if last else int(rng.integers(tile_columns))
         if tile is not None:
-            chosen.add(tile + tile_rows * column)
-    inner = rng.choice(tile_rows * tile_columns, min(count, tile_rows * tile_columns), replace=False)
+            chosen.add((tile + tile_rows * column) % tiles.ctas)
+    inner = rng.choice(tiles.ctas, min(count, tiles.ctas), replace=False)
     return tuple(sorted(chosen | {int(cta) for cta in inner}))
 
 

@@ -77,6 +77,11 @@ CARRIED = ConvProblem(
 )
 """Results through shared memory and tensor copies: two slabs a tile, rows past M, channels past K."""
 
+WALKED = ConvProblem(
+    name="persistent_f16", batch=5, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1), bias=True
+)
+"""Two CTAs for eight tiles: both halves of the accumulator and the tile of results are used again."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -109,6 +114,11 @@ CHOICES = {
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
+        "persistent_f16": {
+            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2),
+            "block_n": 48,
+            "stages": 2,
+        },
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
@@ -116,6 +126,7 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
+    "persistent_f16": WALKED,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from convc.compiler.emit.fragments.base import RoleContext, common_names, number
 from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
 from convc.compiler.tile.steps.epilogue import Convert, ReadAcc
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.operands import WarpgroupMma
@@ -52,6 +52,7 @@ def emit(program: TileProgram) -> KernelArtifact:
             "parameters": [line + "," for line in declarations[:-1]] + declarations[-1:],
             "parameter_registers": ", ".join(f"%{name}" for name in program.params),
             "threads": launch.block[0],
+            "persistent": program.visits is not None,
             "tensor_memory": program.storage.tmem_columns > 0,
             "maps": maps,
             "pointers": pointers,
@@ -89,13 +90,13 @@ def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
 def _step(step: Step, context: RoleContext) -> str:
     """The fragment of a step; that of a loop has those of its body inside."""
     names = common_names(step, context) | fragment(step, context)
-    if isinstance(step, Loop):
-        times = range(step.count) if step.written_out else range(1)
+    if isinstance(step, Repeat):
+        times = range(step.count) if isinstance(step, Loop) and step.written_out else range(1)
         names["bodies"] = [(value, _indent(_steps(step.body, _within(context, step, value)))) for value in times]
     return render(template_name(type(step)), names).rstrip()
 
 
-def _within(context: RoleContext, loop: Loop, value: int) -> RoleContext:
+def _within(context: RoleContext, loop: Repeat, value: int) -> RoleContext:
     """The surroundings of one time through a loop that is written out."""
     return replace(context, unrolled={**context.unrolled, loop.var: value})
 
@@ -118,7 +119,7 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
     """Declarations of what outlives a step of the role."""
     lines = [f".reg .b32 {stage(state)}, {phase(state)};  // place in the ring" for state in states]
     steps = list(walk(role.steps))
-    counters = [step.var for step in steps if isinstance(step, Loop)]
+    counters = [step.var for step in steps if isinstance(step, Repeat)]
     computed = [step.dst for step in steps if isinstance(step, Compute)]
     for bits in (32, 64):
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
@@ -144,7 +145,8 @@ def _about(program: TileProgram) -> list[str]:
     """What a reader of the text should know first."""
     storage = program.storage
     grid = program.launch.grid
-    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}; {program.warps} warps:"]
+    walk = "" if program.visits is None else f", at most {program.visits} tiles each"
+    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{walk}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
     lines += [
@@ -158,7 +160,8 @@ def _about(program: TileProgram) -> list[str]:
     if storage.results is not None:
         tile = storage.results
         slabs = f"{tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} slabs"
-        lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}, over the others when they have been multiplied")
+        shared = "" if storage.results_apart else ", over the others when they have been multiplied"
+        lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}{shared}")
     if storage.numbers is not None:
         tile = storage.numbers
         lines.append(f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes")

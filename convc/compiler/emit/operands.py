@@ -38,7 +38,9 @@ def stage_address(to: str, tile: SmemTile) -> str:
 
 
 def acc_address(acc: TmemTile) -> str:
-    """The line that sets ``%acc`` to an accumulator's first column."""
+    """The line that sets ``%acc`` to an accumulator's first column; one of several stages begins at column 0."""
+    if acc.stages > 1:
+        return f"mad.lo.u32 %acc, {stage(acc.state)}, {acc.columns}, %tmem;"
     return f"add.u32 %acc, %tmem, {acc.column_offset};" if acc.column_offset else "mov.b32 %acc, %tmem;"
 
 

@@ -20,7 +20,7 @@ from functools import cached_property
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import beside, choose, estimate, latency_of, pace_of
+from convc.compiler.plan.cost import beside, choose, estimate, latency_of, pace_of, walkers
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
@@ -70,6 +70,7 @@ class Offer:
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
+        most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
     """
 
     layout: DeviceLayout
@@ -81,6 +82,7 @@ class Offer:
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
     geometry: Geometry | None = None
+    most_ctas: int | None = None
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -99,7 +101,12 @@ class Offer:
         """A tiling with what follows from it."""
         columns = -(-self.layout.problem.out_channels // tiling.block_n)
         return TiledProblem(
-            layout=self.layout, arch=self.arch, tiling=tiling, need=self.need(tiling), grid=(self.rows, columns)
+            layout=self.layout,
+            arch=self.arch,
+            tiling=tiling,
+            need=self.need(tiling),
+            grid=(self.rows, columns),
+            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas),
         )
 
     def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:

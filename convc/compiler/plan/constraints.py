@@ -26,6 +26,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
         layout, arch: the problem and the target.
         tiling, need: one piece of work, and the memory of a CTA that does it.
         grid: tiles of output pixels and of output channels.
+        ctas: CTAs that walk over the tiles; None: each tile has its own.
     """
 
     layout: DeviceLayout
@@ -33,6 +34,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
     tiling: Tiling
     need: MemoryNeed
     grid: tuple[int, int]
+    ctas: int | None = None
 
 
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:

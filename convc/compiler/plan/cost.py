@@ -69,6 +69,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         around: cycles of a CTA outside its K loop, its epilogue left out.
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
+        walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
     """
 
     rates: Rates
@@ -87,10 +88,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     own: float
     stores: float
     pieces: int
+    walkers: int | None = None
 
     @property
     def most_beside(self) -> int:
         """CTAs of an SM, were all to run at once."""
+        if self.walkers is not None:
+            return 1
         return -(-self.ctas // self.rates.sms)
 
     @property
@@ -105,6 +109,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
             latency: what the K loop takes at least because copies take their time.
             beside: CTAs that an SM holds.
         """
+        if self.walkers is not None:
+            return max(self.walk_cycles(self.walkers, latency), self.least)
         slots = self.rates.sms * beside
         whole, rest = divmod(self.ctas, slots)
         total = whole * self.round_cycles(slots, latency) if whole else 0.0
@@ -112,6 +118,16 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
             total += self.round_cycles(rest, latency)
         gaps = (whole + (rest > 0) - 1) * self.rates.cta_start
         return max(total, self.least - gaps) + gaps
+
+    def walk_cycles(self, walkers: int, latency: float) -> float:
+        """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
+
+        Tiles follow each other without a gap, so that what limits a tile is its slowest supplier, or its epilogue.
+        """
+        epilogue = self.epilogue_cycles(1)
+        tile = max(*self.suppliers.values(), latency, epilogue, self.shared_cycles(walkers))
+        turns = -(-self.ctas // walkers)
+        return self.around + max(tile, self.loop, latency + self.stage) + (turns - 1) * tile + epilogue
 
     def round_cycles(self, ctas: int, latency: float) -> float:
         """Cycles of one round of that many CTAs.
@@ -189,7 +205,14 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         own=terms.epilogue_own_cycles(work, problem.residual, rates),
         stores=terms.store_unit_cycles(work, problem.residual, rates),
         pieces=max(1, work.chunks),
+        walkers=tiled.ctas,
     )
+
+
+def walkers(tiles: int, most: int) -> int:
+    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs."""
+    turns = -(-tiles // most)
+    return -(-tiles // turns)
 
 
 def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
@@ -243,7 +266,7 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     pace = pace_of(tiled, work)
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
-    slots = rates.sms * on_each
+    slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
     waves = -(-pace.ctas // slots)
     first = min(pace.ctas, slots)
     shared = pace.shared_cycles(first)
@@ -252,8 +275,8 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // tiled.layout.problem.operand_dtype.bytes)
     cycles = pace.cycles(latency, on_each)
     return Estimate(
-        ctas=pace.ctas,
-        busy_sms=min(pace.ctas, rates.sms),
+        ctas=tiled.ctas or pace.ctas,
+        busy_sms=min(tiled.ctas or pace.ctas, rates.sms),
         beside=on_each,
         waves=waves,
         last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,

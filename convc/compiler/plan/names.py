@@ -52,3 +52,9 @@ NUMBERS = SmemName("numbers")
 
 ACC = TmemName("acc")
 """The accumulator."""
+
+DONE = RingName("done")
+"""The ring that says that the accumulator is complete."""
+
+DRAINED = RingName("drained")
+"""The ring that says that it has been read, where the next tile is multiplied into it."""

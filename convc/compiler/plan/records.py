@@ -99,11 +99,22 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid (tiles along M, tiles along N, 1) of CTAs of `threads` threads."""
+    """The grid of CTAs of `threads` threads: (tiles along M, tiles along N, 1), or (CTAs, 1, 1) that walk over tiles.
+
+    Attributes:
+        entry: name of the kernel.
+        grid, threads: CTAs, and threads of each.
+        tiles: of the output, along M and along N.
+        persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
+        why: the reason for that, or against it.
+    """
 
     entry: str
     grid: tuple[int, int, int]
     threads: int
+    tiles: tuple[int, int]
+    persistent: bool = False
+    why: str = ""
 
     @property
     def ctas(self) -> int:
@@ -117,7 +128,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         ctas, busy_sms: CTAs of the launch, and SMs that have one in a full round.
         beside: CTAs on an SM at a time.
-        waves: rounds of CTAs over the SMs.
+        waves: rounds of CTAs over the SMs, or of CTAs that walk over tiles over those.
         last_wave_fill: part of the places on SMs that the last round takes, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
         model_share: the same of the model's convolution, before groups were joined or pixels filled up; None where

@@ -121,7 +121,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
         masks: entries of that table.
         results: the tile of results on their way to global memory, one stage for each slab of columns; it lies over the
-            operand tiles, which have all been multiplied by then. None: results go straight to global memory.
+            operand tiles, which have all been multiplied by then, or behind them, where the CTA goes on to another tile
+            meanwhile. None: results go straight to global memory.
         numbers: what the epilogue adds to each channel, and what it multiplies it with: one row each, dense. None: it
             reads them from global memory.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
@@ -144,6 +145,11 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     def need(self) -> MemoryNeed:
         """The memory that it takes."""
         return MemoryNeed(smem_bytes=self.smem_bytes, tmem_columns=self.tmem_columns)
+
+    @property
+    def results_apart(self) -> bool:
+        """Whether the tile of results has a place of its own."""
+        return self.results is not None and self.results.offset >= self.smem[-1].end
 
     @property
     def tiles(self) -> tuple[SmemTile, ...]:

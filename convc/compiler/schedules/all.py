@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import PERSISTENT, ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -125,6 +125,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "rows": ROWS,
         "store": STORES,
         "columns": COLUMNS,
+        "persistent": PERSISTENT,
         "target": tuple(ARCHS),
     }
 
@@ -139,6 +140,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         value = getattr(options, field)
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
+    _check_walk(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
         found = named
@@ -161,6 +163,18 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
         raise InputError(f"store {options.store} needs lanes that are consecutive output pixels, which {owners} has")
     return tuple(able)
+
+
+def _check_walk(options: ScheduleOptions) -> None:
+    """InputError where CTAs cannot walk over tiles as the options say."""
+    if options.ctas is not None and options.ctas < 1:
+        raise InputError(f"ctas must be at least 1, got {options.ctas}")
+    if options.ctas is not None and options.persistent == "off":
+        raise InputError("ctas says how many CTAs walk over tiles, and persistent off lets none")
+    if options.persistent == "on" and ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(
+            f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"
+        )
 
 
 def schedule_of(name: ScheduleName) -> Schedule:

@@ -37,6 +37,9 @@ DIRECT: Store = "direct"
 TMA: Store = "tma"
 STORES: tuple[Store, ...] = (DIRECT, TMA)
 
+PERSISTENT = ("auto", "on", "off")
+"""Whether CTAs walk over tiles."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -46,6 +49,8 @@ class Request:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
         store: how results leave (schedules whose lanes are consecutive output pixels).
+        persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
+        ctas: how many these are at most; None: one for each SM.
     """
 
     border: Border | None = None
@@ -53,6 +58,8 @@ class Request:
     block_n: int | None = None
     stages: int | None = None
     store: Store | None = None
+    persistent: bool | None = None
+    ctas: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +131,13 @@ class Schedule:
             from convc.compiler.plan.records import Rejection
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
-        return self.method(self).candidates(layout, arch, request)
+        found = self.method(self).candidates(layout, arch, request)
+        if not request.persistent:
+            return found
+        # Imported here for the same reason.
+        from convc.compiler.plan.persistent import persistent
+
+        return persistent(found, arch, request.ctas)
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive and prove the index maps of a candidate, as `Method.indexing` says."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
-from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.base import Compute, Repeat, Step
 from convc.compiler.tile.steps.epilogue import ReadAcc, ValueStep
 from convc.ir.debug_info import DebugInfo, Scope
 from convc.ir.expr import IntExpr, Var, substitute, to_json
@@ -37,6 +37,7 @@ def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
         blocks=pipeline.blocks,
         block_channels=elements * pipeline.channels,
         in_channels=elements * problem.group_channels,
+        tiles=plan.launch.tiles if plan.launch.persistent else None,
         steps={step.id: scope for role in program.all_roles for step, scope in _scopes(role.steps, ())},
     )
 
@@ -60,5 +61,5 @@ def _scopes(steps: tuple[Step, ...], loops: Loops) -> Iterator[tuple[Step, Scope
                 width=width,
             ),
         )
-        if isinstance(step, Loop):
+        if isinstance(step, Repeat):
             yield from _scopes(step.body, (*loops, (step.var, step.count)))

@@ -6,6 +6,7 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -28,7 +29,7 @@ from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
-from convc.ir.arch import ARCHS
+from convc.ir.arch import ARCHS, Arch
 from convc.layout.device_layout import DeviceLayout
 
 
@@ -52,15 +53,18 @@ def plan(
         InputError: an option has a value that does not exist.
         PlanError: no candidate is legal, or no legal one can be proved right or written down; the message says why.
     """
-    found = _found(layout, options or ScheduleOptions(), block_n, stages, refused or {})
+    options = options or ScheduleOptions()
+    request = _request(options, block_n, stages)
+    found = _found(layout, options, request, refused or {})
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
+        best, why = _walking(chosen, layout, ARCHS[options.target], request)
         try:
-            indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(chosen.best))
+            indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
-        return _finished(chosen, indexing, tuple(candidates.summary for candidates in found.values()))
+        return _finished(chosen, best, indexing, why, tuple(candidates.summary for candidates in found.values()))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -80,7 +84,8 @@ def contenders(
         InputError, PlanError: see `plan`.
     """
     first = plan(layout, options=options, refused=refused)
-    found = _found(layout, options, None, None, refused)
+    request = _request(options, None, None)
+    found = _found(layout, options, request, refused)
     for choice in first.choices:
         if choice.fell:
             found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
@@ -91,15 +96,16 @@ def contenders(
     for candidates, candidate in every:
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
-        if (candidates.schedule, candidate.tiled.tiling, candidate.work) == (first.schedule, first.tiling, first.work):
-            continue
         picked = replace(candidates, picked=candidate)
+        best, why = _walking(picked, layout, ARCHS[options.target], request)
+        if (picked.schedule, best.tiled.tiling, best.work) == (first.schedule, first.tiling, first.work):
+            continue
         try:
-            indexing = with_columns(layout, schedule_of(picked.schedule).indexing(candidate))
+            indexing = with_columns(layout, schedule_of(picked.schedule).indexing(best))
         except PlanError:
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, picked.schedule: picked}
-        plans.append(_finished(picked, indexing, tuple(one.summary for one in others.values())))
+        plans.append(_finished(picked, best, indexing, why, tuple(one.summary for one in others.values())))
     return tuple(plans)
 
 
@@ -116,21 +122,23 @@ def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
     return min(near, key=lambda one: one.cycles, default=fastest)
 
 
-def _found(
-    layout: DeviceLayout,
-    options: ScheduleOptions,
-    block_n: int | None,
-    stages: int | None,
-    refused: Mapping[ScheduleName, str],
-) -> dict[ScheduleName, ScheduleCandidates]:
-    """Everything that the schedules that are asked for have to offer."""
-    request = Request(
+def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) -> Request:
+    """What the caller leaves open to the schedules, and what not."""
+    return Request(
         border=next((border for border in BORDERS if border == options.border), None),
         rows=next((rows for rows in ROWS if rows == options.rows), None),
         block_n=block_n,
         stages=stages,
         store=next((store for store in STORES if store == options.store), None),
+        persistent={"on": True, "off": False}.get(options.persistent),
+        ctas=options.ctas,
     )
+
+
+def _found(
+    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[ScheduleName, str]
+) -> dict[ScheduleName, ScheduleCandidates]:
+    """Everything that the schedules that are asked for have to offer."""
     arch = ARCHS[options.target]
     found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in asked(options)}
     for name, reason in refused.items():
@@ -169,10 +177,32 @@ def _assumed(candidates: ScheduleCandidates) -> int:
     return schedule_of(candidates.schedule).assumed
 
 
-def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...]) -> Plan:
-    """The plan of a schedule's best candidate."""
+def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Candidate, str]:
+    """The candidate to take, whose CTAs walk over tiles where that is faster, and the reason."""
     best = chosen.best
+    if request.persistent is not None:
+        return best, f"persistent CTAs are switched {'on' if request.persistent else 'off'}"
+    tiles = math.prod(best.tiled.grid)
+    if tiles <= arch.rates.sms:
+        return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
+    walk = replace(request, persistent=True, block_n=best.tiled.tiling.block_n)
+    walking = schedule_of(chosen.schedule).candidates(layout, arch, walk)
+    if not walking.legal:
+        return best, f"a CTA for each tile: {walking.rejected[0].reason}"
+    cycles = walking.best.cost.cycles
+    both = f"{cycles:.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
+    alone = f"{best.cost.cycles:.0f} with a CTA for each"
+    if cycles * SLACK > best.cost.cycles:
+        return best, f"a CTA for each tile: {both}, {alone}"
+    return walking.best, f"persistent: {both}, {alone}"
+
+
+def _finished(
+    chosen: ScheduleCandidates, best: Candidate, indexing: Indexing, why: str, choices: tuple[ScheduleSummary, ...]
+) -> Plan:
+    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles, or do not."""
     name = chosen.schedule
+    walkers = best.tiled.ctas
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
@@ -182,7 +212,14 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
         tiling=best.tiled.tiling,
         storage=best.storage,
         pipeline=best.pipeline,
-        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=threads),
+        launch=Launch(
+            entry=f"conv_{name.name}",
+            grid=(*best.tiled.grid, 1) if walkers is None else (walkers, 1, 1),
+            threads=threads,
+            tiles=best.tiled.grid,
+            persistent=walkers is not None,
+            why=why,
+        ),
         indexing=indexing,
         estimate=best.cost,
         alternatives=_alternatives(best, chosen.legal),

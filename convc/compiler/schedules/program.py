@@ -13,17 +13,21 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.persistent import CTA, walking
 from convc.compiler.tile.program import Range, TileProgram
 
 
 def build(plan: Plan) -> TileProgram:
     """The program of a plan."""
     roles = schedule_of(plan.schedule).roles(plan)
+    place: dict[str, int] = {"tile_m": plan.launch.tiles[0], "tile_n": plan.launch.tiles[1]}
+    if plan.launch.persistent:
+        roles = walking(plan, roles)
+        place = {CTA: plan.launch.grid[0]}
     core = core_of(plan.arch)
     warps = core.warps(plan.tiling.block_m)
     extents = {
-        "tile_m": plan.launch.grid[0],
-        "tile_n": plan.launch.grid[1],
+        **place,
         "warp": warps,
         "thread": plan.launch.threads,
     }

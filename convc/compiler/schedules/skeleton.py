@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Literal, TypeVar
 
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
-from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName, RingName
+from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
@@ -34,9 +34,6 @@ RESIDUAL = PointerName("residual")
 OUT = PointerName("out")
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
-
-DONE = RingName("done")
-"""The ring that says that the accumulator is complete."""
 
 T = TypeVar("T", bound=Step)
 
@@ -66,7 +63,7 @@ def compute(
 def pixel_bits(plan: Plan) -> Literal[32, 64]:
     """Width of the number of a lane's output pixel: 64 where its arithmetic may leave a signed 32-bit register."""
     ranges = {
-        "tile_m": (0, plan.launch.grid[0] - 1),
+        "tile_m": (0, plan.launch.tiles[0] - 1),
         "lane": (0, max(plan.tiling.block_m, plan.arch.limits.tmem_lanes) - 1),
     }
     low, high = bounds(plan.indexing.coordinates.m.value, ranges)

@@ -17,7 +17,8 @@ import msgspec
 
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
-from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.base import Repeat, Step
+from convc.compiler.tile.steps.persistent import TileLoop
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
 
@@ -97,12 +98,18 @@ class TileProgram:
         """The roles of the three acts, in order."""
         return self.setup + self.roles + self.teardown
 
+    @property
+    def visits(self) -> int | None:
+        """Tiles that a CTA makes at most, one after the other; None: its place in the grid is its one tile."""
+        loops = (step for role in self.roles for step in role.steps if isinstance(step, TileLoop))
+        return max((loop.count for loop in loops), default=None)
+
 
 def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
     """All steps in order of the text, loop bodies included."""
     for step in steps:
         yield step
-        if isinstance(step, Loop):
+        if isinstance(step, Repeat):
             yield from walk(step.body)
 
 
@@ -110,7 +117,7 @@ def executions(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, 
     """All steps, loop bodies included, each with how often it runs."""
     for step in steps:
         yield step, times
-        if isinstance(step, Loop):
+        if isinstance(step, Repeat):
             yield from executions(step.body, times * step.count)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.tile.program import TileProgram
-from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.base import Repeat, Step
 
 ID_WIDTH = 14
 
@@ -25,5 +25,5 @@ def show(program: TileProgram) -> str:
 def _lines(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
     for step in steps:
         yield f"{step.id:<{ID_WIDTH}} {indent}{step.describe()}  -- {step.note}"
-        if isinstance(step, Loop):
+        if isinstance(step, Repeat):
             yield from _lines(step.body, indent + "  ")

@@ -17,6 +17,7 @@ from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.uses import Kind, makes, reads, uses
+from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
 from convc.errors import PlanError
 
@@ -73,6 +74,8 @@ def shared_memory(program: TileProgram) -> Iterator[str]:
     pieces += [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
     if storage.mask_offset is not None:
         pieces.append((storage.mask_offset, storage.mask_offset + MASK_BYTES * storage.masks, "the mask table"))
+    if storage.results is not None and program.visits:  # others are loaded while results are carried away
+        pieces.append((storage.results.offset, storage.results.end, f"tile {storage.results.name}"))
     if storage.numbers is not None:
         pieces.append((storage.numbers.offset, storage.numbers.end, "the numbers of the epilogue"))
     pieces.append((storage.slot_offset, storage.slot_offset + SLOT_BYTES, "the slot"))
@@ -119,8 +122,10 @@ def tensor_memory(program: TileProgram) -> Iterator[str]:
 def accumulators(program: TileProgram) -> Iterator[str]:
     """A multiplication fills its accumulator, and the epilogue reads it from end to end."""
     tiles = {tile.name: tile for tile in program.storage.tmem}
+    visits = program.visits or 1
     for role in program.roles:
-        for step, count in executions(role.steps):
+        for step, times in executions(role.steps):
+            count = times // visits
             if isinstance(step, Multiply) and (step.m, step.n) != (tiles[step.acc].lanes, tiles[step.acc].columns):
                 yield f"{step.id} makes {step.m} x {step.n}, accumulator {step.acc} is another size"
             if isinstance(step, ReadAcc) and step.read * count != tiles[step.acc].columns:
@@ -148,7 +153,7 @@ def acts(program: TileProgram) -> Iterator[str]:
         yield f"the launch has blocks of {program.launch.block} threads, the program {32 * program.warps}"
 
 
-CHECKS = (*RING_CHECKS, shared_memory, tensor_memory, accumulators, acts)
+CHECKS = (*RING_CHECKS, *PERSISTENT_CHECKS, shared_memory, tensor_memory, accumulators, acts)
 
 
 def _repeated(values: Iterable[str]) -> set[str]:

@@ -18,13 +18,14 @@ from convc.compiler.tile.steps.base import (
     Commit,
     ExpectBytes,
     InitRings,
-    Loop,
+    Repeat,
     RingWait,
     Signal,
     Step,
     WarpCommit,
 )
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
+from convc.compiler.tile.steps.persistent import Release
 from convc.ir.launch import TensorMapParam
 
 
@@ -160,12 +161,12 @@ RING_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
 
 def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
     """The steps directly inside each loop."""
-    return (step.body for step in walk(steps) if isinstance(step, Loop))
+    return (step.body for step in walk(steps) if isinstance(step, Repeat))
 
 
 def signals_of(role: Role, step: Step) -> int:
     """Arrivals that a role makes with a step each time."""
-    if isinstance(step, Arrive):
+    if isinstance(step, Arrive | Release):
         return role.threads
     return role.threads // 32 if isinstance(step, WarpCommit) else 1
 

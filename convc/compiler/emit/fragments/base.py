@@ -35,6 +35,7 @@ from convc.compiler.tile.steps.base import (
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.persistent import TileLoop
 from convc.ir.expr import bounds
 
 Names = dict[str, Any]
@@ -80,6 +81,8 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
     numbers["thread"] = Number(bits=32, low=32 * role.first_warp, high=32 * role.last_warp + 31)
     for step in walk(role.steps):
         match step:
+            case TileLoop(var=var, limit=limit):
+                numbers[var] = Number(bits=32, low=0, high=limit - 1)
             case Loop(var=var, count=count):
                 numbers[var] = Number(bits=32, low=0, high=count - 1)
             case Compute(dst=dst, expr=expr, bits=bits):
@@ -133,7 +136,7 @@ def _(step: Compute, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Loop, context: RoleContext) -> Names:
     """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
-    return {"var": step.var, "count": step.count, "label": f"{_label(step)}_next", "counted": not step.written_out}
+    return {"var": step.var, "count": step.count, "label": f"{label_of(step)}_next", "counted": not step.written_out}
 
 
 @fragment.register
@@ -148,7 +151,7 @@ def _(step: RingWait, context: RoleContext) -> Names:
         "staged": ring.stages > 1,
         "stage": stage(ring.state),
         "fence": context.uses_tensor_memory,
-        "label": f"{_label(step)}_retry",
+        "label": f"{label_of(step)}_retry",
         "offset": ring.offset,
         "parity": _parity(ring.state, step.starts_open, context),
     }
@@ -198,7 +201,7 @@ def _(step: Advance, context: RoleContext) -> Names:
     }
 
 
-def _label(step: Step) -> str:
+def label_of(step: Step) -> str:
     """A label that is the step's own."""
     return step.id.replace(".", "_")
 

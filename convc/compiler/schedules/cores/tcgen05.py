@@ -6,13 +6,13 @@ loads and one multiplies.
 
 from __future__ import annotations
 
-from convc.compiler.plan.names import ACC
+from convc.compiler.plan.names import ACC, DONE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
-from convc.compiler.schedules.skeleton import DONE, load_role, number, start_of
+from convc.compiler.schedules.skeleton import load_role, number, start_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Commit, Compute, CtaSync, RingWait, Step, TmemAlloc, TmemBase, TmemDealloc
 from convc.compiler.tile.steps.epilogue import TmemLoad

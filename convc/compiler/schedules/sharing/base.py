@@ -220,6 +220,8 @@ class Sharing(Method):
                 refused.append(Rejection(rule="geometry", reason=error.message))
                 continue
             reason = self.refuses(geometry)
+            if request.persistent and self.masks(layout, geometry):
+                reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
             if reason is None:
                 found.append(geometry)
             else:

@@ -44,13 +44,13 @@ PIECE_BYTES = 16
 @perform.register
 def _(step: TmemLoad, role: RoleState) -> None:
     first = role.integer(step.first)
-    role.values = role.cta.acc[step.acc][:, first : first + step.columns]
+    role.values = role.cta.acc[role.key(step.acc)][:, first : first + step.columns]
 
 
 @perform.register
 def _(step: FragmentLoad, role: RoleState) -> None:
     columns = role.each(step.first)[:, None] + np.arange(step.columns)
-    role.values = role.cta.acc[step.acc][role.each(step.row)[:, None], columns]
+    role.values = role.cta.acc[role.key(step.acc)][role.each(step.row)[:, None], columns]
 
 
 # ---- one number a channel --------------------------------------------------------------------------------------------

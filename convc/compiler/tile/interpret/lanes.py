@@ -26,7 +26,7 @@ def _(step: LoadMask, role: RoleState) -> None:
 
 @perform.register
 def _(step: ClearAcc, role: RoleState) -> None:
-    role.cta.acc[step.acc][:] = 0
+    role.cta.acc[role.key(step.acc)][:] = 0
 
 
 @perform.register

@@ -96,11 +96,11 @@ def _(step: CarryFactors, role: RoleState) -> None:
 
 def _accumulate(step: Multiply, role: RoleState, product: Array) -> None:
     """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
-    old = role.cta.acc[step.acc]
+    old = role.cta.acc[role.key(step.acc)]
     product = product.astype(old.dtype, copy=False)  # whole numbers: exact in float32 for one stage, not for all
     overwrites = step.counter is not None and role.integer(step.counter) == 0
     new = product if overwrites else old + product
-    role.cta.acc[step.acc] = np.where(role.mask[:, None], old, new) if step.masked else new
+    role.cta.acc[role.key(step.acc)] = np.where(role.mask[:, None], old, new) if step.masked else new
 
 
 def _scaled(step: MmaScaled, rows: Array, factors: Array) -> NDArray[np.float32]:

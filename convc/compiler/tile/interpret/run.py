@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from convc.compiler.tile.interpret import epilogue, lanes, operands
+from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Loop, RingWait, Step
+from convc.compiler.tile.steps.persistent import TileLoop
 from convc.errors import TileError
 from convc.ir import dtypes
 
-MEANINGS = (operands, lanes, epilogue)
+MEANINGS = (operands, lanes, epilogue, persistent)
 """Modules that register meanings when they are imported."""
 
 
@@ -44,8 +45,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                     program=program,
                     buffers={**buffers, "output": output},
                     written=written,
-                    tile_m=tile_m,
-                    tile_n=tile_n,
+                    numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
                 )
             )
     return output.reshape(spec.shape)
@@ -80,6 +80,10 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
         match step:
             case Loop(var=var, count=count, body=body):
                 for number in range(count):
+                    role.numbers[var] = number
+                    yield from _go(role, body)
+            case TileLoop(var=var, first=first, stride=stride, limit=limit, body=body):
+                for number in range(role.integer(first), limit, stride):
                     role.numbers[var] = number
                     yield from _go(role, body)
             case RingWait(ring=ring, starts_open=starts_open):

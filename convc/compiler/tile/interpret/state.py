@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from convc.compiler.plan.names import MapName, Number, PointerName, RingName, SmemName, TmemName
-from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.plan.storage import BarrierRing, TmemTile
 from convc.compiler.tile.program import Role, TileProgram
 from convc.errors import TileError
 from convc.ir.arch import SM_100A
@@ -26,6 +26,8 @@ Array = NDArray[Any]
 """Elements of any type: each buffer has its own."""
 LANES = SM_100A.limits.tmem_lanes
 
+
+TileName = TypeVar("TileName", SmemName, TmemName, SmemName | TmemName)
 
 UNWRITTEN = 85
 """What whole numbers are before they are written; others are NaN."""
@@ -82,29 +84,33 @@ class CtaState:
         program: what it runs.
         buffers: global memory, by the names of the launch; elements in their storage types.
         written: which elements of the output were written.
-        tile_m, tile_n: its place in the grid.
+        numbers: where it is in the grid: tile_m and tile_n, or cta where it makes several tiles.
         barriers, stages: by name and stage; a stage is there once something was copied to it.
-        acc: accumulators.
+        acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).
     """
 
     program: TileProgram
     buffers: dict[str, Array]
     written: NDArray[np.bool_]
-    tile_m: int
-    tile_n: int
+    numbers: dict[str, int]
     barriers: dict[tuple[RingName, int], Barrier] = field(default_factory=dict)
     stages: dict[tuple[SmemName | TmemName, int], Array] = field(default_factory=dict)
-    acc: dict[TmemName, Array] = field(default_factory=dict)
+    acc: dict[tuple[TmemName, int], Array] = field(default_factory=dict)
     masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         storage = self.program.storage
         for ring in storage.rings:
             self.barriers |= {(ring.name, stage): Barrier(ring.arrivals) for stage in range(ring.stages)}
-        sums = np.float64 if self.program.launch.buffers["bias"].dtype == "s32" else np.float32
         for tile in storage.tmem:
-            self.acc[tile.name] = np.full((tile.lanes, tile.columns), np.nan, sums)
+            for stage in range(tile.stages):
+                self.clear(tile, stage)
+
+    def clear(self, tile: TmemTile, stage: int) -> None:
+        """Let a stage of an accumulator be as if nothing had been multiplied."""
+        sums = np.float64 if self.program.launch.buffers["bias"].dtype == "s32" else np.float32
+        self.acc[tile.name, stage] = np.full((tile.lanes, tile.columns), np.nan, sums)
 
     def map_of(self, name: MapName) -> TensorMap:
         """The tensor map of a parameter."""
@@ -138,8 +144,7 @@ class RoleState:
         thread = 32 * role.first_warp + np.arange(1 if role.elected else role.threads)
         self.cta = cta
         self.numbers: dict[str, Array | int] = {
-            "tile_m": cta.tile_m,
-            "tile_n": cta.tile_n,
+            **cta.numbers,
             "thread": thread,
             "warp": thread // 32,
         }
@@ -167,11 +172,11 @@ class RoleState:
         if self.stages[state] == 0:
             self.phases[state] = self.phases.get(state, 0) ^ 1
 
-    def key(self, name: SmemName | TmemName) -> tuple[SmemName | TmemName, int]:
+    def key(self, name: TileName) -> tuple[TileName, int]:
         """Name and current stage of a tile."""
         storage = self.cta.program.storage
-        state = next(tile.state for tile in (*storage.smem, *storage.tmem) if tile.name == name)
-        return name, self.stages.get(state, 0)
+        tile = next(tile for tile in (*storage.smem, *storage.tmem) if tile.name == name)
+        return name, self.stages.get(tile.state, 0) if tile.stages > 1 else 0
 
     def tile(self, name: SmemName | TmemName) -> Array:
         """The current stage of a tile."""

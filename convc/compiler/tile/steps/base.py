@@ -107,15 +107,21 @@ class Compute(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loop(Step):
+class Repeat(Step):
+    """Do `body` `count` times at most, each time with another `var`."""
+
+    var: NewNumber
+    count: int
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop(Repeat):
     """Do `body` for `var` = 0 .. `count` - 1.
 
     `written_out`: the text has the body as often, since its steps name registers by `var`.
     """
 
-    var: NewNumber
-    count: int
-    body: tuple[Step, ...]
     written_out: bool = False
 
     def describe(self) -> str:

@@ -13,7 +13,7 @@ from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show
-from convc.compiler.tile.steps.base import Advance, Loop, Step
+from convc.compiler.tile.steps.base import Advance, Repeat, Step
 from convc.compiler.tile.verify import contradictions, verify
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -31,7 +31,7 @@ def rewrite(program: TileProgram, edit: Edit) -> TileProgram:
     """The program with every step replaced by what `edit` returns for it."""
 
     def steps(body: tuple[Step, ...]) -> tuple[Step, ...]:
-        deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
+        deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Repeat) else s for s in body)
         return tuple(new for step in deep for new in edit(step))
 
     def roles(act):

@@ -1,0 +1,25 @@
+"""The spelling of the steps of a CTA that makes several tiles."""
+
+from __future__ import annotations
+
+from convc.compiler.emit.fragments.base import Names, RoleContext, fragment, label_of
+from convc.compiler.emit.operands import stage
+from convc.compiler.tile.steps.persistent import Release, TileLoop
+
+
+@fragment.register
+def _(step: TileLoop, context: RoleContext) -> Names:
+    """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
+    return {
+        "var": step.var,
+        "first": step.first,
+        "stride": step.stride,
+        "limit": step.limit,
+        "label": f"{label_of(step)}_next",
+    }
+
+
+@fragment.register
+def _(step: Release, context: RoleContext) -> Names:
+    ring = context.storage.ring(step.ring)
+    return {"stage": stage(ring.state), "offset": ring.offset}

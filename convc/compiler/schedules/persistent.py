@@ -1,0 +1,82 @@
+"""From a kernel that makes one tile a CTA to one whose CTAs walk over tiles.
+
+Nothing of a schedule changes: each role does for every tile what it did for its one. Stage and phase of every ring go
+on from tile to tile. The accumulator is one of two halves, which the roles that multiply and that carry away hand to
+each other, and the epilogue takes care of what it keeps in shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from convc.compiler.plan.names import DONE, DRAINED, Number
+from convc.compiler.plan.persistent import HALVES, STATE
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
+from convc.compiler.tile.program import walk
+from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step
+from convc.compiler.tile.steps.epilogue import StageNumbers, StoreWait
+from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.uses import reads
+from convc.ir.debug_info import WALK
+from convc.ir.expr import Var
+
+CTA = Number("cta")
+
+
+def walking(plan: Plan, roles: Roles) -> Roles:
+    """The roles of a schedule, for CTAs that walk over tiles."""
+    return replace(
+        roles,
+        load=(_tiles(plan, "load", roles.load),),
+        multiply=(_tiles(plan, "mma", _multiply(roles.multiply)),),
+        epilogue=_epilogue(plan, roles.epilogue),
+    )
+
+
+def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop:
+    """The walk of a role, which works out where a tile is as far as its steps ask for that."""
+    rows, columns = plan.launch.tiles
+    ctas = plan.launch.grid[0]
+    tile = Var(WALK)
+    place = (
+        Compute(id=f"{role}.tile_m", note="pixels of the tile", dst=number("tile_m"), expr=tile % rows),
+        Compute(id=f"{role}.tile_n", note="channels of the tile", dst=number("tile_n"), expr=tile // rows),
+    )
+    asked = {name for step in walk(steps) for name in reads(step)}
+    return TileLoop(
+        id=f"{role}.tiles",
+        note="from the CTA's own number on",
+        var=number(WALK),
+        count=-(-rows * columns // ctas),
+        body=(*(step for step in place if step.dst in asked), *steps),
+        first=CTA,
+        stride=ctas,
+        limit=rows * columns,
+    )
+
+
+def _multiply(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Wait for a half that nobody reads any more, fill it, and go on to the other."""
+    free = RingWait(id="mma.drained", note="until this half has been carried away", ring=DRAINED, starts_open=True)
+    other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
+    return (free, *steps, other)
+
+
+def _epilogue(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Give the half back, and use shared memory again when it has been read."""
+    last = [step for step in steps if isinstance(step, StoreWait)]
+    body: list[Step] = []
+    for step in steps:
+        if step in last:
+            continue
+        body.append(step)
+        if last and isinstance(step, RingWait) and step.ring == DONE:
+            body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
+    body.append(Release(id="epilogue.release", note="this half may be filled again", ring=DRAINED))
+    body.append(Advance(id="epilogue.other", note="the other half", stages=HALVES, state=STATE))
+    if any(isinstance(step, StageNumbers) for step in walk(steps)):
+        note = "nobody reads the numbers of this tile any more"
+        body.append(RoleSync(id="epilogue.meet", note=note, threads=EPILOGUE_THREADS))
+    return (_tiles(plan, "epilogue", tuple(body)), *last)

@@ -1,0 +1,49 @@
+"""Steps of a CTA that makes several tiles of the output, one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.compiler.plan.names import Number
+from convc.compiler.tile.steps.base import Repeat, Signal, Step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileLoop(Repeat):
+    """Do `body` for `var` = `first`, `first` + `stride` and so on, as long as it is below `limit`.
+
+    The first time always is. `count` is how often it is at most: of the CTA whose `first` is 0.
+    """
+
+    first: Number
+    stride: int
+    limit: int
+
+    def describe(self) -> str:
+        return f"for {self.var} in {self.first}, {self.first} + {self.stride}, .. below {self.limit}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release(Signal):
+    """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory."""
+
+    def describe(self) -> str:
+        return f"every thread signals {self.ring}, its reads done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoresRead(Step):
+    """Wait until the copies of this warp have read their tiles in shared memory, so that its lanes may write again."""
+
+    def describe(self) -> str:
+        return "wait until the copies have read their tiles"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleSync(Step):
+    """All threads of the role meet; `threads` is how many these are."""
+
+    threads: int
+
+    def describe(self) -> str:
+        return f"{self.threads} threads meet"

@@ -1,0 +1,59 @@
+"""CTAs that walk over tiles of the output (``--persistent on``): right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.examples import PARTS
+from support.witnesses import witnesses_agree
+
+from convc.compiler.options import ScheduleOptions
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.problem import ConvProblem
+
+SMALL = ConvProblem(
+    batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+
+
+def walking(ctas: int, schedule: str = "reload", store: str | None = None, **more: str) -> ScheduleOptions:
+    """Options for a kernel whose CTAs walk over tiles, so few of them that all do."""
+    return ScheduleOptions(schedule=schedule, store=store, persistent="on", ctas=ctas, **more)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
+def test_witnesses_agree(operand, part, assembled):
+    @settings(max_examples=16 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problems(operand), st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans())
+    def check(problem, seed, ctas, copied):
+        if copied and problem.out_dtype.bytes == 1 and problem.out_channels <= 16:
+            return  # the row is no multiple of 32 bytes
+        witnesses_agree(problem, seed, assembled, walking(ctas, store="tma" if copied else "direct"))
+
+    check()
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 3, 5])
+@pytest.mark.parametrize("store", ["direct", "tma"])
+def test_every_number_of_tiles(store, ctas, assembled):
+    problem = dataclasses.replace(SMALL, epilogue=(AddResidual(), Relu()))
+    compiled = witnesses_agree(problem, ctas, assembled, walking(ctas, store=store), block_n=48)
+    assert compiled.plan.launch.tiles == (4, 2)
+    assert compiled.program.visits == -(-8 // compiled.plan.launch.ctas)
+
+
+@pytest.mark.parametrize("shift", [None, "chain", "ashift", "windows"])
+def test_schedules_that_share_activations(shift, assembled):
+    options = walking(3, "shift" if shift else "slide", shift=shift)
+    problem = dataclasses.replace(SMALL, in_extent=(4, 140))  # an output row is longer than a tile
+    assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
+
+
+def test_weights_that_stay(assembled):
+    problem = dataclasses.replace(SMALL, batch=1, out_channels=200)
+    assert witnesses_agree(problem, 5, assembled, walking(2, "stationary")).program.visits > 1

@@ -1,0 +1,54 @@
+"""A kernel whose CTAs walk over tiles, with one thing wrong, is found out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from unit.compiler.tile.test_verify_program import at, rewrite, without
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
+from convc.compiler.tile.verify import contradictions
+from convc.ir.expr import Var
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=80, in_extent=(20, 20), kernel=(3, 3), bias=True)
+OPTIONS = ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2)
+PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=48, stages=3))
+
+
+def test_what_is_built_is_sound():
+    assert contradictions(PROGRAM) == ()
+    assert PROGRAM.visits == 3
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (at("load.tiles", stride=1), "load.tiles goes by 1 from cta on to 6, the grid has 2 CTAs"),
+        (at("load.tiles", limit=5), "roles walk over different tiles: [5, 6]"),
+        (at("mma.tiles", count=2), "mma.tiles counts 2 tiles, 2 CTAs make 6"),
+        (at("load.tile_m", expr=Var("tile") % 2), "load.tiles finds the place of a tile by tile // 3"),
+        (at("load.tile_n", expr=Var("tile") // 2), "load.tiles finds the place of a tile by tile // 2"),
+        (at("load.tile_n", expr=Var("tile")), "load.tiles finds the place of a tile by tile, which"),
+        (without("mma.drained"), "role mma uses an accumulator and has not waited for it"),
+        (without("epilogue.release"), "ring drained is signalled by nobody, not by epilogue"),
+        (without("epilogue.other"), "role epilogue does not advance in a loop over rings of state acc of [2] stages"),
+        (at("mma.drained", starts_open=False), "of the waits for the rings done and drained, exactly one may find"),
+        (without("epilogue.again"), "role epilogue writes results over those that copies still read"),
+        (without("epilogue.meet"), "role epilogue brings numbers over those that a slower warp still reads"),
+    ],
+)
+def test_every_mistake_is_named(edit, sentence):
+    assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
+
+
+def test_results_over_operand_tiles_are_found():
+    results = msgspec.structs.replace(PROGRAM.storage.results, offset=0)
+    storage = msgspec.structs.replace(PROGRAM.storage, results=results)
+    found = contradictions(dataclasses.replace(PROGRAM, storage=storage))
+    assert any("overlaps tile a" in sentence or "overlaps tile c" in sentence for sentence in found)
