@@ -73,10 +73,9 @@ class _Band:
         tip = f"{self.name} {state}: {start:.0f} to {end:.0f}"
         kind = f"{KINDS[state]} box"
         left = self.x + start * scale
-        return rect(
-            left, self.y, max(0.5, (end - start) * scale), self.height, kind, tip,
-            held=self.name, state=state, start=f"{start:.1f}", end=f"{end:.1f}", **place,
-        )  # fmt: skip
+        width = max(0.5, (end - start) * scale)
+        about = {"held": self.name, "state": state, "start": f"{start:.1f}", "end": f"{end:.1f}"}
+        return rect(left, self.y, width, self.height, kind, tip, **about, **place)
 
 
 def _shared(kernel: KernelTime, program: TileProgram, x: float, y: float) -> Iterator[str]:
