@@ -155,6 +155,11 @@ class _Joint:
             return
         empty = self._empty()
         step = max(1, BLOCK // (4 * self.left.rows * b.shape[-1]))
+        whole = grid.T.reshape(-1)
+        together = tiles > 1 and len(whole) == len(ctas) and bool((whole == ctas).all())
+        together = together and self.target.dtype == np.float32 and self.target.flags.c_contiguous
+        if together:
+            step = max(1, min(step, BLOCK // (self.left.rows * tiles * self.target.shape[2])))
         for low in range(0, len(grid), step):
             part = slice(low, min(low + step, len(grid)))
             used = self._used(empty, part)
@@ -163,6 +168,9 @@ class _Joint:
                     self.target[grid[part][grid[part] >= 0]] = 0
                 continue
             a = self._gather(part, used)
+            if together:
+                self._side_by_side(a, b, part, len(grid), used)
+                continue
             for number in range(tiles):
                 self._block(a, b[number], grid[part, number], used)
 
@@ -215,6 +223,23 @@ class _Joint:
                 self._into(a[tile], b, target[cta, :rows])
                 if not self.accumulate:
                     target[cta, rows:] = 0
+
+    def _side_by_side(self, a: np.ndarray, b: np.ndarray, part: slice, count: int, rows: int) -> None:
+        """Multiply tiles (tiles, rows, k), a ``part`` of all ``count`` of A, by all of B in one product.
+
+        The CTAs come in the order of the tiles of A, once for each tile of B.
+        """
+        tiles, columns, depth = b.shape
+        room = self.rooms[0].room("product", len(a) * rows * tiles * columns, np.dtype(np.float32))
+        product = room.reshape(len(a) * rows, tiles * columns)
+        np.matmul(a.reshape(-1, depth), b.reshape(-1, depth).T, out=product)
+        found = product.reshape(len(a), rows, tiles, columns).transpose(2, 0, 1, 3)
+        target = self.target.reshape(tiles, count, -1, columns)[:, part]
+        if self.accumulate:
+            target[:, :, :rows] += found
+        else:
+            target[:, :, :rows] = found
+            target[:, :, rows:] = 0
 
     def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         if out.dtype == np.int32:

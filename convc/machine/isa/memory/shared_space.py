@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
-from convc.machine.base.values import DTYPE, Value, narrow
+from convc.machine.base.values import DTYPE, Value, distinct, narrow
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.threads import active_only, extent, first_active_warp, rows_of, thread_shape
 from convc.machine.memory.global_memory import write_words
@@ -60,8 +60,7 @@ def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: 
     if rows is None and isinstance(offset, int):
         missing = written.missing(None, slice(offset, offset + size), strand.rows)
     elif rows is None:
-        places = np.unique(np.asarray(offset).reshape(-1))[:, None] + np.arange(size)
-        missing = written.missing(None, places.reshape(-1), strand.rows)
+        missing = written.missing(None, _bytes_from(np.asarray(offset), size), strand.rows)
     else:
         wide, target = np.broadcast_arrays(offset, rows)
         missing = int((~_known(written, wide, target, size)).sum())
@@ -93,12 +92,18 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
             offset = offset[:1]
             mask = None if mask is None else mask[:1]
         active = offset if mask is None else offset[mask]
-        written.mark((np.unique(active)[:, None] + np.arange(size)).reshape(-1), strand.rows)
+        written.mark(_bytes_from(active, size), strand.rows)
         return
     target = np.broadcast_to(rows, offset.shape)
     for row in np.unique(target if mask is None else target[mask]):
         here = offset[(target == row) if mask is None else (target == row) & mask]
-        written.mark((np.unique(here)[:, None] + np.arange(size)).reshape(-1), np.array([row]))
+        written.mark(_bytes_from(here, size), np.array([row]))
+
+
+def _bytes_from(offsets: np.ndarray, size: int) -> np.ndarray:
+    """int64 (n,): the places of ``size`` bytes from each of some offsets on, each offset once."""
+    starts = offsets.reshape(-1)
+    return (starts[distinct(starts)[0]][:, None] + np.arange(size)).reshape(-1)
 
 
 def load_shared(
