@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
+from convc.timing.spread import apart, later, latest, sooner
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Contribution, Item, Trace, Work
 
@@ -137,7 +138,7 @@ def time_launch(
         lengths.append(last.cycles)
         reading += last.reading
     gaps = (len(lengths) - 1) * chip["launch.replace"]
-    stretch = max(1.0, (grid.least(clusters) - gaps) / sum(lengths))
+    stretch = later(1.0, (grid.least(clusters) - gaps) / sum(lengths))
     return replace(
         first,
         cycles=stretch * sum(lengths) + gaps,
@@ -199,7 +200,7 @@ class _Grid:
         crowd = sm_share(chip, asking, self.missed, self.traffic)
         share = crowd
         if reading < 1:
-            share = sm_share(chip, max(1.0, asking * reading), self.missed, self.traffic)
+            share = sm_share(chip, later(1.0, asking * reading), self.missed, self.traffic)
             share = replace(share, own=crowd.own)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
@@ -208,7 +209,7 @@ class _Grid:
             cycles=cycles,
             beside=beside,
             busy=busy,
-            l2=min(share.l2, chip["tma.fill"]),
+            l2=sooner(share.l2, chip["tma.fill"]),
             replay=replay,
             use=_use(replay, cycles, busy, self.traffic),
             clusters=(clusters,),
@@ -225,8 +226,8 @@ class _Grid:
         """
         found, now = self.round(clusters, reading)
         for _ in range(TURNS):
-            if abs(now - reading) < CLOSE:
-                break
+            if apart(now, reading) < CLOSE or (abs(now - reading) < CLOSE and found.l2 >= self.chip["tma.fill"]):
+                break  # lanes of a spread differ, but an SM has more of L2 than it can take
             reading = now if reading == 1 else (reading + now) / 2
             if reading > ALL:
                 break
@@ -242,7 +243,7 @@ class _Grid:
         written = clusters * _bytes(self.trace, "store")
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
-        return max(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
+        return latest(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -299,10 +300,10 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         missed: part of what they read that comes from memory.
         traffic: bytes that memory moves for each byte that is read.
     """
-    together = max(1.0, asking / chip["gpc.count"])
-    l2 = min(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
+    together = later(1.0, asking / chip["gpc.count"])
+    l2 = sooner(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
     if traffic:
-        l2 = min(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
+        l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
     return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
 
 

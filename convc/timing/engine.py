@@ -17,6 +17,7 @@ from convc.timing.moving import conflicts
 from convc.timing.outline import NO_SECTORS, outline
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
+from convc.timing.spread import later, latest, where_later
 from convc.timing.trace import Item, Phase, Trace, Warp
 
 TENSOR_CORE = "tensor core"
@@ -121,8 +122,7 @@ class Replay:
                 self._go_on(strand)
         waiting = {key for key, strands in self._stopped.items() if strands}
         assert not waiting, f"a replay that cannot go on: {waiting}"
-        ends = [event.end for event in self.events]
-        return max(ends, default=entry)
+        return latest(event.end for event in self.events) if self.events else entry
 
     def _go_on(self, strand: _Strand) -> None:
         """A warp continues at its time; of several, the one that was there first."""
@@ -162,9 +162,10 @@ class Replay:
         start = strand.time
         late = None
         for need in item.needs:
-            if ready[need] > start:
-                start = ready[need]
+            until = ready[need]
+            if until > start:
                 late = need
+            start = later(start, until)
         own, until = self._own[strand.kinds[strand.at]]
         ready[strand.at] = start + until
         if item.sass is not None and item.sass.reads:
@@ -216,15 +217,14 @@ class Replay:
             return self._issue(strand, item, start, own)
         if item.waits is not None:
             complete, cause = self._complete[item.waits]
-            if complete > start + own:
-                strand.time = complete
-                if cause is None or self.events[cause].track != TENSOR_CORE:  # whose latency ends when a thread sees it
-                    strand.time += chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
-                return cause, "phase"
-            cause = None
+            woken = complete
+            if cause is None or self.events[cause].track != TENSOR_CORE:  # whose latency ends when a thread sees it
+                woken += chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
+            strand.time = where_later(complete, start + own, woken)
+            return (cause, "phase") if complete > start + own else (None, edge)
         if item.leaves is not None:
             met, cause = self._complete[item.leaves]
-            strand.time = max(start, met) + self._barrier_cycles(item)
+            strand.time = later(start, met) + self._barrier_cycles(item)
             return (cause, "barrier") if met > start else (None, edge)
         if item.group:
             strand.groups.append(strand.group)
@@ -233,9 +233,8 @@ class Replay:
             gone = strand.groups[: max(0, len(strand.groups) - item.left)]
             ends = [self.work_ends[work] for group in gone for work in group]
             last = max(ends, default=(start, None))
-            if last[0] > start + own:
-                strand.time = last[0]
-                return last[1], "group"
+            strand.time = later(start + own, latest(end for end, _ in ends))
+            return (last[1], "group") if last[0] > start + own else (None, edge)
         if item.cells:
             return self._tensor_memory(strand, item, start, own)
         if item.sectors != NO_SECTORS:
@@ -317,8 +316,8 @@ class Replay:
         sm = self.sms[strand.warp[0] % len(self.sms)]
         begin, end, cause = sm.access(item.wavefronts, start + own, len(self.events))
         if item.name.startswith("ld"):  # the latency is that of one wavefront
-            later = max(0.0, end - start - own - 1)
-            strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"] + later
+            behind = later(0.0, end - start - own - 1)
+            strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"] + behind
         strand.time = begin
         return cause, "queue" if cause is not None else "program"
 
@@ -340,7 +339,7 @@ class Replay:
             strand.time = start + own
             return None, "program"
         queued = chip["assembler.store_queue"] if item.sass is not None else 0.0
-        strand.time = max(start + own, begin + cycles - queued)
+        strand.time = later(start + own, begin + cycles - queued)
         return cause, "queue" if cause is not None else "program"
 
     # ---- what becomes known ----------------------------------------------------------------------------------------
@@ -374,8 +373,8 @@ class Replay:
 
     def _count(self, user: object, time: float, event: int | None) -> None:
         """One contribution less is missing."""
-        so_far = self._latest.get(user, (-1.0, None))
-        self._latest[user] = max(so_far, (time, event), key=lambda pair: pair[0])
+        so_far, last = self._latest.get(user, (-1.0, None))
+        self._latest[user] = later(so_far, time), event if time > so_far else last
         self._due[user] -= 1
         if self._due[user]:
             return

@@ -22,6 +22,7 @@ from convc.timing.loops import Unrolled, unrolled_loops
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
 from convc.timing.recorder import Recorder
+from convc.timing.spread import lanes_of, spread_chip
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Trace
 
@@ -30,6 +31,11 @@ MATTERS = 0.02
 
 CLOCK = "chip.clock"
 """Whose range is no uncertainty of the model: it is chosen."""
+
+L2_BYTES = "chip.l2_bytes"
+
+WHOLE = (L2_BYTES, "chip.sms", "chip.shared", "chip.threads", "chip.tensor_columns")
+"""Parameters that say how many of something fit: a replay for each of their values, if their range has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,25 +106,33 @@ class KernelTime:
 
     @uncollected()
     def dependences(self) -> tuple[Dependence, ...]:
-        """Numbers whose range moves the time by `MATTERS` and more, most first: one replay for each end of each.
+        """Numbers whose range moves the time by `MATTERS` and more, most first.
 
-        Those that the model does not ask for, for this trace on this chip, change nothing.
+        One replay carries the ends of all ranges (`convc.timing.spread`), but for what is compared with whole numbers.
         """
-        watched, asked = self.chip.watched()
-        self._near(watched)
-        found: list[Dependence] = []
-        for name in sorted(asked - {CLOCK}):
-            parameter = self.chip.parameters[name]
-            low, high = (self._at(name, end) for end in parameter.range)
-            one = Dependence(name=name, evidence=parameter.evidence, low=low, high=high)
-            if one.most >= MATTERS:
-                found.append(one)
-        return tuple(sorted(found, key=lambda one: -one.most))
+        parameters = {name: one for name, one in self.chip.parameters.items() if name != CLOCK}
+        every = [(name, end) for name, one in parameters.items() for end in one.range if end != one.value]
+        ends = [(name, end) for name, end in every if name not in WHOLE]
+        lanes = lanes_of(self._near(spread_chip(self.chip, ends)))
+        times = np.broadcast_to(lanes, len(ends) + 1)
+        changes = dict(zip(ends, (times[1:] / times[0] - 1).tolist(), strict=True))
+        changes |= {(name, end): self._at(name, end) for name, end in every if name in WHOLE}
+        found = [
+            Dependence(
+                name=name,
+                evidence=one.evidence,
+                low=changes.get((name, one.range[0]), 0.0),
+                high=changes.get((name, one.range[1]), 0.0),
+            )
+            for name, one in parameters.items()
+        ]
+        return tuple(sorted((one for one in found if one.most >= MATTERS), key=lambda one: (-one.most, one.name)))
 
     def _at(self, name: str, value: float) -> float:
         """Relative change of the time where a parameter has another value."""
-        if value == self.chip[name]:
-            return 0.0
+        size = self.operands.read + self.operands.written
+        if name == L2_BYTES and (size <= value) == (size <= self.chip[name]):
+            return 0.0  # it is only compared with that
         return self._near(self.chip.changed({name: value})) / self.cycles - 1
 
     def _near(self, chip: Chip) -> float:

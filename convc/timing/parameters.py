@@ -57,18 +57,6 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     range: tuple[float, float]
 
 
-class _Asked(dict[str, Parameter]):
-    """Parameters that remember which of them were asked for."""
-
-    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
-        super().__init__(parameters)
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> Parameter:
-        self.names.add(name)
-        return super().__getitem__(name)
-
-
 class Chip(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a chip, by their full name.
 
@@ -87,11 +75,6 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
     def __getitem__(self, name: str) -> float:
         """The value of a parameter, by its full name; KeyError is a mistake of the model, not of its user."""
         return self.parameters[name].value
-
-    def watched(self) -> tuple[Chip, set[str]]:
-        """A chip with these parameters, and a set that gets the names of those that it is asked for."""
-        asked = _Asked(self.parameters)
-        return msgspec.structs.replace(self, parameters=asked), asked.names
 
     def times(self, target: str) -> bool:
         """Whether a kernel of a target such as ``sm_100a`` can be timed.

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
-from convc.timing.tensor_core import interval, latency, read_a_cycles, read_b_cycles
+from convc.timing.spread import back_by, later, latest, sooner
+from convc.timing.tensor_core import MmaShape, interval, latency, read_a_cycles, read_b_cycles
 from convc.timing.trace import SHIFT, Work
 
 ALL_LANES = 2048
@@ -38,7 +39,7 @@ class Server:
 
     def take(self, time: float, cycles: float, event: int) -> tuple[float, int | None]:
         """Begin of a request, and the event that it had to wait for, if any."""
-        begin = max(time, self.free)
+        begin = later(time, self.free)
         cause = self.last if self.free > time else None
         self.free = begin + cycles
         self.last = event
@@ -72,6 +73,7 @@ class Streaming:
         prefetched: tensor maps were fetched early.
         reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
+        shapes: cycles of each shape of MMA so far: alone in a long chain, from issue to its mbarrier, of the read port.
     """
 
     chip: Chip
@@ -90,6 +92,9 @@ class Streaming:
     asked: float = 0.0
     queued: list[float] = field(default_factory=list[float])
     limit: str = ""
+    shapes: dict[MmaShape, tuple[float, float, float]] = field(
+        default_factory=dict[MmaShape, tuple[float, float, float]]
+    )
 
     @property
     def units(self) -> dict[str, Server]:
@@ -109,7 +114,7 @@ class Streaming:
         if work.kind == "store":
             self.limit = "bulk stores"
             alone = chip["shared_memory.store_port"]
-            begin = max(time, self.stores.free)
+            begin = later(time, self.stores.free)
             end = self._beside(begin, work.bytes / alone, 1 - chip["shared_memory.store_beside"] / alone, 0.0)
             begin, cause = self.stores.take(time, end - begin, event)
             return begin, end, cause
@@ -117,7 +122,7 @@ class Streaming:
         rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
         times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows}
         self.limit = max(times, key=times.__getitem__)
-        begin, cause = self.fill.take(time, times[self.limit], event)
+        begin, cause = self.fill.take(time, later(*times.values()), event)
         missed = self.share.missed
         wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed
         if work.mode == "im2col":
@@ -129,8 +134,8 @@ class Streaming:
         end = self.fill.free + wait
         behind = time + self._in_crowd(self.fill.free - begin + wait, asked, time)
         if behind > end:
-            end = behind
             self.limit = "L2"
+        end = later(end, behind)
         self.flying.append((end, asked))
         return begin, end, cause
 
@@ -144,11 +149,11 @@ class Streaming:
         self.asked += asked
         queue = (asked + sum(size for _, size in self.flying)) / self.share.l2
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
-        return float((alone**knee + queue**knee) ** (1 / knee))
+        return (alone**knee + queue**knee) ** (1 / knee)
 
     def access(self, wavefronts: int, time: float, event: int) -> tuple[float, float, int | None]:
         """Begin and end of a warp's access of shared memory, which the port serves behind MMAs; what it waited for."""
-        begin = max(time, self.shared.free)
+        begin = later(time, self.shared.free)
         least = self.chip["shared_memory.beside"] / self.chip["shared_memory.read_port"]
         end = self._beside(begin, wavefronts * WAVEFRONT / self.chip["shared_memory.read_port"], 1.0, least)
         begin, cause = self.shared.take(time, end - begin, event)
@@ -168,10 +173,10 @@ class Streaming:
             first -= 1
         time = begin
         for start, stop, part in self.reading[first:]:
-            alone = max(0.0, start - time)
+            alone = later(0.0, start - time)
             if cycles <= alone:
                 break
-            rate = max(least, 1 - gives * part)
+            rate = later(least, 1 - gives * part)
             time += alone
             cycles -= alone
             if cycles <= (stop - time) * rate:
@@ -183,14 +188,14 @@ class Streaming:
     def _reads(self, work: Work, begin: float, cycles: float) -> None:
         """An MMA reads its operands through the port, evenly while it is performed."""
         if work.mma is not None:
-            port = read_a_cycles(work.mma, self.chip) + read_b_cycles(work.mma, self.chip)
-            self.reading.append((begin, begin + cycles, min(1.0, port / cycles)))
+            _, _, port = self._shape(work.mma)
+            self.reading.append((begin, begin + cycles, sooner(1.0, port / cycles)))
 
     def load(self, lines: tuple[tuple[str, int], ...], time: float) -> float:
         """Time at which a load of global memory has its data; the cache keeps what was loaded before."""
         for line in lines:
             self.cached.setdefault(line, time + self.chip["threads.global_latency"])
-        return max([time + self.chip["assembler.cached"], *(self.cached[line] for line in lines)])
+        return latest([time + self.chip["assembler.cached"], *(self.cached[line] for line in lines)])
 
     def tensor_work(
         self, work: Work, time: float, event: int, other: Streaming | None = None
@@ -201,19 +206,17 @@ class Streaming:
         take the tensor cores of both SMs, ``other`` being the second one, at the same time.
         """
         chip = self.chip
-        held = self.queued[-int(chip["tensor_core.queue"])] if len(self.queued) >= chip["tensor_core.queue"] else 0.0
-        accepted = max(time, held)
+        accepted = later(time, back_by(self.queued, chip["tensor_core.queue"]))
         if work.mma is not None:
-            alone = interval(work.mma, chip)
+            alone, whole, _ = self._shape(work.mma)
             cycles = alone + moving_cycles(work, chip)
-            after = latency(work.mma, chip) - alone
+            after = whole - alone
         else:
             cycles = moving_cycles(work, chip) if work.kind == SHIFT else self._copied(work)
             after = chip["tensor_core.depth"]
-        if other is not None and other.tensor.free > max(accepted, self.tensor.free):
-            begin = other.tensor.free
+        if other is not None and other.tensor.free > later(accepted, self.tensor.free):
             cause = other.tensor.last
-            self.tensor.take(begin, cycles, event)
+            begin, _ = self.tensor.take(later(accepted, other.tensor.free), cycles, event)
         else:
             begin, cause = self.tensor.take(accepted, cycles, event)
         self._reads(work, begin, cycles)
@@ -223,9 +226,17 @@ class Streaming:
         if work.mma is not None and begin > accepted:  # it is one of a chain
             after += chip["tensor_core.chain"]
         self.queued.append(begin)
-        return accepted, begin, begin + cycles + max(after, 0.0), cause
+        return accepted, begin, begin + cycles + later(after, 0.0), cause
+
+    def _shape(self, shape: MmaShape) -> tuple[float, float, float]:
+        """The cycles of a shape of MMA, see ``shapes``."""
+        known = self.shapes.get(shape)
+        if known is None:
+            port = read_a_cycles(shape, self.chip) + read_b_cycles(shape, self.chip)
+            known = self.shapes[shape] = interval(shape, self.chip), latency(shape, self.chip), port
+        return known
 
     def _copied(self, work: Work) -> float:
         """Cycles of a tcgen05.cp."""
         least = "tensor_memory.copy_least" if work.bytes >= ALL_LANES else "tensor_memory.copy_small"
-        return max(work.bytes / self.chip["tensor_memory.copy"], self.chip[least])
+        return later(work.bytes / self.chip["tensor_memory.copy"], self.chip[least])

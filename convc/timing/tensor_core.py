@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from convc.errors import InputError
 from convc.timing.parameters import Chip
+from convc.timing.spread import later, sooner
 
 SLICE_BYTES = 32
 """Bytes of K, a row, that one tcgen05.mma multiplies."""
@@ -62,7 +63,7 @@ class MmaShape:
 def multiply_cycles(shape: MmaShape, chip: Chip) -> float:
     """Cycles in which the array multiplies: its strips, one after the other."""
     strips = shape.n / chip["tensor_core.strip_columns"] / shape.side_by_side
-    return strips * chip["tensor_core.strip_cycles"] * max(1.0, shape.rows / chip["tensor_core.rows"])
+    return strips * chip["tensor_core.strip_cycles"] * later(1.0, shape.rows / chip["tensor_core.rows"])
 
 
 def read_a_cycles(shape: MmaShape, chip: Chip) -> float:
@@ -80,7 +81,7 @@ def interval(shape: MmaShape, chip: Chip) -> float:
     port = read_a_cycles(shape, chip) + read_b_cycles(shape, chip)
     if shape.pair and not shape.a_in_tensor:
         port += chip["tensor_core.pair_port" if shape.m == 256 else "tensor_core.pair_half_port"]
-    return max(multiply_cycles(shape, chip), port, least_interval(shape, chip))
+    return later(later(multiply_cycles(shape, chip), port), least_interval(shape, chip))
 
 
 def least_interval(shape: MmaShape, chip: Chip) -> float:
@@ -101,6 +102,6 @@ def latency(shape: MmaShape, chip: Chip) -> float:
     else:
         depth = chip["tensor_core.pair_half_depth"]
         if not shape.a_in_tensor:
-            rows = min(shape.n, chip["tensor_core.pair_exchange_rows"])
+            rows = sooner(shape.n, chip["tensor_core.pair_exchange_rows"])
             depth += rows / chip["tensor_core.strip_columns"] - chip["tensor_core.pair_exchange"]
     return depth + read_a_cycles(shape, chip) + multiply_cycles(shape, chip)

@@ -20,10 +20,15 @@ import pytest
 
 import convc
 from benchmarks.layers import resnet50
-from convc.compiler.compile import compile_problem
+from convc.compiler.emit.kernel import emit
 from convc.compiler.kernels import shared_problem
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.candidate import Offer
+from convc.compiler.schedules import planner
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.program import build
 from convc.ir.launch import KernelArtifact
+from convc.layout.device_layout import device_layout
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.chip import sm_share
@@ -44,16 +49,16 @@ LINES = {
     "cta_total": "H200, one CTA from entry to exit",
 }
 TILES = {
-    "layer1.0.conv1_reload_b1": (64, 1, None), "layer1.0.conv1_reload_b8": (64, 1, None),
-    "layer1.0.conv2_reload_b1": (64, 5, None), "layer1.0.conv2_reload_b8": (64, 5, None),
-    "layer1.0.conv2_slide_b1": (64, 5, "zero"), "layer1.0.conv2_slide_b8": (64, 5, "mask"),
-    "layer1.0.conv3_reload_b1": (128, 1, None), "layer1.0.conv3_reload_b8": (256, 1, None),
-    "layer2.0.conv3_reload_b1": (128, 2, None), "layer2.0.conv3_reload_b8": (256, 2, None),
-    "layer3.1.conv2_reload_b1": (64, 8, None), "layer3.1.conv2_reload_b8": (64, 8, None),
-    "layer3.1.conv2_slide_b1": (32, 8, "zero"), "layer3.1.conv2_slide_b8": (64, 8, "mask"),
-    "layer4.1.conv2_slide_b1": (32, 8, "zero"), "layer4.1.conv2_slide_b8": (32, 8, "zero"),
+    "layer1.0.conv1_reload_b1": (64, 1, 0, None), "layer1.0.conv1_reload_b8": (64, 1, 0, None),
+    "layer1.0.conv2_reload_b1": (64, 5, 0, None), "layer1.0.conv2_reload_b8": (64, 5, 0, None),
+    "layer1.0.conv2_slide_b1": (64, 5, 3, "zero"), "layer1.0.conv2_slide_b8": (64, 5, 3, "mask"),
+    "layer1.0.conv3_reload_b1": (128, 1, 0, None), "layer1.0.conv3_reload_b8": (256, 1, 0, None),
+    "layer2.0.conv3_reload_b1": (128, 2, 0, None), "layer2.0.conv3_reload_b8": (256, 2, 0, None),
+    "layer3.1.conv2_reload_b1": (64, 8, 0, None), "layer3.1.conv2_reload_b8": (64, 8, 0, None),
+    "layer3.1.conv2_slide_b1": (32, 8, 3, "zero"), "layer3.1.conv2_slide_b8": (64, 8, 3, "mask"),
+    "layer4.1.conv2_slide_b1": (32, 8, 4, "zero"), "layer4.1.conv2_slide_b8": (32, 8, 4, "zero"),
 }  # fmt: skip
-"""Columns, stages of the filter and border of the kernels that were measured."""
+"""Columns, stages of the filter and of the activations, and border of the kernels that were measured."""
 QUICK = ("layer1.0.conv1_reload_b1", "layer1.0.conv2_slide_b1", "layer1.0.conv3_reload_b1", "layer3.1.conv2_slide_b1")
 
 
@@ -73,9 +78,19 @@ def artifact_of(name: str) -> KernelArtifact:
     match = re.fullmatch(r"(.*)_(reload|slide)_b(\d+)", name)
     assert match is not None
     problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
-    columns, stages, border = TILES[name]
+    columns, stages, activations, border = TILES[name]
     options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None)
-    return compile_problem(shared_problem(problem), options=options, block_n=columns, stages=stages).artifact
+    shared = shared_problem(problem)
+    layout = device_layout(shared)
+    (found,) = planner._found(layout, options, columns, stages, {}).values()
+    offers = [
+        dataclasses.replace(offer, tilings=tuple(tiling for tiling in offer.tilings if tiling.a_stages == activations))
+        for offer in found.parts
+        if isinstance(offer, Offer)
+    ]
+    decided = dataclasses.replace(found, parts=tuple(offer for offer in offers if offer.tilings))
+    plan = planner._finished(decided, schedule_of(decided.schedule).indexing(decided.best), ())
+    return emit(build(plan))
 
 
 def roles(name: str) -> dict[str, float]:

@@ -61,6 +61,12 @@ def test_others_get_what_mmas_leave(access: str, rows: int):
     assert said in PAGE, said
 
 
+@pytest.mark.parametrize("access", ["st", "ld"])
+def test_the_latency_of_a_load_is_not_what_these_rows_show(access: str):
+    slow = H200.changed({"shared_memory.load_latency": 60})
+    assert rate(access, 64, "shared", 2, slow) == rate(access, 64, "shared", 2)
+
+
 def test_a_wider_port_leaves_more():
     wide = H200.changed({"shared_memory.read_port": 256})
     assert rate("st", 64, "shared", 2, wide) > 10 * rate("st", 64, "shared", 2)
