@@ -94,7 +94,8 @@ OPEN = tuple(name for name in CHOICES if name != "numerics")
 RECORDED = (
     "ftz_sum", "elect", "divergence", "absent_lane", "colliding_stores", "atomic_order", "divide_by_zero",
 )  # fmt: skip
-"""Switches whose default was recorded on sm_90 (tests/recordings/probes_h100.json, probes_h200.json); the others are assumed."""
+"""Switches whose default was recorded on sm_90 (probes_h100.json and probes_h200.json in tests/recordings); the others
+are assumed."""
 
 
 def explained() -> dict[str, str]:
