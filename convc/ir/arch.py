@@ -130,7 +130,7 @@ class Rates:
         shift_cycles: cycles of a ``tcgen05.shift`` [tensor_memory.shift]. ashift_cycles: those that ``.ashift`` adds to
             an MMA [tensor_memory.ashift].
         half_sector_cycles: cycles in which the SM writes half of a sector of 32 bytes of global memory, or reads it;
-            sector_cycles: a whole one [threads.part_sector, threads.sector].
+            sector_cycles: a whole one [threads.sector, and threads.part_line for the half].
         load_latency: cycles of a load from L2 [threads.global_latency].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of

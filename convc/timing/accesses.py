@@ -10,6 +10,9 @@ SECTOR = 32
 LINE = 32
 """Bytes of global memory that a load brings into the SM's cache."""
 
+STORED_LINE = 128
+"""Bytes of global memory that a store sends on together."""
+
 BANKS = 32
 """Banks of shared memory, of four bytes each."""
 
@@ -18,13 +21,16 @@ WORD = 4
 
 
 def sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
-    """Sectors that accesses of ``size`` bytes touch: all of their bytes, and only some of them."""
+    """Sectors that accesses of ``size`` bytes touch, and lines of which they touch some bytes, but not all.
+
+    A store takes a cycle for each sector, however many of its bytes are written, and one more for each line that is not
+    written whole (``tests/recordings/timing/stores_h200.csv``).
+    """
     if not starts.size:
         return 0, 0
     touched = np.unique((starts[:, None] + np.arange(size)).ravel())
-    _, counts = np.unique(touched // SECTOR, return_counts=True)
-    whole = int(np.count_nonzero(counts == SECTOR))
-    return whole, len(counts) - whole
+    _, counts = np.unique(touched // STORED_LINE, return_counts=True)
+    return np.unique(touched // SECTOR).size, int(np.count_nonzero(counts < STORED_LINE))
 
 
 def wavefronts(places: np.ndarray) -> int:

@@ -8,6 +8,7 @@ fixed latency are there in time; for all others an instruction waits for the sco
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -21,12 +22,16 @@ from convc.timing.trace import Contribution, Item, Slot, Trace, Warp
 
 ORDERED = (
     "SYNCS", "UTMALDG", "UTMASTG", "UTMAREDG", "UTMACMDFLUSH", "UBLK", "UTC", "LDTM", "STTM", "BAR", "UCGABAR", "STG",
-    "ST.", "ATOM", "RED", "LDGSTS", "DEPBAR", "LDGDEPBAR", "CALL", "BPT", "NANOSLEEP",
+    "ST.", "ATOM", "RED", "LDGSTS", "DEPBAR", "LDGDEPBAR", "CALL", "BPT", "NANOSLEEP", "HGMMA", "QGMMA", "IGMMA",
+    "WARPGROUP.DEPBAR",
 )  # fmt: skip
 """Instructions that others see, or that a warp does not come past by chance: ptxas keeps their order."""
 
 LOADS = ("LDG", "LD.")
 """Loads of global memory, which ptxas moves."""
+
+TARGET = re.compile(r"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
+"""The GPU that a text is for; ptxas says what is wrong with a text that names none."""
 
 RESULTS = {
     "SYNCS.PHASECHK": "assembler.try_wait", "LDS": "shared_memory.load_latency", "LDG": "threads.global_latency",
@@ -72,13 +77,14 @@ class Assembly:
         return frozenset(_start(loop.line, starts) for loop in self.lane_loops if loop.opcode == "UTCSHIFT")
 
 
-def assembly(text: str, entry: str, *, file: str = "kernel.ptx", arch: str = "sm_100a") -> Assembly:
-    """Assemble a text and read the machine code back.
+def assembly(text: str, entry: str, *, file: str = "kernel.ptx") -> Assembly:
+    """Assemble a text for its target and read the machine code back.
 
     Raises:
         ToolError: ptxas or nvdisasm is missing, takes too long, or refuses the text.
     """
-    made = assemble(text, arch, file=file, lines=True)
+    target = TARGET.search(text)
+    made = assemble(text, target[1] if target else "sm_100a", file=file, lines=True)
     return Assembly(
         code=read_sass(disassemble(made.cubin, file=file), entry),
         registers=made.registers,

@@ -27,6 +27,9 @@ REGISTERS = 65536
 WARP_REGISTERS = 256
 """Registers are dealt out to a warp in this many (CUDA occupancy calculator)."""
 
+PARTITIONS = 4
+"""Parts of an SM that have a quarter of its registers each; a warp lies in one of them (CUDA occupancy calculator)."""
+
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
 
@@ -72,6 +75,7 @@ class Launch:
 
     Attributes:
         cycles: of the SM clock, from the entry of the first CTA to the exit of the last.
+        drained: cycles until the CTAs of the first round can be replaced: L2 has what their warps have stored.
         beside: CTAs that an SM holds at the same time.
         busy: SMs that have work in the first round.
         l2: bytes a cycle that each of them gets of L2.
@@ -82,6 +86,7 @@ class Launch:
     """
 
     cycles: float
+    drained: float
     beside: int
     busy: int
     l2: float
@@ -130,7 +135,8 @@ def time_launch(
     whole, rest = divmod(clusters, slots * beside)
     first = grid.settled(min(clusters, slots * beside), guess[0])
     each = [min(clusters, slots * beside)] * max(whole, 1)
-    lengths = [first.cycles] * max(whole, 1)
+    lengths = [first.drained] * (max(whole, 1) - 1)
+    lengths.append(first.drained if whole and rest else first.cycles)
     reading = list(first.reading) * max(whole, 1)
     if whole and rest:
         last = grid.settled(rest, guess[1])
@@ -201,12 +207,13 @@ class _Grid:
         share = crowd
         if reading < 1:
             share = sm_share(chip, later(1.0, asking * reading), self.missed, self.traffic)
-            share = replace(share, own=crowd.own)
+            share = replace(share, own=crowd.own, stores=crowd.stores)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
         launch = Launch(
             cycles=cycles,
+            drained=later(cycles, latest(sm.drained for sm in replay.sms)),
             beside=beside,
             busy=busy,
             l2=sooner(share.l2, chip["tma.fill"]),
@@ -257,7 +264,8 @@ def most_beside(footprint: Footprint, chip: Chip) -> int:
         limits.append(int(chip["chip.tensor_columns"]) // footprint.columns)
     if footprint.registers:
         warp = -(-footprint.registers * 32 // WARP_REGISTERS) * WARP_REGISTERS
-        limits.append(REGISTERS // (warp * -(-footprint.threads // 32)))
+        warps = PARTITIONS * (REGISTERS // PARTITIONS // warp)
+        limits.append(warps // -(-footprint.threads // 32))
     return max(1, min(limits))
 
 
@@ -304,7 +312,9 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
     l2 = sooner(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
     if traffic:
         l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
-    return Share(l2=l2, missed=missed, own=1 - chip["gpc.merged"] * (1 - 1 / together))
+    own = 1 - chip["gpc.merged"] * (1 - 1 / together)
+    stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
+    return Share(l2=l2, missed=missed, own=own, stores=stores)
 
 
 @functools.lru_cache(maxsize=4)

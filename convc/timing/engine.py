@@ -214,7 +214,7 @@ class Replay:
         cause: int | None = None
         edge = "program"
         if item.works:
-            return self._issue(strand, item, start, own)
+            return self._issue(strand, item, later(start, self._met(item)), own)
         if item.waits is not None:
             complete, cause = self._complete[item.waits]
             woken = complete
@@ -244,6 +244,10 @@ class Replay:
         strand.time = start + own
         return cause, edge
 
+    def _met(self, item: Item) -> float:
+        """When the warps that perform an item together are all there; 0 for one that performs it alone."""
+        return 0.0 if item.leaves is None else self._complete[item.leaves][0]
+
     def _barrier_cycles(self, item: Item) -> float:
         if item.leaves is not None and item.leaves[0] == "cluster":
             return self.chip["threads.cluster_barrier"]
@@ -257,6 +261,9 @@ class Replay:
         cause: int | None = None
         for number in item.works:
             work = self.trace.works[number]
+            if number in self.work_ends:  # of a warpgroup, whose first warp has issued it
+                strand.group.append(number)
+                continue
             event = len(self.events)
             if work.kind in ("load", "store"):
                 if not strand.copies and item.sass is None:
@@ -324,8 +331,8 @@ class Replay:
     def _global(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
         """Loads and stores of global memory, through the unit that all warps of the SM share."""
         chip = self.chip
-        whole, part = item.sectors
-        cycles = whole * chip["threads.sector"] + part * chip["threads.part_sector"]
+        touched, part = item.sectors
+        cycles = touched * chip["threads.sector"] + part * chip["threads.part_line"]
         begin, cause = self.sms[strand.warp[0] % len(self.sms)].sectors.take(start + own, cycles, len(self.events))
         if item.name.startswith("ld") and item.sass is not None:
             strand.ready[strand.at] = self.sms[strand.warp[0] % len(self.sms)].load(item.cached, begin + cycles)
@@ -338,6 +345,7 @@ class Replay:
             strand.ready[strand.at] = strand.fetched
             strand.time = start + own
             return None, "program"
+        self.sms[strand.warp[0] % len(self.sms)].stored(begin, cycles)
         queued = chip["assembler.store_queue"] if item.sass is not None else 0.0
         strand.time = later(start + own, begin + cycles - queued)
         return cause, "queue" if cause is not None else "program"

@@ -209,6 +209,7 @@ def time_kernel(
         observer=recorder,
     )
     trace = recorder.trace
+    registers = recorder.registers if made is None else made.registers
     if made is not None:
         starts = _starts(text, file, launch.entry)
         mark_wrapped(trace.works, made.shift_loops(starts))
@@ -217,7 +218,7 @@ def time_kernel(
         shared_bytes=launch.shared_bytes,
         columns=recorder.most_columns,
         threads=math.prod(launch.block),
-        registers=0 if made is None else made.registers,
+        registers=registers,
     )
     operands = Operands(read=_size(launch, recorder.read), written=_size(launch, recorder.written - recorder.read))
     timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)

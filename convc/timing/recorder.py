@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,6 +26,9 @@ from convc.timing.values import Reading, Values
 CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
 """A comment behind an instruction that is a name, as ``// full_a[0]``."""
 
+BESIDES = 34
+"""Registers of a thread that ptxas needs besides the accumulator of a wgmma: 32 to 44 in kernels of ours."""
+
 MOST_ITEMS = 1_000_000
 """Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
 
@@ -42,7 +46,10 @@ class Recorder(Observer):
         self._counted: dict[tuple[int, int], int] = {}
         self._before: dict[tuple[int, int], int] = {}  # phases of objects that were at the same place earlier
         self._tensor: dict[tuple[int, tuple[int, int]], list[int]] = {}
+        self._multiplied: Counter[Warp] = Counter()  # wgmma of each warp so far
+        self._joint: dict[Meeting, int] = {}  # the work of each wgmma of a warpgroup
         self._items = 0
+        self.registers = 0  # of a thread that multiplies by wgmma, about; else 0, which is not known
         self.most_columns = 0  # of tensor memory that a CTA holds
         self._columns: dict[int, int] = {}
         self.read: set[str] = set()  # buffers
@@ -181,12 +188,20 @@ class Recorder(Observer):
             self._tensor.setdefault((row, operation.thread), []).append(number)
 
     def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
-        """A wgmma, which the first warp of its warpgroup issues; the other three wait for nothing of it."""
+        """A wgmma: one work of four warps, which begins when the last of them is there; all of them wait for it."""
         shape = warpgroup_shape(instr)
-        for access in (each for each in accesses if each.warp % WARPS == 0):
-            work = Work(kind="mma", row=access.row, step=instr.step or "", line=instr.span.line, mma=shape)
-            self.trace.works.append(work)
-            self._last(access.row, access.warp).works.append(len(self.trace.works) - 1)
+        self.registers = max(self.registers, shape.n // 2 + BESIDES)
+        for row, warp in self._warps(strand):
+            number = self._multiplied[row, warp]
+            self._multiplied[row, warp] += 1
+            meeting = ("warpgroup", row, warp // WARPS, number)
+            if meeting not in self._joint:
+                self._joint[meeting] = len(self.trace.works)
+                step = instr.step or ""
+                self.trace.works.append(Work(kind="mma", row=row, step=step, line=instr.span.line, mma=shape))
+            self._last(row, warp).works.append(self._joint[meeting])
+            self._meet(meeting, (row, warp), False)
+            self._meet(meeting, (row, warp), True)
 
     # ---- barriers --------------------------------------------------------------------------------------------------
 

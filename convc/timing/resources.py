@@ -56,11 +56,13 @@ class Share:
         l2: bytes a cycle that it reads.
         missed: part of what it reads that comes from memory.
         own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
+        stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
     """
 
     l2: float
     missed: float = 0.0
     own: float = 1.0
+    stores: float = 1.0
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Streaming:
         reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
         shapes: cycles of each shape of MMA so far: alone in a long chain, from issue to its mbarrier, of the read port.
+        drained: when L2 has the stores of warps that have begun.
     """
 
     chip: Chip
@@ -90,6 +93,7 @@ class Streaming:
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
     flying: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     asked: float = 0.0
+    drained: float = 0.0
     queued: list[float] = field(default_factory=list[float])
     limit: str = ""
     shapes: dict[MmaShape, tuple[float, float, float]] = field(
@@ -190,6 +194,10 @@ class Streaming:
         if work.mma is not None:
             _, _, port = self._shape(work.mma)
             self.reading.append((begin, begin + cycles, sooner(1.0, port / cycles)))
+
+    def stored(self, begin: float, cycles: float) -> None:
+        """A warp's store begins to leave the SM; warps do not wait for L2, but their CTA stays until it has all."""
+        self.drained = later(self.drained, begin) + cycles * self.share.stores
 
     def load(self, lines: tuple[tuple[str, int], ...], time: float) -> float:
         """Time at which a load of global memory has its data; the cache keeps what was loaded before."""

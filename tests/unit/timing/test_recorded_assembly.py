@@ -104,7 +104,7 @@ def roles(name: str) -> dict[str, float]:
     recorder = Recorder()
     run(artifact.ptx, artifact.launch, {}, observer=recorder, options=RunOptions(ctas=(0, 1)))
     starts = {instr.span.line for instr in parse(artifact.ptx).kernels[0].body} | set(notes.values())
-    code = assembly(text, artifact.launch.entry, arch="sm_90a").code
+    code = assembly(text.replace("sm_100a", "sm_90a"), artifact.launch.entry).code
     replay = Replay(assembled(without_mma(recorder.trace), code, sorted(starts)), H200, sm_share(H200, 1), 1)
     replay.run()
     told = {

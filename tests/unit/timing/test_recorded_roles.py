@@ -82,14 +82,14 @@ def artifact_of(name: str) -> KernelArtifact:
     options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None)
     shared = shared_problem(problem)
     layout = device_layout(shared)
-    (found,) = planner._found(layout, options, columns, stages, {}).values()
+    (found,) = planner._found(layout, options, planner._request(options, columns, stages), {}).values()
     offers = [
         dataclasses.replace(offer, tilings=tuple(tiling for tiling in offer.tilings if tiling.a_stages == activations))
         for offer in found.parts
         if isinstance(offer, Offer)
     ]
     decided = dataclasses.replace(found, parts=tuple(offer for offer in offers if offer.tilings))
-    plan = planner._finished(decided, schedule_of(decided.schedule).indexing(decided.best), ())
+    plan = planner._finished(decided, decided.best, schedule_of(decided.schedule).indexing(decided.best), "", ())
     return emit(build(plan))
 
 

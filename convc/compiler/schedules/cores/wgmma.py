@@ -1,8 +1,9 @@
 """``wgmma``: four warps together multiply 64 rows, and have the accumulator in their registers.
 
 One warp loads. All others multiply, and then carry away what they have: of a tile of 128 rows each warpgroup has a
-half, and both read the same filter tile. Registers are enough as they are dealt out at the start: 160 or 288 threads
-may have 224 of them, and the widest accumulator takes 128. So no warp asks for more (``setmaxnreg``).
+half, and both read the same filter tile. No warp asks for more registers than are dealt out at the start
+(``setmaxnreg``): a warp lies in a quarter of the SM, which has 16384, so that 5 warps may have 255 a thread and 9 warps
+168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the others.
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
 run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).

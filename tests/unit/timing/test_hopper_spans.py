@@ -1,0 +1,61 @@
+"""Kernels with wgmma, as an H200 timed them (`spans_h200.csv`, `stores_h200.csv`), against the model of its chip.
+
+No number of the model was chosen by these launches but those of the stores, whose patterns are in a table of their own.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+import pytest
+from recordings.hopper_cases import cases
+from recordings.record_stores import PATTERNS, places_of
+
+from convc.compiler.compile import compile_problem
+from convc.timing.accesses import sectors
+from convc.timing.kernel import time_kernel
+from convc.timing.parameters import read_chip
+
+FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
+H200 = read_chip("h200")
+
+ROWS = {
+    "layer3.1.conv1_b8_f16": (64, 6), "layer4.0.downsample_b1_f16": (16, 6),
+    "layer3.0.downsample_b32_f16": (128, 4), "layer2.0.conv2_b32_f16_reload": (128, 4),
+}  # fmt: skip
+"""Recorded with the schedule reload: columns of the tile and stages."""
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    with (FOLDER / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_stores_take_a_cycle_a_sector_and_one_a_line_in_part():
+    alone = {row["pattern"]: float(row["cycles"]) for row in rows("stores_h200.csv") if row["ctas"] == "1"}
+    everywhere = {row["pattern"]: float(row["cycles"]) for row in rows("stores_h200.csv") if row["ctas"] == "132"}
+    for name, pattern in PATTERNS.items():
+        touched, part = sectors(places_of(*pattern).astype(np.int64), 16)
+        said = touched * H200["threads.sector"] + part * H200["threads.part_line"]
+        low = H200.parameters["threads.sector"].range[0] if name == "all in a row" else 1.0
+        assert low * said == pytest.approx(alone[name], rel=0.025), name
+        assert everywhere[name] / alone[name] == pytest.approx(H200["threads.stores_of_all"], rel=0.1), name
+
+
+def test_launches_of_an_h200():
+    recorded = {row["case"]: row for row in rows("spans_h200.csv") if not row["width"]}
+    known = {case.name: case for case in cases()}
+    errors: list[float] = []
+    for name, (width, stages) in ROWS.items():
+        row = recorded[name]
+        case = known[name]
+        made = compile_problem(case.problem, options=case.options, block_n=width, stages=stages)
+        assert (made.schedule, str(made.plan.tiling)) == (row["schedule"], row["tiling"])
+        chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
+        found = time_kernel(made.artifact.ptx, made.artifact.launch, {}, chip)
+        errors.append(found.microseconds / float(row["span_us"]) - 1)
+    assert max(map(abs, errors)) < 0.15, dict(zip(ROWS, errors, strict=True))
+    assert mean(map(abs, errors)) < 0.09
