@@ -48,7 +48,8 @@ bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benc
 versions: | $(PY)  ## a quick suite in fresh environments: oldest and newest libraries, Python 3.11 to 3.14
 	$(PY) -m tests.versions.run $(VERSIONS)
 
-docs: $(VENV)/.installed-docs  ## the pages of convc/docs as a site in build/site; a warning fails
+docs: $(VENV)/.installed-docs $(VENV)/.installed-test  ## the pictures of convc/docs, and its pages as a site in build/site; a warning fails
+	$(PY) -m pytest -q tests/docs/test_drawings.py --update-golden
 	$(PY) -m sphinx -W --keep-going -q -b html -c tests/docs/site -d build/doctrees convc/docs build/site
 
 lint: $(VENV)/.installed-test  ## ruff: rules and format; basedpyright: types

@@ -8,7 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks import batch, check, foreign, models, network, parsing, planning, processes, reuse, time_kernels, twins
+from benchmarks import (
+    batch,
+    check,
+    foreign,
+    models,
+    network,
+    page,
+    parsing,
+    planning,
+    processes,
+    reuse,
+    time_kernels,
+    twins,
+)
 from benchmarks import compile as compile_benchmark
 from benchmarks.budget import read_budgets, report
 
@@ -16,6 +29,7 @@ BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
     "models": models.measure, "planning": planning.measure, "parsing": parsing.measure, "processes": processes.measure,
     "twins": twins.measure, "batch": batch.measure, "foreign": foreign.measure, "time": time_kernels.measure,
+    "page": page.measure,
 }  # fmt: skip
 
 
