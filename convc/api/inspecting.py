@@ -199,7 +199,12 @@ class _Storage(msgspec.Struct):
     results: msgspec.Raw | None = None
 
 
+class _Layout(msgspec.Struct):
+    columns: str
+
+
 class _Planned(msgspec.Struct):
+    layout: _Layout
     schedule: _Name
     arch: _Target
     storage: _Storage
@@ -218,6 +223,7 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
         shift=read.schedule.variant or None,
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
+        columns=read.layout.columns,
     )
     if reuse is None:
         return options

@@ -298,6 +298,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         border=asked.border if schedule.shares else None,
         rows=asked.rows if schedule.shares else None,
         store=asked.store if asked.store in schedule.stores else None,
+        columns=asked.columns,
     )
 
 
