@@ -212,7 +212,12 @@ class _Launch(msgspec.Struct):
     persistent: bool = False
 
 
+class _Layout(msgspec.Struct):
+    columns: str
+
+
 class _Planned(msgspec.Struct):
+    layout: _Layout
     schedule: _Name
     arch: _Target
     storage: _Storage
@@ -235,6 +240,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         store=None if read.storage.results is None else "tma",
         persistent="on" if read.launch.persistent else "off",
         ctas=read.launch.grid[0] if read.launch.persistent else None,
+        columns=read.layout.columns,
     )
     if reuse is None:
         return options, read.tiling.block_n

@@ -306,6 +306,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         target=asked.target,
         persistent=asked.persistent,
         ctas=asked.ctas,
+        columns=asked.columns,
     )
 
 

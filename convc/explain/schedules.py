@@ -90,8 +90,10 @@ def _column_line(plan: Plan) -> Iterator[str]:
         "overlap": "as channels of rows that overlap",
         "host": "as channels that the host writes",
     }
-    others = "; ".join(f"{words[way]} {text}" for way, text in ways.items() if way != taken)
-    yield f"filter columns {words[taken]}: {ways[taken]}; {others}"
+    others = "; ".join(f"{words[way]}: {text}" for way, text in ways.items() if way != taken)
+    fastest = min(each.cycles for each in plan.columns if not each.reason)
+    near = "" if plan.estimate.cycles == fastest else ", as near as estimates can tell, with the smallest buffer"
+    yield f"filter columns {words[taken]}: {ways[taken]}{near}; {others}"
 
 
 def legal_choices(plan: Plan) -> list[ScheduleSummary]:

@@ -3,10 +3,10 @@
 The kernel runs a convolution with one filter column whose channels are runs. Its own maps say which element of which
 row it reads; the maps here say which channel of which pixel that is:
 
-    pixel   (q, s)              -> w        what filter column s reads for output column q; padding outside of the image
+    read    (q, s)              -> w        what filter column s reads for output column q; padding outside of the image
     run     (s, c)              -> e        the element of a row: the index along K
-    row     (n, h, q, s, c)     -> element  where the tensor map finds it, by its strides
-    held    (n, h, q, s, c)     -> element  where the host put channel c of pixel w
+    mapped  (n, h, q, s, c)     -> element  where the tensor map finds it, by its strides
+    stored  (n, h, q, s, c)     -> element  where the host put channel c of pixel w
 
 The host writes the filter by ``run`` too, so both operands hold the same (s, c) at the same element.
 """
@@ -31,20 +31,20 @@ class ColumnMaps:
     Attributes:
         problem: the convolution over images, its columns not yet joined; channels filled up.
         width: pixels of an image row in the buffer; 0 where each output column has a row of its own.
-        pixel, run, row, held: the maps.
+        read, run, mapped, stored: the maps.
     """
 
     problem: ConvProblem
     width: int
-    pixel: IndexMap
+    read: IndexMap
     run: IndexMap
-    row: IndexMap
-    held: IndexMap
+    mapped: IndexMap
+    stored: IndexMap
 
     @property
     def maps(self) -> tuple[IndexMap, ...]:
         """All maps, in reading order."""
-        return self.pixel, self.run, self.row, self.held
+        return self.read, self.run, self.mapped, self.stored
 
 
 def column_maps(problem: ConvProblem, *, left: int, width: int, pitch: int, strides: tuple[int, ...]) -> ColumnMaps:
@@ -67,17 +67,17 @@ def column_maps(problem: ConvProblem, *, left: int, width: int, pitch: int, stri
     w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
     e = s.symbol * c.extent + c.symbol
     line = n.symbol * h.extent + h.symbol
-    held = (line * width + w + left) * c.extent + c.symbol
+    stored = (line * width + w + left) * c.extent + c.symbol
     if not width:
-        held = (line * q.extent + q.symbol) * pitch + e
+        stored = (line * q.extent + q.symbol) * pitch + e
     whole = (n, h, q, s, c)
     return ColumnMaps(
         problem=problem,
         width=width,
-        pixel=IndexMap(name="pixel", domain=(q, s), results=(("w", w),)),
+        read=IndexMap(name="read", domain=(q, s), results=(("w", w),)),
         run=IndexMap(name="run", domain=(s, c), results=(("e", e),)),
-        row=IndexMap(name="row", domain=whole, results=(("element", lines + q.symbol * across + e),)),
-        held=IndexMap(name="held", domain=whole, results=(("element", held),)),
+        mapped=IndexMap(name="mapped", domain=whole, results=(("element", lines + q.symbol * across + e),)),
+        stored=IndexMap(name="stored", domain=whole, results=(("element", stored),)),
     )
 
 
@@ -89,20 +89,20 @@ def prove_columns(maps: ColumnMaps, *, left: int, run: int) -> tuple[Outcome, ..
         left: padding in front of an image row in the buffer.
         run: channels that the kernel's convolution has.
     """
-    held = "element e of row (n, h, q) is channel c of pixel w"
-    proofs = [_prove_pixel(maps), _prove_run(maps, run)]
+    claim = "element e of row (n, h, q) is channel c of pixel w"
+    proofs = [_prove_read(maps), _prove_run(maps, run)]
     if maps.width:
-        inside = IndexMap(name="inside", domain=maps.pixel.domain, results=(("w", maps.pixel["w"] + left),))
-        claim = f"no row reaches past the {maps.width} pixels of its image row"
-        proofs.append(inside.prove_in({"w": (0, maps.width - 1)}, claim))
-    return *proofs, prove_equal(held, maps.row["element"], maps.held["element"], maps.row.domain)
+        inside = IndexMap(name="inside", domain=maps.read.domain, results=(("w", maps.read["w"] + left),))
+        within = f"no row reaches past the {maps.width} pixels of its image row"
+        proofs.append(inside.prove_in({"w": (0, maps.width - 1)}, within))
+    return *proofs, prove_equal(claim, maps.mapped["element"], maps.stored["element"], maps.mapped.domain)
 
 
-def _prove_pixel(maps: ColumnMaps) -> Outcome:
+def _prove_read(maps: ColumnMaps) -> Outcome:
     """Whether a row has the pixels that the filter's columns read."""
     problem = maps.problem
-    read = activation_map(problem, problem.in_channels)
-    return prove_equal("w is the pixel that filter column s reads", maps.pixel["w"], read["w"], maps.pixel.domain)
+    taps = activation_map(problem, problem.in_channels)
+    return prove_equal("w is the pixel that filter column s reads", maps.read["w"], taps["w"], maps.read.domain)
 
 
 def _prove_run(maps: ColumnMaps, run: int) -> Outcome:

@@ -169,6 +169,7 @@ def test_a_name_that_is_no_convolution_says_so(tmp_path):
         (lambda d: d["layers"][1].update(kernel="../../../etc"), "$.layers[1].kernel"),
         (lambda d: d["layers"][0].update(stem="../x"), "$.layers[0].stem"),
         (lambda d: d["layers"][0].update(stem="/abs"), "$.layers[0].stem"),
+        (lambda d: d["layers"][0].update(columns="on"), "$.layers[0].columns"),
         (lambda d: d["layers"][1].update(name="stem"), "two layers are called 'stem'"),
         (lambda d: d["layers"][0]["problem"].update(stride=[0, 1]), "stride must be at least 1"),
         (lambda d: d["layers"][0]["problem"].update(kernel="3x3"), "$.layers[0].problem.kernel"),
@@ -180,6 +181,22 @@ def test_a_damaged_network_file_is_refused_with_its_place(folder, change, messag
         load_build(folder)
     assert message in caught.value.message
     assert "network.json" in caught.value.where
+
+
+def test_columns_that_cannot_be_channels_are_refused(folder):
+    edit(folder / "network.json", lambda d: d["layers"][1].update(columns="host"))
+    with pytest.raises(BuildError, match="damaged: filter columns cannot become channels: the filter has one column"):
+        load_build(folder).load("head")
+
+
+@pytest.mark.parametrize("columns", ["off", "host", None])
+def test_a_layer_is_shown_with_the_columns_of_its_build(columns, tmp_path):
+    """The planner takes rows that overlap; what was asked for is in the folder."""
+    built = api.compile(TWO, tmp_path / "b", layer="stem", schedule=api.ScheduleOptions(columns=columns))
+    assert built.record("stem").columns == (columns or "overlap")
+    shown = api.inspect(built, "stem")
+    assert shown.layout.activation == built.load("stem").layout.activation
+    assert shown.compiled.artifact.ptx == shown.text
 
 
 def test_a_folder_of_an_older_convc_is_to_be_compiled_again(folder):

@@ -32,6 +32,7 @@ from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared
 from convc.timing.assembler import assembly
 
+TAPS = convc.ScheduleOptions(columns="off")
 EVIL = "</script><script>alert(1)</script>"
 VOID = {"meta", "input", "br", "hr", "link", "img"}
 S = 2
@@ -92,7 +93,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def report(model):
-    return page_report(model)
+    return page_report(model, schedule=TAPS)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +148,7 @@ def test_lanes_of_the_page_hold_what_the_machine_multiplies(model, page, tmp_pat
     (tap,) = (tap for tap in data["taps"] if (tap["r"], tap["s"]) == (1, S))
     x = np.zeros((1, 8, 9, 11), np.float16)
     x[:, 0] = 1 + np.arange(99).reshape(9, 11)
-    y = convc.run(convc.compile(model, tmp_path / "build", layer="again"), x)
+    y = convc.run(convc.compile(model, tmp_path / "build", layer="again", schedule=TAPS), x)
     shown = 0
     for output, (row, state, *_) in zip(data["outputs"], tap["lanes"], strict=True):
         n, h, w = data["copies"][tap["copy"]][row]

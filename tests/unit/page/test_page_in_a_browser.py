@@ -111,9 +111,12 @@ axe.run({ exclude: [["svg"]] }, { resultTypes: ["violations"] }).then((found) =>
 </script>"""
 
 
+TAPS = convc.ScheduleOptions(columns="off")
+
+
 @pytest.fixture(scope="module")
 def report():
-    return page_report("models/tiny_two_convs.onnx")
+    return page_report("models/tiny_two_convs.onnx", schedule=TAPS)
 
 
 @pytest.fixture(scope="module", params=[400, 2000], ids=["narrow", "wide"])
@@ -131,7 +134,7 @@ def test_nothing_fails_and_nothing_is_asked_of_a_network(told):
 
 
 def test_sliders_move_the_lanes(told, report):
-    data = lane_data(convc.inspect("models/tiny_two_convs.onnx", "stem").tiles)
+    data = lane_data(convc.inspect("models/tiny_two_convs.onnx", "stem", schedule=TAPS).tiles)
     assert len(told["frames"]) == len(data["taps"]) == 25
     for frame, tap in zip(told["frames"], data["taps"], strict=True):
         assert (frame["r"], frame["s"]) == (tap["r"], tap["s"])

@@ -1,0 +1,94 @@
+"""Tensor maps whose rows overlap, as `tests/recordings/overlapping_rows.cu` ran them on an H200.
+
+The program compares what the copy engine left in shared memory with a formula, element by element: of the eight maps
+that the driver encodes, no element was wrong. The machine is held against the same formula here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from convc.errors import LaunchError
+from convc.ir.tensormap import TensorMap, check
+from convc.machine.tma.load import TensorLoader
+
+WIDTH, HEIGHT, BATCH, CHANNELS = 230, 230, 2, 4
+FIRST_Q, FIRST_P, OFF_H = 40, 3, 1
+SPAN = {"none": 0, "64B": 64, "128B": 128}
+FLIPPED = {"none": 0, "64B": 3, "128B": 7}
+
+CASES = [
+    # mode, elements inside dimension 0, bytes between rows, swizzle, rows of the tensor
+    ("tile", 32, 16, "none", 112),
+    ("tile", 32, 16, "64B", 112),
+    ("tile", 28, 16, "none", 112),
+    ("tile", 64, 16, "128B", 100),
+    ("im2col", 32, 16, "none", 112),
+    ("im2col", 32, 16, "64B", 112),
+    ("im2col", 28, 16, "64B", 112),
+    ("im2col", 64, 32, "128B", 50),
+]
+"""The maps that the driver encoded, each with 0 wrong elements of 128 rows."""
+
+
+@cache
+def memory() -> np.ndarray:
+    """The program's global memory, uint16."""
+    words = BATCH * HEIGHT * WIDTH * CHANNELS + 64
+    return ((np.arange(words, dtype=np.uint64) * 2654435761 & 0xFFFFFFFF) >> 16).astype(np.uint16)
+
+
+def overlapping(mode: str, inner: int, step: int, swizzle: str, rows: int) -> TensorMap:
+    """The map of a case; a row has 32 places where 28 elements are inside."""
+    line = WIDTH * CHANNELS * 2
+    taken = 32 if inner == 28 else inner
+    own = {"box": (taken, 64, 2, 1), "element_strides": (1, 1, 1, 1)}
+    if mode == "im2col":
+        own = {"lower": (0, 0), "upper": (0, -6), "channels": taken, "pixels": 128, "element_strides": (1, 1, 2, 1)}
+    return TensorMap(
+        mode=mode, buffer="x", dtype="f16", swizzle=swizzle, dims=(inner, rows, HEIGHT, BATCH),
+        strides=(step, line, line * HEIGHT), **own,
+    )  # fmt: skip
+
+
+def expected(mode: str, inner: int, step: int, swizzle: str, rows: int) -> np.ndarray:
+    """Shared memory by the program's formula, uint16; 0xCDCD where nothing lands."""
+    taken = 32 if inner == 28 else inner
+    pitch = SPAN[swizzle] or 2 * taken
+    shared = np.full(128 * pitch // 2, 0xCDCD, np.uint16)
+    i, e = np.indices((128, taken))
+    q = FIRST_Q + i % 64
+    y = FIRST_P * 2 + OFF_H + i // 64
+    if mode == "im2col":
+        walked = FIRST_P * rows + FIRST_Q + i
+        q = walked % rows
+        y = walked // rows * 2 + OFF_H
+    source = (y * WIDTH * CHANNELS * 2 + q * step) // 2 + e
+    value = np.where((e < inner) & (q < rows), memory()[np.minimum(source, memory().size - 1)], 0)
+    at = i * pitch + 2 * e
+    at ^= ((at >> 7) & FLIPPED[swizzle]) << 4
+    shared[at // 2] = value
+    return shared
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_machine_reads_what_the_gpu_read(case):
+    tmap = overlapping(*case)
+    data = memory().view(np.uint8)
+    check(tmap, data.size)
+    shared = np.full((1, 32 << 10), 0xCD, np.uint8)
+    first_row = FIRST_P * 2 if case[0] == "im2col" else FIRST_P * 2 + OFF_H
+    offsets = (0, OFF_H) if case[0] == "im2col" else ()
+    result = TensorLoader(tmap, data).load(shared, 0, (0, FIRST_Q, first_row, 0), offsets)
+    wanted = expected(*case)
+    assert result.bytes == tmap.rows * tmap.row_bytes
+    np.testing.assert_array_equal(shared[0].view(np.uint16)[: wanted.size], wanted)
+
+
+def test_rows_eight_bytes_apart_are_refused():
+    """As the driver refused them."""
+    with pytest.raises(LaunchError, match="a multiple of 16 below 2\\^40, in bytes, got 8"):
+        check(overlapping("tile", 32, 8, "none", 112), memory().nbytes)
