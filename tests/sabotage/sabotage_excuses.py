@@ -37,6 +37,7 @@ class Excuse:
 
 ONE_STEP = r"setp\.lt\.u32 %more, %k_step, 1;"
 ONE_STAGE = r"tile a, \d+ rows of \d+ bytes, 1 stages"
+WGMMA = r"wgmma\.mma_async"
 ONE_TRIP = r"setp\.lt\.u32 %more, %{0}, 1;"
 GLUON = r"\.entry gluon_pairs"
 
@@ -145,6 +146,37 @@ EXCUSES = (
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
     Excuse(r" -8 in .* @epilogue\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
+    # Kernels for Hopper.
+    Excuse(r"without \d+: bar\.sync 0; @end\.sync", "shared memory stays until the last warp ends", WGMMA, same=False),
+    Excuse(r"^1 -1 in \d+: wgmma\.wait_group", "it waits for more than it must: slower, and as safe", same=False),
+    Excuse(
+        r"(without|^0 \+1 in) .*wgmma\.wait_group.* @mma\.done",
+        "with one stage all has been waited for before the stage is given back",
+        ONE_STAGE,
+        same=False,
+    ),
+    Excuse(
+        r"^\d+ \+1 in \d+: mad\.lo\.u32 %word, .* @mma\.multiply", "bytes below 16 are lost in the descriptor", WGMMA
+    ),
+    Excuse(r"^0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @mma\.release", "another lane of the warp arrives"),
+    Excuse(r"^(31|3) -1 in \d+: and\.b32 %t\d, %thread, .* @epilogue\.lane", "the last bit is shifted out", WGMMA),
+    Excuse(r"mul\.lo\.s32 %t0, %chunk, \d+; @epilogue\.column", "the first chunk is number 0", WGMMA),
+    Excuse(r"%tile_n, 48, .* @epilogue\.out_byte", "these columns of the last tile are past the last channel", WGMMA),
+    Excuse(r"%tile_n, 48(, %column)?; @(load\.first_k|epilogue\.k)", "there is one tile of channels", r"grid \d+ x 1;"),
+    Excuse(r"(^31 -1 in .*shfl|^2 \+1 in .*and\.b32 %q).* @epilogue\.read", "columns past the last channel", WGMMA),
+    Excuse(r"^(9|504) \+1 in .* @epilogue\.m", "a number past the last pixel is as good as another", WGMMA),
+    Excuse(r"^2 [+-]1 in .* @mma\.release_a_before", "all that counts is whether it is 0"),
+    Excuse(
+        r"@(load\.wait_a|load\.next_a)$|^0 -1 in .*%release_a_before, 0",
+        "nobody comes round the ring of activation tiles",
+        r"shared_3x3_f16",
+    ),
+    Excuse(r"mad\.lo\.u32 %(bar|to|word), %stage, ", "one step takes the first stage alone", ONE_STEP),
+    Excuse(
+        r"mbarrier\.init\S* \[%smem\+(430(16|24|32|40|48)|491(60|68|76))\]",
+        "nobody uses the barriers of later stages",
+        ONE_STEP,
+    ),
     # The hand-written kernels.
     Excuse(
         r"without 25: tcgen05\.fence::(before|after)_thread_sync; @$",

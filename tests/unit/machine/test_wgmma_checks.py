@@ -7,7 +7,7 @@ import pytest
 from support.kernels import NAMES, execute, module
 from warpgroup_kernels import Wgmma, deal_rows, deal_sums, instructions, kernel, lay, tile, word
 
-from convc.errors import DeadlockError, MachineFault
+from convc.errors import DeadlockError, MachineFault, UnmodelledError
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.sanitizer.run import Checked, check_kernel
@@ -100,6 +100,12 @@ def test_a_missing_wait_before_the_exit():
         text = text.replace(store, "")
     assert rules(text) == set()
     assert rules(text.replace(WAIT, "")) == {"exit-before-completion"}
+
+
+def test_a_wait_for_less_than_no_group_is_refused():
+    """By ptxas too: "expected to be non-negative integer"."""
+    with pytest.raises(UnmodelledError, match=r"wgmma\.wait_group leaves 0 or more groups under way, got -1"):
+        check(text_of(MMA).replace(WAIT, WAIT.replace("0;", "-1;")))
 
 
 def test_a_warp_that_stays_away():

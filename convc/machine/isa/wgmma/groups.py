@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from convc.errors import UnmodelledError
 from convc.machine.base.completion import Action, named
 from convc.machine.isa.operands import number
 from convc.machine.isa.registry import Run, op
@@ -61,8 +62,10 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
 
 @op("wgmma.wait_group", result=False)
 def wait_group(instr: Instr, table: SlotTable) -> Run:
-    """wgmma.wait_group n: wait for all groups but the latest n."""
+    """wgmma.wait_group n: wait for all groups but the latest n, which is no less than 0."""
     left = number(instr.args["n"])
+    if left < 0:
+        raise UnmodelledError(f"wgmma.wait_group leaves 0 or more groups under way, got {left}", span=instr.span)
 
     def run(strand: Strand) -> int | None:
         cohort = strand.cohort
