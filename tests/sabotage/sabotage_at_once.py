@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ELSEWHERE = {"A is no tile of a tensor"}
-"""Some lanes of A were refreshed or moved by themselves, or A was stored by threads."""
+"""Some lanes of A were refreshed from another copy or moved by themselves, or A was stored by threads."""
 
 AT_ONCE: dict[str, set[str]] = {
     "nvfp4, scaled": {"scale factors"},
@@ -11,10 +11,6 @@ AT_ONCE: dict[str, set[str]] = {
     "mxfp8, one MMA a stage": {"scale factors"},
     "mxfp4, scaled": {"scale factors"},
     "golden scaled_nvfp4": {"scale factors"},
-    "slide": ELSEWHERE | {"lane mask, and D is written anew"},
-    "shift chain": ELSEWHERE,
-    "shift ashift": ELSEWHERE,
-    "shift chain, zeros at the border": ELSEWHERE,
     "stationary": {"some CTAs only", "zero-column mask"},
     "stationary, full tiles": {"zero-column mask"},
     "stationary, requantised": {"zero-column mask"},

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from convc.machine.base.values import Value
 from convc.machine.lazy.course import Course
 from convc.machine.lazy.evaluate import Step, Waiting, products_of
@@ -132,6 +134,15 @@ class Deferral:
         if (column, width) not in self.tags:
             self.settle(column, width)
         self.tags[column, width] = rows
+        return True
+
+    def refresh(self, column: int, width: int, lanes: np.ndarray, units: tuple[int, int, int, int]) -> bool:
+        """Columns that are known as rows of copies are known with other rows of these in some lanes."""
+        known = self.tags.get((column, width))
+        rows = None if known is None else find_rows(self.shared, unit_index, units, len(lanes))
+        if known is None or rows is None or not known.beside(rows):
+            return False
+        self.tags[column, width] = known.with_rows(lanes, rows)
         return True
 
     def move(self, column: int, width: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from operator import attrgetter
+from operator import attrgetter, is_
 
 import numpy as np
 
@@ -68,6 +68,17 @@ class TensorRows:
     def part(self, first: int, units: int) -> TensorRows:
         """Some units of an operand that is whole."""
         return TensorRows(self.regions, self.rows, self.first + first, units, units)
+
+    def beside(self, other: TensorRows) -> bool:
+        """Whether others are rows of the same copies, and the same units of each."""
+        same = len(self.regions) == len(other.regions) and all(map(is_, self.regions, other.regions))
+        return same and (self.first, self.units, self.full) == (other.first, other.units, other.full)
+
+    def with_rows(self, at: np.ndarray, other: TensorRows) -> TensorRows:
+        """Put rows `beside` these in their place, where ``at`` (rows of the other,)."""
+        rows = self.rows.copy()
+        rows[at] = other.rows
+        return TensorRows(self.regions, _one_of(rows), self.first, self.units, self.full)
 
     def moved(self) -> TensorRows:
         """Row i becomes what row i + 1 was, inside each sub-partition; its last row stays."""

@@ -159,18 +159,20 @@ class Copy:
             raise self._fault(f"descriptor {self.descriptor:#018x}: {error}") from None
         self._check_source(path, index, rows)
         width *= self.count
-        if not self._deferred(path, column, width):
+        if not self._deferred(path, lanes, column, width):
             self._fill(path, lanes, tensor.panel(column, width), rows, index)
         key = ("cp", self.shape, self.multicast, self.taddr, width)
         if key not in tensor.written.known:
             tensor.written.mark(tensor.places(lanes.reshape(-1), column, width), rows, key)
 
-    def _deferred(self, path: Datapath, column: int, width: int) -> bool:
-        """Whether the copy may wait: one of all lanes of all CTAs, as it is."""
-        whole = self.shape == "128x256b" and not self.taddr >> 16 and self.rows is None and self.decompress is None
-        if path.deferral is None or not whole:
+    def _deferred(self, path: Datapath, lanes: np.ndarray, column: int, width: int) -> bool:
+        """Whether the copy may wait: one of all lanes of all CTAs, as it is, or one that fills up moved ones."""
+        if path.deferral is None or self.rows is not None or self.decompress is not None:
             return False
-        return path.deferral.copy(column, width, (self.descriptor, self.count, LANES, copy_width(self)))
+        units = (self.descriptor, self.count, lanes.shape[1], copy_width(self))
+        if self.shape == "4x256b":
+            return path.deferral.refresh(column, width, lanes[0], units)
+        return self.shape == "128x256b" and not self.taddr >> 16 and path.deferral.copy(column, width, units)
 
     def _fill(
         self, path: Datapath, lanes: np.ndarray, panel: np.ndarray, rows: np.ndarray | None, index: np.ndarray

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from convc.machine.base.findings import FindingSink
 from convc.machine.base.switches import Switches
 from convc.machine.memory.shared_memory import SharedMemory
@@ -24,6 +26,10 @@ class Deferral(Protocol):
 
     def copy(self, column: int, width: int, units: tuple[int, int, int, int]) -> bool:
         """Fill columns of all lanes of all CTAs with rows of shared memory; ``units``: arguments of `unit_index`."""
+        ...
+
+    def refresh(self, column: int, width: int, lanes: np.ndarray, units: tuple[int, int, int, int]) -> bool:
+        """Fill some ``lanes`` (rows,) of columns of all CTAs with rows of shared memory."""
         ...
 
     def move(self, column: int, width: int) -> bool:
