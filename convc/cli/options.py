@@ -308,7 +308,7 @@ def schedule_options(command: Command) -> Command:
         help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
     )(command)
     for name, words in (
-        ("store", "Store results from registers, or through shared memory and TMA."),
+        ("store", "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", "How schedule shift moves rows: see `convc inspect`."),

@@ -82,7 +82,7 @@ def test_csv_has_plain_numbers(convc, two):
         assert float(row["seconds"]) > 0
         assert (row["integer"], row["normal"], row["ok"]) == ("exact", "in bound", "true")
     assert (rows[0]["kernel"], rows[0]["stride"], rows[0]["in_extent"]) == ("5x5", "2x2", "16x16")
-    assert (rows[0]["operand"], rows[0]["out"], rows[0]["schedule"]) == ("tf32", "f32", "slide")
+    assert (rows[0]["operand"], rows[0]["out"], rows[0]["schedule"]) == ("tf32", "f32", "reload")
 
 
 def test_wrong_layers_are_in_every_form(convc, tiny, tmp_path, wrong):
