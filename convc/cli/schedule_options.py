@@ -62,7 +62,7 @@ def schedule_options(command: Command) -> Command:
     )(command)
     for name, words in (
         ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
-        ("store", "Store results from registers, or through shared memory and TMA."),
+        ("store", "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", "How schedule shift moves rows: see `convc inspect`."),

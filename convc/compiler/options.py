@@ -16,7 +16,8 @@ class ScheduleOptions:
         border: how lanes whose pixel is padding get their zero: mask or zero.
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
         target: a name in `convc.ir.arch.ARCHS`.
-        store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
+        store: how results leave: direct, from registers, or tma, through shared memory and tensor copies; auto is as
+            good as None.
         timed: write down the best few candidates, and let a timer that the caller gives decide among them
             (`convc.compiler.compile.compile_timed`).
         columns: whether filter columns become channels (`convc.layout.columns`): off, overlap or host. Left open, it is

@@ -29,7 +29,9 @@ def memory_picture(plan: Plan) -> Picture:
     parts = [*_shared(storage, limits.shared_bytes, MARGIN, TITLE + 22)]
     top = TITLE + BAR + 70
     small = _small(storage)
-    parts.append(text(MARGIN, top - 8, "behind the tiles, not to scale: barriers, masks, the address of tensor memory"))
+    parts.append(
+        text(MARGIN, top - 8, "behind the tiles, not to scale: barriers, masks, the address of tensor memory, the bias")
+    )
     each = max(width_of(name.partition(" ")[0]) for name, _, _ in small) + 8
     names = list(dict.fromkeys(name.partition(" ")[0] for name, _, _ in small))
     for number, item in enumerate(small):
@@ -75,6 +77,8 @@ def _small(storage: Storage) -> list[Item]:
     if storage.mask_offset is not None:
         items.append(("masks", storage.mask_offset, storage.masks * MASK_BYTES))
     items.append(("tmem", storage.slot_offset, SLOT_BYTES))
+    if storage.numbers is not None:
+        items.append(("bias", storage.numbers.offset, storage.numbers.bytes))
     return sorted(items, key=lambda item: item[1])
 
 

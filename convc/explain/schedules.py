@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, slack
+from msgspec.structs import replace
+
+from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, estimate, slack
 from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
+from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.base import TMA
 from convc.report.console import Console
 from convc.report.format import human_bytes
 from convc.report.grid import Column, Row, grid_lines, print_grid
@@ -68,12 +73,33 @@ def why_lines(plan: Plan) -> Iterator[str]:
     if len(legal) == 1:
         asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
         yield f"{chosen.schedule.title} is {asked}"
+        yield store_line(plan)
         return
     yield from _compared(legal, chosen)
     still = _best(legal, "shared memory")
     moved = _best(legal, "tensor memory")
     if still and moved and _numbers(still) != _numbers(moved):
         yield verdict_on_moving(still, moved, chosen)
+    yield store_line(plan)
+
+
+def store_line(plan: Plan) -> str:
+    """Say how results leave, and why: what the epilogue of a CTA would take the other way, or what forbids that."""
+    tiled = TiledProblem(
+        layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=plan.storage.need, grid=plan.launch.grid[:2]
+    )
+    results = plan.storage.results
+    if results is not None:
+        direct = estimate(tiled, replace(plan.work, slabs=0)).epilogue_cycles
+        took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
+        return f"results leave through shared memory and tensor copies: the epilogue takes {took}"
+    if TMA not in schedule_of(plan.schedule).stores:
+        reason = f"tensor copies want warps with consecutive output pixels, which {plan.schedule.title} has not"
+    elif not plan.arch.limits.tmem_columns:
+        reason = f"tensor copies want a row of the accumulator in each lane, and {plan.arch.name} has fragments"
+    else:
+        reason = result_pixels(plan.layout, plan.arch) or result_rows(tiled) or "that was asked for, or is no slower"
+    return f"results leave from registers: {reason}"
 
 
 def _column_line(plan: Plan) -> Iterator[str]:

@@ -131,6 +131,7 @@ class Rates:
             an MMA [tensor_memory.ashift].
         half_sector_cycles: cycles in which the SM writes half of a sector of 32 bytes of global memory, or reads it;
             sector_cycles: a whole one [threads.sector, and threads.part_line for the half].
+        store_bytes: bytes a cycle that tensor copies read from shared memory [shared_memory.store_port].
         load_latency: cycles of a load from L2 [threads.global_latency].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
@@ -165,6 +166,7 @@ class Rates:
     ashift_cycles: float = 12.0
     half_sector_cycles: float = 2.0
     sector_cycles: float = 1.0
+    store_bytes: float = 31.8
     load_latency: float = 300.0
     cta_start: float = 1100.0
     fmas: int = 128

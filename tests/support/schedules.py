@@ -5,9 +5,10 @@ from __future__ import annotations
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.base import Schedule
 
-RELOAD_ONLY = ScheduleOptions(schedule="reload")
+RELOAD_ONLY = ScheduleOptions(schedule="reload", store="direct")
 
 
 def only(schedule: Schedule, border: str | None = None, rows: str | None = None) -> ScheduleOptions:
-    """Options that leave this schedule alone."""
-    return ScheduleOptions(schedule=schedule.name, shift=schedule.variant or None, border=border, rows=rows)
+    """Options that leave this schedule alone, its results stored from registers."""
+    shift = schedule.variant or None
+    return ScheduleOptions(schedule=schedule.name, shift=shift, border=border, rows=rows, store="direct")

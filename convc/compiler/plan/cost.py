@@ -70,6 +70,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
         walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
+        behind: cycles of the way to global memory that no instruction goes beside: of tensor copies, those of the last.
     """
 
     rates: Rates
@@ -88,6 +89,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     own: float
     stores: float
     pieces: int
+    behind: float
     walkers: int | None = None
 
     @property
@@ -144,7 +146,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     def epilogue_cycles(self, on_each: int) -> float:
         """Cycles of the epilogues of CTAs on one SM: while one computes, others store."""
-        return max(self.own + self.stores, self.own / self.pieces + on_each * self.stores)
+        return max(self.own + self.behind, self.own / self.pieces + on_each * self.stores)
 
     def shared_cycles(self, ctas: int) -> float:
         """Cycles in which an SM gets the operands of its CTAs from L2 and memory, while all of a round ask."""
@@ -181,6 +183,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
+    stores = terms.store_unit_cycles(work, problem.residual, rates)
     inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
     common = work.filter_bytes if tiled.grid[0] > 1 else work.activation_bytes  # grid.x is what counts first
     return Pace(
@@ -203,8 +206,9 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         busy=max(tensor, multiply),
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
         own=terms.epilogue_own_cycles(work, problem.residual, rates),
-        stores=terms.store_unit_cycles(work, problem.residual, rates),
-        pieces=max(1, work.chunks),
+        stores=stores,
+        pieces=max(1, work.slabs or work.chunks),
+        behind=stores / max(1, work.slabs),
         walkers=tiled.ctas,
     )
 

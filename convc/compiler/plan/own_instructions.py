@@ -42,6 +42,12 @@ CHUNK = 376.0
 
 ROW_STORE = 13.0
 """A store of 16 bytes of an output pixel."""
+STAGED = 70.0
+"""What an epilogue does once whose results leave through shared memory."""
+STAGED_COLUMN = 8.0
+"""A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
+STAGED_STORE = 10.0
+"""A store of 16 bytes to shared memory."""
 PIXEL_STORE = 62.0
 """A store of one value, where a lane holds a channel."""
 PIXEL_TEST = 60.0

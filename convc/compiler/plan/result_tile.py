@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import math
 
+from msgspec.structs import replace
+
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.loads import SWIZZLE, map_dtype
 from convc.compiler.plan.names import NUMBERS, C
 from convc.compiler.plan.records import Tiling
 from convc.compiler.plan.results import WORD
 from convc.compiler.plan.storage import WARP_ROWS, SmemTile, tile_ring
+from convc.compiler.plan.work import CtaWork
 from convc.ir import dtypes
 from convc.ir.arch import Arch
 from convc.ir.tensormap import TensorMap
@@ -43,6 +46,11 @@ def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
     row = tiling.block_n * dtypes.BY_NAME[layout.bias.dtype].bytes
     rows = math.prod(layout.bias.shape[:-1])
     return SmemTile(name=NUMBERS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
+
+
+def staged(work: CtaWork, results: SmemTile | None) -> CtaWork:
+    """The work of a CTA whose results leave through this tile; None: from registers."""
+    return work if results is None else replace(work, slabs=results.stages, slab_bytes=results.bytes)
 
 
 def result_rows(tiled: TiledProblem) -> str | None:

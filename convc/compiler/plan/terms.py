@@ -7,9 +7,19 @@ What several CTAs and SMs share is in `convc.compiler.plan.cost`.
 
 from __future__ import annotations
 
-from convc.compiler.plan.own_instructions import CHUNK, EXIT, FIRST_MMA, LOAD_STAGE_UNROLLED, MMA, start_cycles
+from convc.compiler.plan.own_instructions import (
+    CHUNK,
+    EXIT,
+    FIRST_MMA,
+    LOAD_STAGE_UNROLLED,
+    MMA,
+    STAGED,
+    STAGED_COLUMN,
+    STAGED_STORE,
+    start_cycles,
+)
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
-from convc.ir.arch import Rates
+from convc.ir.arch import SM_100A, Rates
 
 
 def multiply_interval(work: CtaWork, rates: Rates) -> float:
@@ -111,7 +121,12 @@ def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
 
 
 def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
-    """Cycles of the SM's way to global memory: what the epilogue stores, the residual that it reads, and the bias."""
+    """Cycles of the SM's way to global memory: what the epilogue stores, the residual that it reads, and the bias.
+
+    Of results that tensor copies carry away, those of the port through which they are read from shared memory.
+    """
+    if work.slabs:
+        return work.slabs * work.slab_bytes / rates.store_bytes
     bias = work.chunks * rates.half_sector_cycles * 16
     return work.stores * work.store_cycles * (1 + residual) + bias
 
@@ -119,4 +134,8 @@ def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
 def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     """Cycles of an epilogue besides that: the instructions of its threads, which take a piece after the other."""
     wait = rates.load_latency if residual else 0.0
+    if work.slabs:
+        reads = work.stores * SM_100A.limits.tmem_lanes * rates.sector_cycles if residual else 0.0
+        own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE
+        return STAGED + own + work.chunks * wait + reads
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT

@@ -81,6 +81,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         stores: store instructions of each thread of the epilogue.
         store_own: cycles of a thread's own instructions for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
+        slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
+            to global memory.
     """
 
     mmas: int
@@ -103,6 +105,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     stores: int
     store_own: float
     store_cycles: float
+    slabs: int = 0
+    slab_bytes: int = 0
     factor_bytes: int = 0
 
     @property

@@ -123,7 +123,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "shift": variants(),
         "border": BORDERS,
         "rows": ROWS,
-        "store": STORES,
+        "store": (AUTO, *STORES),
         "columns": COLUMNS,
         "persistent": PERSISTENT,
         "target": tuple(ARCHS),
@@ -158,7 +158,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             )
     if options.store == TMA and ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(f"store tma needs a row of the accumulator in each lane, and {options.target} has fragments")
-    able = [schedule for schedule in found if options.store is None or options.store in schedule.stores]
+    able = [schedule for schedule in found if options.store in (None, AUTO, *schedule.stores)]
     if not able:
         owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
         raise InputError(f"store {options.store} needs lanes that are consecutive output pixels, which {owners} has")

@@ -148,6 +148,15 @@ class Schedule:
         return self.method(self).roles(plan)
 
 
+def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, ...]:
+    """The ways in which results of a schedule may leave on a target: the one that is asked for, or all.
+
+    Tensor copies want a row of the accumulator in each lane, as tensor memory gives it.
+    """
+    able = schedule.stores if arch.limits.tmem_columns else (DIRECT,)
+    return able if request.store is None else (request.store,)
+
+
 @dataclass(frozen=True, slots=True)
 class Method(ABC):
     """The work of a schedule: its candidates, its index maps, its steps.

@@ -17,13 +17,13 @@ from convc.compiler.index.lower import lower
 from convc.compiler.index.warp_rows import first_row, prove_rows
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
-from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, check_problem
+from convc.compiler.plan.constraints import TILING_RULES, check_problem
 from convc.compiler.plan.coordinates import TapCoordinates, coordinate
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.own_instructions import ROW_STORE
-from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
-from convc.compiler.plan.result_tile import number_tile, result_map, result_pixels, result_rows, result_tile
+from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
+from convc.compiler.plan.result_tile import number_tile, result_map, result_pixels, result_rows, result_tile, staged
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, prove_factors, scaled_storage
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
@@ -37,7 +37,7 @@ from convc.compiler.plan.work import (
     row_store_cycles,
 )
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import TMA, Method, Request, Roles, Store
+from convc.compiler.schedules.base import TMA, Method, Request, Roles, Store, stores_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.skeleton import (
@@ -65,24 +65,31 @@ class Reload(Method):
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
-        rules = (*PROBLEM_RULES, result_pixels) if request.store == TMA else PROBLEM_RULES
-        rejected = check_problem(layout, arch, rules)
+        rejected = check_problem(layout, arch)
         if rejected:
             return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
-        offers = (self._offer(layout, arch, request, rows) for rows in arch.limits.tile_rows)
-        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(offers))
+        parts: list[Offer | Rejection] = []
+        for store in stores_of(self.schedule, arch, request):
+            outside = result_pixels(layout, arch) if store == TMA else None
+            if outside is not None:
+                parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
+                continue
+            parts += (self._offer(layout, arch, request, rows, store) for rows in arch.limits.tile_rows)
+        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
 
-    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int) -> Offer:
-        """The tilings with tiles of so many output pixels."""
+    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, store: Store) -> Offer:
+        """The tilings with tiles of so many output pixels whose results leave in one way."""
         return Offer(
             layout=layout,
             arch=arch,
             tilings=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
             rows=-(-layout.problem.gemm_m // rows),
-            need=lambda tiling: self.storage(layout, tiling, arch, request.store).need,
-            storage=lambda tiling: self.storage(layout, tiling, arch, request.store),
-            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, arch),
-            rules=(*TILING_RULES, result_rows) if request.store == TMA else TILING_RULES,
+            need=lambda tiling: self.storage(layout, tiling, arch, store).need,
+            storage=lambda tiling: self.storage(layout, tiling, arch, store),
+            work=lambda tiling, pipeline: staged(
+                self.work(layout, tiling, pipeline, arch), result_tile(layout, tiling) if store == TMA else None
+            ),
+            rules=(*TILING_RULES, result_rows) if store == TMA else TILING_RULES,
         )
 
     def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, store: Store | None = None) -> Storage:

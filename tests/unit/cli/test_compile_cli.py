@@ -233,7 +233,8 @@ def test_a_schedule_that_auto_could_not_take_is_said(convc, two, tmp_path, monke
         return emit(program)
 
     monkeypatch.setattr(kernel, "emit", failing)
-    said = convc.good("compile", two, "-o", tmp_path / "b", "--columns", "off", "--json", tmp_path / "c.json")
+    options = ("--columns", "off", "--store", "direct")
+    said = convc.good("compile", two, *options, "-o", tmp_path / "b", "--json", tmp_path / "c.json")
     assert re.search(r"^  stem: (\w| )+ in place of slide: too long to write down$", said, re.M)
     kernels = json.loads((tmp_path / "c.json").read_text())["kernels"].values()
     assert {"too long to write down"} == {each["reason"] for made in kernels for each in made["estimate"]["fell_back"]}

@@ -114,7 +114,7 @@ def test_one_scale_for_all_activations_is_refused():
 def test_a_write_outside_of_the_sample_shows(monkeypatch):
     monkeypatch.setattr(sampled_layer, "sample_ctas", lambda *_: (0,))
     asked = problem(in_extent=(60, 60))
-    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(asked)
+    kernel = Kernels(ScheduleOptions(schedule="reload", store="direct")).compiled(asked)
     stores = r"(st\.global\.v4\.b32 \[%to\+)0(\], .*;)"
     text = edited(kernel.artifact.ptx, stores, r"\g<1>0\2 \g<1>16384\2")  # the same 512 pixels on
     artifact = KernelArtifact(ptx=text, launch=kernel.artifact.launch)

@@ -286,7 +286,7 @@ def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
 
 
 def test_the_reference_in_parts_judges_as_the_whole_one(tiny_conv):
-    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule="reload", store="direct")).compiled(tiny_conv.problem)
     whole = check_layer(tiny_conv, kernel, seed=3)
     for mode, check in zip(("integer", "normal"), whole.checks, strict=True):
         run = run_part(tiny_conv, kernel, mode, 3, RunOptions(), (0, kernel.artifact.launch.ctas))
@@ -319,7 +319,7 @@ def tiny_conv():
 
 
 def test_a_range_that_is_none_is_refused(tiny_conv):
-    kernel = Kernels(ScheduleOptions(schedule="reload")).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule="reload", store="direct")).compiled(tiny_conv.problem)
     for bad in ((0, 99), (-1, 2), (2, 2), (3, 1)):
         with pytest.raises(InputError, match="CTAs to run must be a range within"):
             run_part(tiny_conv, kernel, "integer", 0, RunOptions(), bad)

@@ -9,12 +9,14 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.emit import kernel
 from convc.compiler.index import presburger
 from convc.compiler.index.maps import Counterexample
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import SCHEDULES, SLIDE
 from convc.compiler.schedules.sharing import indexing
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+DIRECT = ScheduleOptions(store="direct")
 REFUTED = (Counterexample("lanes hold their pixels", (("lane", 3),), "it holds another"),)
 
 
@@ -24,9 +26,9 @@ def reasons(compiled) -> dict[str, str]:
 
 
 def test_a_refuted_claim_gives_way_to_the_next_best(monkeypatch):
-    assert compile_problem(PROBLEM).schedule == "slide"
+    assert compile_problem(PROBLEM, options=DIRECT).schedule == "slide"
     monkeypatch.setattr(indexing, "prove", lambda maps: REFUTED)
-    compiled = compile_problem(PROBLEM)
+    compiled = compile_problem(PROBLEM, options=DIRECT)
     assert compiled.schedule == "reload"
     said = reasons(compiled)
     assert "slide" in said
@@ -51,7 +53,7 @@ def test_a_kernel_that_cannot_be_written_gives_way_to_the_next_best(monkeypatch)
         return written(program)
 
     monkeypatch.setattr(kernel, "emit", emit)
-    compiled = compile_problem(PROBLEM)
+    compiled = compile_problem(PROBLEM, options=DIRECT)
     assert compiled.schedule != "slide"
     assert reasons(compiled) == {"slide": "m may be (0, 9999999999), which 32 bits cannot hold"}
 

@@ -22,7 +22,7 @@ SAME = {
     "im2col_latency": "tma.im2col", "wake": "mbarrier.wake",
     "poll": "mbarrier.poll", "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",
     "shift_cycles": "tensor_memory.shift", "ashift_cycles": "tensor_memory.ashift", "sector_cycles": "threads.sector",
-    "load_latency": "threads.global_latency",
+    "load_latency": "threads.global_latency", "store_bytes": "shared_memory.store_port",
     "cta_start": "launch.replace",
 }  # fmt: skip
 OTHERS = {"clock_mhz", "mma_columns", "fmas", "half_sector_cycles"}
