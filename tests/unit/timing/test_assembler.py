@@ -58,6 +58,12 @@ def test_our_kernels_have_no_loop_over_lanes(pointwise):
     assert 32 <= pointwise.registers <= 128
 
 
+def test_a_text_is_assembled_for_its_target():
+    text, launch = kernel("hopper_f16")
+    made = assembly(text, load_launch(launch).entry)
+    assert sum(one.opcode.startswith("HGMMA") for one in made.code) >= 4
+
+
 def test_a_thread_chosen_by_its_number_costs_loops_over_lanes():
     text, launch = kernel("pointwise_f16")
     chosen = ".reg .b32 %own; and.b32 %own, %thread, 31; setp.eq.u32 %one, %own, 0;"

@@ -148,6 +148,12 @@ def test_a_warpgroup_multiplies_in_the_tensor_core():
     kernel = timed(TESTS / "foreign" / "cuda_warpgroup", h200)
     multiplied = [work.mma for work in kernel.trace.works if work.row == 0 and work.mma is not None]
     assert multiplied == [MmaShape(m=64, n=64)] * 40
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for (row, warp), items in kernel.trace.items.items():
+        issued = tuple(work for item in items for work in item.works if kernel.trace.works[work].mma is not None)
+        if row == 0 and issued:
+            groups.setdefault(issued, []).append(warp)
+    assert [(len(works), len(warps)) for works, warps in groups.items()] == [(20, 4)] * 2, "four warps have one work"
     assert kernel.cycles > sum(interval(shape, h200) for shape in multiplied) == pytest.approx(40 * 32)
 
 

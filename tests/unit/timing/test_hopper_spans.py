@@ -1,6 +1,7 @@
 """Kernels with wgmma, as an H200 timed them (`spans_h200.csv`, `stores_h200.csv`), against the model of its chip.
 
-No number of the model was chosen by these launches but those of the stores, whose patterns are in a table of their own.
+The numbers of stores come from the table of their patterns. That a CTA is replaced when its stores are with L2, and the
+registers of a thread where ptxas is not asked, were chosen with these launches in sight.
 """
 
 from __future__ import annotations
