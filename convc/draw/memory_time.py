@@ -41,7 +41,7 @@ def memory_time_picture(kernel: KernelTime, program: TileProgram) -> Picture:
     low = top + HEIGHT + 40
     bottom = low + (COLUMNS if storage.tmem_columns else 0)
     parts = [
-        *legend(MARGIN, TITLE - 6, [(words, f"{kind}") for words, kind in LEGEND]),
+        *legend(MARGIN, TITLE - 6, LEGEND),
         text(MARGIN, TITLE + 28, f"shared memory, {human_bytes(storage.smem_bytes)}", "strong"),
         rect(left, top, WIDTH, HEIGHT, "idle"),
         *_shared(kernel, program, left, top),
@@ -74,8 +74,8 @@ class _Band:
         kind = f"{KINDS[state]} box"
         left = self.x + start * scale
         width = max(0.5, (end - start) * scale)
-        about = {"held": self.name, "state": state, "start": f"{start:.1f}", "end": f"{end:.1f}"}
-        return rect(left, self.y, width, self.height, kind, tip, **about, **place)
+        times = {"start": f"{start:.1f}", "end": f"{end:.1f}"}
+        return rect(left, self.y, width, self.height, kind, tip, held=self.name, state=state, **times, **place)
 
 
 def _shared(kernel: KernelTime, program: TileProgram, x: float, y: float) -> Iterator[str]:
