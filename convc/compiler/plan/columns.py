@@ -29,8 +29,11 @@ def proofs_of_columns(layout: DeviceLayout, activations: TensorMap) -> tuple[Out
     """Prove the claims about them; none where filter columns are taps."""
     if layout.columns == "off":
         return ()
-    left = 0 if layout.overlap is None else layout.overlap.left
-    return prove_columns(maps_of_columns(layout, activations), left=left, run=layout.problem.in_channels)
+    maps = maps_of_columns(layout, activations)
+    if layout.overlap is None:
+        return prove_columns(maps, left=0, run=layout.problem.in_channels)
+    # What lies behind a run belongs to the next pixels, so the tensor of the map must end there.
+    return prove_columns(maps, left=layout.overlap.left, run=activations.dims[0])
 
 
 def with_columns(layout: DeviceLayout, indexing: Indexing) -> Indexing:
