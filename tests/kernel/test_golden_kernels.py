@@ -74,10 +74,16 @@ CARRIED = ConvProblem(
 """Results through shared memory and tensor copies: two slabs a tile, rows past M, channels past K."""
 
 WALKED = ConvProblem(
-    name="persistent_f16", batch=4, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(3, 3), pad_lo=(1, 1),
-    pad_hi=(1, 1), bias=True,
-)  # fmt: skip
-"""Two CTAs for six tiles: a half of the accumulator, the tile of results and the numbers are used again."""
+    name="persistent_f16",
+    batch=7,
+    in_channels=64,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
+)
+"""Two CTAs, five tiles each: both halves of the accumulator, the tile of results and the numbers are used again."""
 
 SCALED = ConvProblem(
     name="scaled_nvfp4",
