@@ -15,7 +15,8 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     cost = plan.estimate
     work = plan.work
     rates = plan.arch.rates
-    waves = f"{cost.waves} wave{'s' if cost.waves > 1 else ''}"
+    word = "turn" if plan.launch.persistent else "wave"
+    waves = f"{cost.waves} {word}{'s' if cost.waves > 1 else ''}"
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}"
     held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."

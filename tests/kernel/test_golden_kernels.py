@@ -78,9 +78,16 @@ CARRIED = ConvProblem(
 """Results through shared memory and tensor copies: two slabs a tile, rows past M, channels past K."""
 
 WALKED = ConvProblem(
-    name="persistent_f16", batch=5, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1), bias=True
+    name="persistent_f16",
+    batch=7,
+    in_channels=64,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
 )
-"""Two CTAs for eight tiles: both halves of the accumulator and the tile of results are used again."""
+"""Two CTAs, five tiles each: both halves of the accumulator, the tile of results and the numbers are used again."""
 
 SCALED = ConvProblem(
     name="scaled_nvfp4",

@@ -12,8 +12,11 @@ from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.errors import InputError, PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
 
 SMALL = ConvProblem(
     batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
@@ -57,3 +60,35 @@ def test_schedules_that_share_activations(shift, assembled):
 def test_weights_that_stay(assembled):
     problem = dataclasses.replace(SMALL, batch=1, out_channels=200)
     assert witnesses_agree(problem, 5, assembled, walking(2, "stationary")).program.visits > 1
+
+
+def test_the_planner_takes_what_it_finds_faster_and_says_why():
+    layer = ConvProblem(batch=32, in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(1, 1))
+    plans = {
+        choice: plan(device_layout(layer), options=ScheduleOptions(schedule="reload", persistent=choice), block_n=64)
+        for choice in ("auto", "off", "on")
+    }
+    assert {plan.launch.tiles for plan in plans.values()} == {(784, 1)}
+    assert plans["auto"].estimate.cycles == min(plan.estimate.cycles for plan in plans.values())
+    assert plans["on"].launch.grid == (131, 1, 1)  # six turns, as many as 148 CTAs would need
+    assert "131 CTAs walk over 784 tiles" in plans["auto"].launch.why
+    few = plan(device_layout(SMALL))
+    assert few.launch.why == f"{few.launch.ctas} tiles are no more than the 148 SMs: each has a CTA of its own"
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"persistent": "on", "target": "sm_90a"}, InputError, "persistent on needs accumulators in tensor memory"),
+        ({"persistent": "off", "ctas": 2}, InputError, "ctas says how many CTAs walk over tiles"),
+        ({"persistent": "on", "ctas": 0}, InputError, "ctas must be at least 1, got 0"),
+        (
+            {"persistent": "on", "schedule": "slide", "border": "mask"},
+            PlanError,
+            "masks lanes, and the masks of a CTA are those of one",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        plan(device_layout(SMALL), options=ScheduleOptions(**options))

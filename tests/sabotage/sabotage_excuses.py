@@ -64,8 +64,19 @@ EXCUSES = (
         same=False,
     ),
     Excuse(
-        r"without .*tcgen05\.fence::after_thread_sync; @mma",
+        r"without .*tcgen05\.fence::after_thread_sync; @mma(?!\.drained)",
         "the wait is for tensor copies, which are no tcgen05 operations",
+        same=False,
+    ),
+    Excuse(
+        r"without .*tcgen05\.fence::after_thread_sync; @mma\.drained",
+        "the wait for the first stage has such a fence too, and nothing is multiplied before it",
+        same=False,
+    ),
+    Excuse(
+        r"without .*tcgen05\.fence::before_thread_sync; @end",
+        "the last half of the accumulator was given back behind such a fence",
+        only=r"barriers drained",
         same=False,
     ),
     # Numbers that may be others.
@@ -73,7 +84,7 @@ EXCUSES = (
     Excuse(r"1 [+-]1 in \d+: bar\.sync 1, 128;", "another barrier that nobody uses while the roles run"),
     Excuse(r"(112|48|16) \+1 in \d+: and\.b32 %line,", "the last bits of a lane that was shifted to the left are 0"),
     Excuse(
-        r"without .*bar\.warp\.sync 0xffffffff; @epilogue\.store",
+        r"without .*bar\.warp\.sync 0xffffffff; @epilogue\.(?:store|again)",
         "the machine runs the lanes of a warp in step, and the checkers take their accesses for ordered",
         same=False,
     ),

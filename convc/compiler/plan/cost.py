@@ -124,12 +124,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
 
-        Tiles follow each other without a gap, so that what limits a tile is its slowest supplier, or its epilogue.
+        Tiles follow each other without a gap, so that what limits each but the first is its slowest supplier, or the
+        epilogue of the one before.
         """
         epilogue = self.epilogue_cycles(1)
-        tile = max(*self.suppliers.values(), latency, epilogue, self.shared_cycles(walkers))
-        turns = -(-self.ctas // walkers)
-        return self.around + max(tile, self.loop, latency + self.stage) + (turns - 1) * tile + epilogue
+        shared = self.shared_cycles(walkers)
+        first = max(self.loop, latency + self.stage, shared)
+        tile = max(*self.suppliers.values(), latency, shared, epilogue)
+        return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
 
     def round_cycles(self, ctas: int, latency: float) -> float:
         """Cycles of one round of that many CTAs.

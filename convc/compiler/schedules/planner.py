@@ -192,7 +192,7 @@ def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, reque
     cycles = walking.best.cost.cycles
     both = f"{cycles:.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
     alone = f"{best.cost.cycles:.0f} with a CTA for each"
-    if cycles * SLACK > best.cost.cycles:
+    if SLACK * cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
         return best, f"a CTA for each tile: {both}, {alone}"
     return walking.best, f"persistent: {both}, {alone}"
 

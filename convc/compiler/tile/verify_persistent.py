@@ -58,6 +58,8 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
     """An accumulator is multiplied into once it is free, read once it is complete, and given back after that."""
     if program.visits is None:
         return
+    if program.storage.tmem_tile(ACC).column_offset:
+        yield "the halves of the accumulator do not begin at column 0"
     for role in program.roles:
         steps = list(_in_loop(role))
         uses = [index for index, step in enumerate(steps) if isinstance(step, Multiply | ReadAcc)]
