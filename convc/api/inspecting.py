@@ -199,9 +199,14 @@ class _Storage(msgspec.Struct):
     results: msgspec.Raw | None = None
 
 
+class _Tiling(msgspec.Struct):
+    b_columns: int
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
+    tiling: _Tiling
     storage: _Storage
     indexing: _Indexing
 
@@ -221,4 +226,9 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
     )
     if reuse is None:
         return options
-    return replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")
+    return replace(
+        options,
+        border=reuse.walk.border,
+        rows="merged" if reuse.stream.merged else "outer",
+        filters="together" if read.tiling.b_columns > 1 else "apart",
+    )

@@ -299,7 +299,7 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--target``: the fields of one record."""
+    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--filters``, ``--target``: the fields."""
     command = click.option(
         "--target",
         type=_ScheduleChoice("target"),
@@ -308,6 +308,7 @@ def schedule_options(command: Command) -> Command:
         help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
     )(command)
     for name, words in (
+        ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
         ("store", "Store results from registers, or through shared memory and TMA."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),

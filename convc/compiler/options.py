@@ -17,6 +17,8 @@ class ScheduleOptions:
         rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
         target: a name in `convc.ir.arch.ARCHS`.
         store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
+        filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
+            filter tile has a stage of its own (apart).
     """
 
     schedule: str = "auto"
@@ -25,3 +27,4 @@ class ScheduleOptions:
     rows: str | None = None
     target: str = "sm_100a"
     store: str | None = None
+    filters: str | None = None

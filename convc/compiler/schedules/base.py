@@ -37,6 +37,12 @@ DIRECT: Store = "direct"
 TMA: Store = "tma"
 STORES: tuple[Store, ...] = (DIRECT, TMA)
 
+Filters = Literal["apart", "together"]
+"""Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
+APART: Filters = "apart"
+TOGETHER: Filters = "together"
+FILTERS: tuple[Filters, ...] = (APART, TOGETHER)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -46,6 +52,7 @@ class Request:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
         store: how results leave (schedules whose lanes are consecutive output pixels).
+        filters: where filter tiles are put (schedules that read the same activations for several filter columns).
     """
 
     border: Border | None = None
@@ -53,6 +60,7 @@ class Request:
     block_n: int | None = None
     stages: int | None = None
     store: Store | None = None
+    filters: Filters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

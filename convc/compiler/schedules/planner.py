@@ -15,7 +15,7 @@ from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.cost import SLACK
 from convc.compiler.plan.records import Alternative, Indexing, Launch, Plan, Rejection, ScheduleName, ScheduleSummary
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
@@ -51,6 +51,7 @@ def plan(
         block_n=block_n,
         stages=stages,
         store=next((store for store in STORES if store == options.store), None),
+        filters=next((filters for filters in FILTERS if filters == options.filters), None),
     )
     found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in schedules}
     for name, reason in (refused or {}).items():
