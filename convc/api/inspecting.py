@@ -203,10 +203,15 @@ class _Tiling(msgspec.Struct):
     b_columns: int
 
 
+class _Launch(msgspec.Struct):
+    dependent: bool
+
+
 class _Planned(msgspec.Struct):
     schedule: _Name
     arch: _Target
     tiling: _Tiling
+    launch: _Launch
     storage: _Storage
     indexing: _Indexing
 
@@ -223,6 +228,7 @@ def _as_planned(plan: bytes) -> ScheduleOptions:
         shift=read.schedule.variant or None,
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
+        dependent_launch=read.launch.dependent,
     )
     if reuse is None:
         return options

@@ -299,7 +299,10 @@ class _ScheduleChoice(click.ParamType):
 
 
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--filters``, ``--target``: the fields."""
+    """``--schedule``, ``--target`` and the others: the fields of one record."""
+    command = click.option(
+        "--dependent-launch", is_flag=True, help="Set a kernel up while the one in front of it runs."
+    )(command)
     command = click.option(
         "--target",
         type=_ScheduleChoice("target"),

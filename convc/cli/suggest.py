@@ -55,7 +55,11 @@ def arguments(chosen: Chosen) -> list[str]:
             if field.name == "shapes":
                 words += [word for name, shape in value.items() for word in ("--shape", _shape(name, shape))]
                 continue
-            words += ["--no-fuse"] if field.name == "fuse" else [f"--{field.name}", str(value)]
+            name = field.name.replace("_", "-")
+            if isinstance(value, bool):
+                words.append(f"--{name}" if value else f"--no-{name}")
+            else:
+                words += [f"--{name}", str(value)]
     return words
 
 

@@ -19,6 +19,7 @@ class ScheduleOptions:
         store: how results leave: direct, from registers, or tma, through shared memory and tensor copies.
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
+        dependent_launch: whether kernels set themselves up while the one in front of them runs.
     """
 
     schedule: str = "auto"
@@ -28,3 +29,4 @@ class ScheduleOptions:
     target: str = "sm_100a"
     store: str | None = None
     filters: str | None = None
+    dependent_launch: bool = False

@@ -103,11 +103,15 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid (tiles along M, tiles along N, 1) of CTAs of `threads` threads."""
+    """The grid (tiles along M, tiles along N, 1) of CTAs of `threads` threads.
+
+    `dependent`: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
+    """
 
     entry: str
     grid: tuple[int, int, int]
     threads: int
+    dependent: bool = False
 
     @property
     def ctas(self) -> int:

@@ -63,7 +63,8 @@ def plan(
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
-        return _finished(chosen, indexing, tuple(candidates.summary for candidates in found.values()))
+        summaries = tuple(candidates.summary for candidates in found.values())
+        return _finished(chosen, indexing, summaries, dependent=options.dependent_launch)
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -86,7 +87,9 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     return min(near, key=key)
 
 
-def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...]) -> Plan:
+def _finished(
+    chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[ScheduleSummary, ...], *, dependent: bool
+) -> Plan:
     """The plan of a schedule's best candidate."""
     best = chosen.best
     name = chosen.schedule
@@ -99,7 +102,7 @@ def _finished(chosen: ScheduleCandidates, indexing: Indexing, choices: tuple[Sch
         tiling=best.tiled.tiling,
         storage=best.storage,
         pipeline=best.pipeline,
-        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=threads),
+        launch=Launch(entry=f"conv_{name.name}", grid=(*best.tiled.grid, 1), threads=threads, dependent=dependent),
         indexing=indexing,
         estimate=best.cost,
         alternatives=_alternatives(best, chosen.legal),
